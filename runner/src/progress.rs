@@ -75,6 +75,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// Shortest and longest time between two plain lines about a member: an hour has twenty.
 const BEAT: [Duration; 2] = [Duration::from_mins(1), Duration::from_mins(10)];
 
+/// Most members with a line of their own.
+const MOST_LINES: usize = 16;
+
 pub struct Progress {
     mode: Mode,
     display: Option<Display>,
@@ -199,10 +202,11 @@ impl Progress {
                 display.run.set_message(format!("{run}  {}{margin}{eta}", state(one)));
                 return;
             }
+            // More would not fit on the terminal.
+            let members = if members.len() > MOST_LINES { &[] } else { members };
             display.set_members(members.len());
             display.run.set_message(format!("{run}{margin}{eta}"));
-            // Names of members are ASCII.
-            let width = members.iter().map(|live| live.member.len()).max().unwrap_or(0);
+            let width = members.iter().map(|live| live.member.chars().count()).max().unwrap_or(0);
             for (bar, live) in display.members.iter().zip(members) {
                 bar.set_message(format!("  {:width$}  {}{}", live.member, state(live), time_left(live)));
             }
@@ -210,7 +214,7 @@ impl Progress {
             let length = members.iter().filter_map(|live| Some(live.left? + self.began.elapsed())).max();
             if self.told.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
                 self.told = Instant::now();
-                for live in members {
+                for live in members.iter().take(MOST_LINES) {
                     let blank = if live.member.is_empty() { "" } else { " " };
                     let name = format!("{}{blank}{}", self.position.name, live.member);
                     style::tell(format!("{name}  {}{}", state(live), time_left(live)));

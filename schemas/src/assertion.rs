@@ -1,7 +1,7 @@
 //! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`.
 
 use crate::{
-    metrics::Metric,
+    metrics::{self, Metric},
     units::{self, QuantityError},
     vocabulary,
 };
@@ -95,7 +95,10 @@ pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
         .find_map(|(at, _)| Some((at, Operator::split(&text[at..])?)))
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
-    let metric = vocabulary::metric(name).map_err(AssertionError::UnknownMetric)?;
+    let metric = match metrics::of_survey(name) {
+        Some(figure) => figure,
+        None => vocabulary::metric(name).map_err(AssertionError::UnknownMetric)?,
+    };
     let limit = match limit.trim_start().strip_prefix('-') {
         Some(size) if metric.range().low < 0.0 => -units::parse_for(metric.unit, size)?,
         _ => units::parse_for(metric.unit, limit)?,
@@ -117,6 +120,8 @@ mod tests {
         assert!((parse("rate_error > -1%").unwrap().limit + 0.01).abs() < 1e-12, "a signed metric");
         assert!(matches!(parse("loss_ratio > -1%"), Err(AssertionError::Limit(_))));
         assert!(parse("retransmits == 0").unwrap().limit.abs() < f64::EPSILON);
+        let a = parse("spread < 5%").unwrap();
+        assert_eq!((a.metric.column, metrics::find("spread").is_none()), ("spread_ratio", true));
     }
 
     #[test]

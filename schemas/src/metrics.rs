@@ -6,6 +6,7 @@ pub use crate::columns::metric::{Better, Kind, Metric};
 /// Every metric, in the order of its column. A metric is declared beside its column, in [`crate::columns::results`].
 pub use crate::columns::results::METRICS;
 pub use crate::units::Range;
+use crate::units::Unit;
 pub use headline::{Family, headline, headlines};
 
 /// The metric of that name, or the one held by the column of that name. `throughput.mean` is `throughput`.
@@ -14,6 +15,34 @@ pub fn find(name: &str) -> Option<&'static Metric> {
         .iter()
         .find(|m| m.name == name || m.column == name)
         .or_else(|| name.strip_suffix(".mean").and_then(|stem| METRICS.iter().find(|m| m.name == stem)))
+}
+
+/// Figures of a survey: of all pairs of a test together, so no row has a column for them. `schemas::assertion` knows them,
+/// and `plumb survey` computes them.
+pub const SURVEY: &[Metric] = &[
+    Metric {
+        name: "suspects",
+        column: "suspects",
+        unit: Unit::Count,
+        better: Better::Lower,
+        kind: Kind::Count,
+        label: "suspects",
+        own_range: None,
+    },
+    Metric {
+        name: "spread",
+        column: "spread_ratio",
+        unit: Unit::Ratio,
+        better: Better::Lower,
+        kind: Kind::Gauge,
+        label: "spread",
+        own_range: Some(Range::POSITIVE),
+    },
+];
+
+/// The figure of a survey with that name.
+pub fn of_survey(name: &str) -> Option<&'static Metric> {
+    SURVEY.iter().find(|figure| figure.name == name)
 }
 
 /// The range of the metric in that column (or of that name). A column without a metric can have any value.

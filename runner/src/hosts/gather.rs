@@ -142,6 +142,7 @@ impl Hosts {
                 clock: Some(peer.clock),
             },
         );
+        self.granted.insert(end.clone(), peer.limits.clone());
         self.met.insert(end.clone());
         self.give_back(end, GRACE, session);
     }

@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`mod@gather`]: the ends of a plan, started and reached
 //! - [`require`]: `require` of the plan, checked before anything runs
+//! - `sessions`: sessions with daemons, opened at the same time and kept
 //! - [`targets`]: from the plan's inventory to addresses
 //! - [`view`]: interfaces, free CPUs and transports, where a plan needs them
 //! - [`watch`]: progress and interim results of a running measurement
@@ -10,6 +11,7 @@
 pub mod bench;
 pub mod gather;
 pub mod require;
+mod sessions;
 pub mod targets;
 pub mod view;
 pub mod watch;
@@ -17,17 +19,12 @@ pub mod watch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use netcore::{
-    client::{ClientError, PeerTarget, Session, Target},
-    control::{
-        channel::ChannelError,
-        key::Key,
-        stop::{StopFlag, Urgency},
-    },
+    client::{PeerTarget, Session},
+    control::{key::Key, message::Limits, stop::StopFlag},
     daemon::{Daemon, Embedded},
 };
 
@@ -42,10 +39,8 @@ use crate::{
     schedule::step::Step,
     sinks::run_json::HostRecord,
 };
+use sessions::Outage;
 use targets::Location;
-
-/// Pause between two attempts to reach a daemon that has answered before.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
@@ -60,6 +55,10 @@ pub struct Hosts {
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
     /// Ends whose daemons answered the last time.
     met: BTreeSet<Endpoint>,
+    /// Ends whose daemons did not answer, and are not asked for a while.
+    outages: BTreeMap<Endpoint, Outage>,
+    /// The limits of each daemon.
+    granted: BTreeMap<Endpoint, Limits>,
     /// Facts for `run.json`, by name.
     records: BTreeMap<String, HostRecord>,
     stop: StopFlag,
@@ -85,19 +84,20 @@ impl Hosts {
         if !missing.is_empty() {
             return Err(Error::Measurement(missing.join("\n       ")));
         }
-        hosts.able(steps)?;
+        hosts.able(plan, steps)?;
         Ok(hosts)
     }
 
-    /// Rejects steps with a transport that a kernel lacks.
-    fn able(&mut self, steps: &[Step]) -> Result<(), Error> {
-        let lacking = self.lacking(steps).map_err(Error::measurement)?;
+    /// Rejects steps with a transport that a kernel lacks, or with more sessions than a daemon grants.
+    fn able(&mut self, plan: &Plan, steps: &[Step]) -> Result<(), Error> {
+        let mut lacking = self.lacking(steps).map_err(Error::measurement)?;
+        lacking.extend(self.crowded(plan, steps));
         if lacking.is_empty() { Ok(()) } else { Err(Error::Measurement(lacking.join("\n       "))) }
     }
 
     /// Checks all that a run checks before it measures: an error, or sentences to warn with.
     pub fn ready(&mut self, plan: &Plan, steps: &[Step]) -> Result<Vec<String>, Error> {
-        self.able(steps)?;
+        self.able(plan, steps)?;
         self.required(plan, steps)
     }
 
@@ -109,6 +109,8 @@ impl Hosts {
             peers: BTreeMap::new(),
             idle: BTreeMap::new(),
             met: BTreeSet::new(),
+            outages: BTreeMap::new(),
+            granted: BTreeMap::new(),
             records: BTreeMap::new(),
             stop: stop.clone(),
             interim,
@@ -152,52 +154,6 @@ impl Hosts {
         let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)
-    }
-
-    /// A session with the daemon of that end: an idle one, or a new one.
-    fn session(&mut self, end: &Endpoint, grace: Duration) -> Result<Session, ClientError> {
-        // The daemon may have closed an idle one, or been restarted.
-        while let Some(mut session) = self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop) {
-            if session.is_alive() {
-                return Ok(session);
-            }
-        }
-        let mut target =
-            self.places.get(end).and_then(|p| p.target.clone()).unwrap_or_else(|| Target::new(end.name(), end.name()));
-        target.timeouts.grace = grace;
-        if self.fleet.has_ended(end.name()) {
-            // Its daemon has ended, too, or is about to. Waiting longer would keep the other hosts.
-            target.timeouts.connect = target.timeouts.connect.min(AGAIN);
-        }
-        let until = Instant::now() + target.timeouts.connect;
-        let session = loop {
-            match Session::connect(&target) {
-                // It answered before, so it is probably being restarted. Waited for once per outage. A daemon that is being
-                // killed still accepts for a moment and hangs up, as one with another key does.
-                Err(
-                    ClientError::Connect { .. }
-                    | ClientError::KeyDiffers { .. }
-                    | ClientError::Channel { source: ChannelError::Closed, .. },
-                ) if self.met.contains(end)
-                    // A daemon of this run is not started again.
-                    && self.fleet.end(end.name()).is_none()
-                    && Instant::now() < until && self.stop.urgency() == Urgency::None =>
-                {
-                    thread::sleep(AGAIN);
-                }
-                session => break session,
-            }
-        };
-        if session.is_ok() {
-            self.met.insert(end.clone());
-        } else {
-            self.met.remove(end);
-        }
-        session
-    }
-
-    fn give_back(&mut self, end: &Endpoint, grace: Duration, session: Session) {
-        self.idle.entry((end.clone(), grace)).or_default().push(session);
     }
 
     /// Checks the plan's `require`: an error, or sentences to warn with.

@@ -28,6 +28,8 @@ pub struct Plan {
     pub run: RunOptions,
     /// In the order of the plan.
     pub cases: Vec<Case>,
+    /// The tests with `pairs` whose pairs are cases, one for each combination of their swept values.
+    pub surveys: Vec<Survey>,
     /// Whether `--only` left cases out: such a run cannot become a baseline.
     pub partial: bool,
     /// Swept keys without a column of their own, in the order of their axis columns.
@@ -73,6 +75,8 @@ pub struct Case {
     pub members: Vec<Member>,
     /// Set where the test is a concurrent group.
     pub group: Option<Group>,
+    /// Set where the case is a pair of its test.
+    pub round: Option<Round>,
     pub policy: Policy,
     /// The assertions whose `when` holds for this case.
     pub asserts: Vec<Assertion>,
@@ -90,6 +94,26 @@ pub struct Case {
     pub command_span: Span,
     /// Place of its `hooks` in the plan, or of the test.
     pub hooks_span: Span,
+}
+
+/// The pairs of a test, each a case, as one measurement.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub test: Arc<str>,
+    /// As the names of its cases without their ends.
+    pub name: Arc<str>,
+    /// The assertions about all pairs together.
+    pub asserts: Vec<Assertion>,
+}
+
+/// The round of a survey that a case is measured in. The cases of a round have no host in common, and run at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Round {
+    /// Name of the survey.
+    pub survey: Arc<str>,
+    /// From 1.
+    pub number: u32,
+    pub of: u32,
 }
 
 /// A test of a case; several run at the same time.

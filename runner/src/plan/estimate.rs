@@ -1,6 +1,6 @@
 //! The estimated length of plans, cases and iterations.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use analyze::stats::series;
 use netcore::spec::{
@@ -107,12 +107,39 @@ pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
 
 impl Plan {
     pub fn estimate(&self) -> Estimate {
-        self.cases.iter().map(Case::estimate).fold(Estimate::default(), |a, b| Estimate {
+        let of_cases = self.cases.iter().map(|case| (case, case.estimate()));
+        one_after_the_other(of_cases, |a, b| Estimate {
+            least: a.least.max(b.least),
+            most: a.most.max(b.most),
+            open: a.open || b.open,
+        })
+        .into_iter()
+        .fold(Estimate::default(), |a, b| Estimate {
             least: a.least.saturating_add(b.least),
             most: a.most.saturating_add(b.most),
             open: a.open || b.open,
         })
     }
+}
+
+/// What is measured one after the other: cases without a round, and rounds, whose cases `join` makes one.
+pub fn one_after_the_other<'a, T: Copy>(
+    cases: impl Iterator<Item = (&'a Case, T)>,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    let mut alone = Vec::new();
+    let mut rounds: BTreeMap<(&str, u32), T> = BTreeMap::new();
+    for (case, value) in cases {
+        match &case.round {
+            None => alone.push(value),
+            Some(round) => {
+                let joined = rounds.entry((&*round.survey, round.number)).or_insert(value);
+                *joined = join(*joined, value);
+            }
+        }
+    }
+    alone.extend(rounds.into_values());
+    alone
 }
 
 /// A duration for people: `7 s`, `3 min 20 s`, `2 h 5 min`.

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use netcore::measure::tcp_info::available_congestion_controls;
 
 use super::{
-    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT},
+    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT, Round, Survey},
     condition::normal,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, nearest},
@@ -14,6 +14,7 @@ use super::{
     matrix::{Combination, Matrix, case_name},
     merge,
     model::{self, Host, Skip, TestBody},
+    pairs::{self, Slot},
     policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
     source::Span,
@@ -38,6 +39,9 @@ pub struct Expander<'a> {
 #[derive(Debug, Default)]
 pub struct Expanded {
     pub cases: Vec<Case>,
+    pub surveys: Vec<Survey>,
+    /// Number of combinations of swept values. Each has a case, or one for each pair.
+    pub swept: usize,
     /// The swept keys.
     pub paths: Vec<Arc<str>>,
     /// The body with every layer merged and its matrix as written.
@@ -122,18 +126,31 @@ impl Expander<'_> {
             matrix.fix(&set.path);
         }
         let combinations = matrix.combinations(limit, out);
-        let paths = matrix.paths();
+        let mut paths = matrix.paths();
+        let mut expanded = Expanded { resolved, ..Expanded::default() };
+        let Some(slots) = pairs::take(&mut body, &paths, self.hosts, out) else { return expanded };
         // All cases of a broken test would repeat its mistakes.
         let take = if out.has_errors() { 1 } else { limit };
         let size = body.size();
-        let mut cases = Vec::new();
-        for combination in combinations.iter().take(take) {
-            if !self.admit(size, entry.key_span, out) {
-                break;
+        'all: for combination in combinations.iter().take(take) {
+            expanded.swept += 1;
+            if let Some(Slot { round: Some(_), .. }) = slots.first() {
+                expanded.surveys.extend(pairs::survey(&entry.key, &body, combination, out));
             }
-            cases.extend(self.case(entry, &body, combination, &paths, out));
+            for slot in &slots {
+                if !self.admit(size, entry.key_span, out) {
+                    break 'all;
+                }
+                let ends = [combination.as_slice(), &slot.ends].concat();
+                let round = |(number, of)| Round { survey: case_name(&entry.key, combination).into(), number, of };
+                expanded.cases.extend(self.case(entry, &body, &ends, &paths, slot.round.map(round), out));
+                if out.has_errors() {
+                    break;
+                }
+            }
         }
-        Expanded { cases, paths, resolved }
+        paths.extend(slots.first().into_iter().flat_map(|slot| &slot.ends).map(|(path, _)| path.clone()));
+        Expanded { paths, ..expanded }
     }
 
     fn case(
@@ -142,15 +159,10 @@ impl Expander<'_> {
         body: &Node,
         combination: &Combination,
         paths: &[Arc<str>],
+        round: Option<Round>,
         out: &mut Diagnostics,
     ) -> Option<Case> {
-        let mut tree = body.clone();
-        for (path, value) in combination {
-            let mut layer = Node::empty_map(value.span);
-            layer.set(path, value.clone());
-            tree = merge::body(tree, &layer);
-        }
-        merge::prune(&mut tree);
+        let mut tree = merge::combined(body, combination);
         searched_load(&mut tree, out);
         let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
         congestion_controls(&tree, out);
@@ -163,7 +175,7 @@ impl Expander<'_> {
         keys_of_ranks(entry, paths, has_ranks, out);
         let place = |key: &str| tree.key_span(key).unwrap_or(entry.key_span);
         let policy = iterations(&typed, &members, &place, out);
-        let asserts = asserts(&tree, &typed, &members, out);
+        let asserts = asserts(&tree, &typed, &members, round.is_some(), out);
         let find = find(&typed, &members, &place, out);
         Some(Case {
             test: entry.key.clone(),
@@ -179,6 +191,7 @@ impl Expander<'_> {
             asserts,
             stop_when: stop_when(&typed, &members, paths, &place, out),
             find,
+            round,
             hooks: self.hooks(&tree, &typed, out),
             tags: typed.tags.clone().unwrap_or_default(),
             skip: match &typed.skip {

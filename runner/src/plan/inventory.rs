@@ -156,6 +156,28 @@ pub(super) fn known(
     }
 }
 
+/// The hosts that a word stands for, each written once: a range or a list of them, one host, or the hosts that have this name
+/// with a number behind it. `None`: the word is wrong, which has been reported.
+pub(super) fn numbered(node: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) -> Option<Vec<String>> {
+    let text = node.text()?;
+    if !ranges::is_range(text) && !hosts.contains_key(text) {
+        let has_number = |name: &&String| {
+            name.strip_prefix(text).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+        };
+        let mut group: Vec<String> = hosts.keys().filter(has_number).cloned().collect();
+        group.sort_by(|a, b| ranges::order(a).cmp(&ranges::order(b)));
+        if !group.is_empty() {
+            return Some(group);
+        }
+    }
+    if let Some(name) = ranges::doubled(text) {
+        out.error(node.span, format!("`{text}` has host `{name}` twice"), "leave it out once");
+        return None;
+    }
+    let names = known(node, hosts, &[], out);
+    (!names.is_empty() && names.iter().all(|name| hosts.contains_key(name))).then_some(names)
+}
+
 /// `did you mean …?`, or the hosts that there are.
 pub(super) fn suggest(name: &str, hosts: &BTreeMap<String, Host>, others: &[&str]) -> String {
     /// Most hosts among which a name is looked for.

@@ -105,6 +105,7 @@ pub const KEYS: &[Key] = &[
     traffic("interval"),
     test("iterations"),
     test("matrix").fixed(),
+    test("pairs").fixed(),
     test("concurrent").fixed(),
     traffic("collect"),
     test("assert").fixed(),

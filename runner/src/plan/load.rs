@@ -211,8 +211,8 @@ fn build(
             "tests: {bulk: {workload: tcp_stream}}",
         );
     }
-    let (mut cases, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new());
-    let max_cases = run.max_cases as usize;
+    let (mut cases, mut surveys, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (max_cases, mut swept) = (run.max_cases as usize, 0);
     for entry in tests {
         if out.is_full() {
             return None;
@@ -220,6 +220,8 @@ fn build(
         // One over the limit is enough.
         let expanded = tests_of.test(entry, max_cases + 1, out);
         cases.extend(expanded.cases);
+        surveys.extend(expanded.surveys);
+        swept += expanded.swept;
         for path in expanded.paths {
             if vocabulary::column_of_key(&path).is_none() && !axis_paths.iter().any(|p: &String| **p == *path) {
                 axis_paths.push(path.to_string());
@@ -228,7 +230,8 @@ fn build(
         if let Some(body) = expanded.resolved {
             resolved.push((entry.key.clone(), body));
         }
-        if cases.len() > max_cases {
+        // The pairs of hosts have a bound of their own.
+        if swept > max_cases {
             out.error(
                 entry.key_span,
                 format!("the plan has more than {max_cases} cases here"),
@@ -263,6 +266,7 @@ fn build(
         run,
         partial: cases.len() < before,
         cases,
+        surveys,
         axis_paths,
         baseline: file.baseline.map(|baseline| {
             let compare = root.at("baseline.compare").and_then(Node::items).unwrap_or_default();

@@ -3,7 +3,7 @@
 use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec, Transport, ranks::Work};
 use schemas::{
     columns,
-    metrics::{Family, METRICS, Metric},
+    metrics::{self, Family, METRICS, Metric},
 };
 
 use super::{
@@ -13,6 +13,11 @@ use super::{
 
 /// Why a job cannot deliver a metric; `None`: it can.
 pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
+    if metrics::of_survey(metric.name).is_some() {
+        return Some(
+            "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`".to_owned(),
+        );
+    }
     match job {
         Job::Traffic(spec) => lacks_of(spec, metric),
         Job::Ranks(job) => lacks_of_ranks(job, metric),
@@ -148,10 +153,8 @@ pub fn of_job(job: &Job) -> Option<&'static Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netcore::spec::Transport;
-    use schemas::metrics;
-
     use crate::plan::workload::{self, Kind, Workload};
+    use netcore::spec::Transport;
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
         let job = Job::Traffic(Box::new(TestSpec::new(pattern, transport)));

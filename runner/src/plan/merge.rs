@@ -1,5 +1,7 @@
 //! Layers of test bodies: built-in ← defaults ← profiles ← test ← matrix value ← member ← `--set`.
 
+use std::sync::Arc;
+
 use super::{
     keys,
     tree::{Entry, Node, Value},
@@ -79,6 +81,18 @@ pub fn prune(node: &mut Node) {
             prune(&mut entry.value);
         }
     }
+}
+
+/// A test with these values of its matrix.
+pub fn combined(test: &Node, values: &[(Arc<str>, Node)]) -> Node {
+    let mut combined = test.clone();
+    for (path, value) in values {
+        let mut layer = Node::empty_map(value.span);
+        layer.set(path, value.clone());
+        combined = body(combined, &layer);
+    }
+    prune(&mut combined);
+    combined
 }
 
 /// The test with the options spelled out that its far end takes from its near end.

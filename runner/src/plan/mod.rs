@@ -9,6 +9,7 @@
 //! - [`keys`]: the keys of a test, one row each
 //! - [`ranges`], `inventory`: ranges of hosts, and the hosts of a plan
 //! - [`vars`], [`merge`], [`resolve`], [`matrix`], [`condition`]: from layers of test bodies to swept values
+//! - `pairs`, `rounds`: pairs of hosts, and which of them are measured at the same time
 //! - `apart`: several plans in one run
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
@@ -39,11 +40,13 @@ mod member;
 pub mod merge;
 pub mod model;
 pub mod output;
+mod pairs;
 mod policy;
 pub mod quantity;
 pub mod ranges;
 mod ranks;
 pub mod resolve;
+mod rounds;
 pub mod schema;
 pub mod source;
 mod speaks;

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use netcore::spec::{Pattern, TestSpec};
-use schemas::units::{self, Rate};
+use schemas::{
+    metrics,
+    units::{self, Rate},
+};
 
 use super::{
     case::{Assertion, Find, Member, Policy, StopWhen},
@@ -18,12 +21,7 @@ use super::{
 /// The default confidence level.
 const LEVEL: f64 = 0.95;
 
-pub(super) fn check_metric(
-    members: &[&Member],
-    metric: &'static schemas::metrics::Metric,
-    span: Span,
-    out: &mut Diagnostics,
-) {
+pub(super) fn check_metric(members: &[&Member], metric: &'static metrics::Metric, span: Span, out: &mut Diagnostics) {
     let mut why = None;
     for member in members {
         match measures::lacks(&member.job, metric) {
@@ -93,11 +91,21 @@ pub(super) fn iterations(
     Policy { min, max, level: confidence, margin: Some(margin), metrics }
 }
 
-pub(super) fn asserts(tree: &Node, typed: &TestBody, members: &[Member], out: &mut Diagnostics) -> Vec<Assertion> {
+/// The assertions about a case. Those about a whole survey are left to [`survey_asserts`].
+pub(super) fn asserts(
+    tree: &Node,
+    typed: &TestBody,
+    members: &[Member],
+    in_survey: bool,
+    out: &mut Diagnostics,
+) -> Vec<Assertion> {
     let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
     let mut asserts = Vec::new();
     for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
         let span = node.get("that").map_or(node.span, |n| n.span);
+        if in_survey && metrics::of_survey(detail.that.0.metric.name).is_some() {
+            continue;
+        }
         if let Some(member) = &detail.member
             && !members.iter().any(|m| m.name == *member)
         {
@@ -118,6 +126,32 @@ pub(super) fn asserts(tree: &Node, typed: &TestBody, members: &[Member], out: &m
             members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
         check_metric(&judged, detail.that.0.metric, span, out);
         if when(node, tree, out) {
+            asserts.push(Assertion {
+                severity: detail.severity.unwrap_or_default(),
+                place: out.sources.place(node.span),
+                detail: detail.clone(),
+            });
+        }
+    }
+    asserts
+}
+
+/// The assertions about all pairs of a survey together. `tree`: the test without the ends of its pairs.
+pub(super) fn survey_asserts(tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> Vec<Assertion> {
+    let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
+    let mut asserts = Vec::new();
+    for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
+        let figure = detail.that.0.metric;
+        if metrics::of_survey(figure.name).is_none() {
+            continue;
+        }
+        let of_pair = node.get("when").and_then(Node::entries).unwrap_or_default().iter();
+        let of_pair = of_pair.filter(|entry| matches!(&*entry.key, "from" | "to")).map(|entry| entry.key_span);
+        let others = ["member", "scope", "judge"].into_iter().filter_map(|key| node.key_span(key));
+        if let Some(span) = of_pair.chain(others).next() {
+            let what = format!("`{}` is a figure of all pairs together, and has no part to choose", figure.name);
+            out.error(span, what, "leave this key out, or assert a metric of each pair");
+        } else if when(node, tree, out) {
             asserts.push(Assertion {
                 severity: detail.severity.unwrap_or_default(),
                 place: out.sources.place(node.span),

@@ -26,7 +26,20 @@ pub fn names(text: &str) -> Result<Vec<String>, String> {
 
 /// The names of a range or a list, in the order written, each once; otherwise what is wrong, a colon, and what to do.
 pub fn expand(text: &str) -> Result<Vec<String>, String> {
+    let mut all = spelt_out(text)?;
     let mut seen = HashSet::new();
+    all.retain(|name| seen.insert(name.clone()));
+    Ok(all)
+}
+
+/// The first name that a range or a list has more than once.
+pub fn doubled(text: &str) -> Option<String> {
+    let mut seen = HashSet::new();
+    spelt_out(text).ok()?.into_iter().find(|name| !seen.insert(name.clone()))
+}
+
+/// The names as often as they are written.
+fn spelt_out(text: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     let mut made = 0;
     for item in items(text)? {
@@ -36,11 +49,7 @@ pub fn expand(text: &str) -> Result<Vec<String>, String> {
         if made > MAX_HOSTS as u64 {
             return Err(format!("`{}` is more than {MAX_HOSTS} hosts: write fewer", short(text)));
         }
-        for name in product(&parts)? {
-            if seen.insert(name.clone()) {
-                all.push(name);
-            }
-        }
+        all.extend(product(&parts)?);
     }
     Ok(all)
 }
@@ -358,6 +367,8 @@ mod tests {
             assert_eq!(expanded(text).join(" "), names, "{text}");
         }
         assert_eq!(names("lab a").unwrap(), ["lab a"]);
+        assert_eq!(doubled("n[1-4],x,n[3-5]").as_deref(), Some("n3"));
+        assert_eq!(doubled("n[1-4],x"), None);
     }
 
     #[test]

@@ -156,6 +156,22 @@ impl<'a> Programs<'a> {
         self.log.add(&text)
     }
 
+    fn before(&mut self, step: &Step, iteration: u32) -> Result<(), MeasureError> {
+        self.set_up(step, iteration)?;
+        match &step.hooks.prepare {
+            Some(hook) => self.run("prepare", hook, step, Some(iteration), Urgency::None),
+            None => Ok(()),
+        }
+    }
+
+    fn after(&self, step: &Step, iteration: u32, progress: &Progress) {
+        if let Some(hook) = &step.hooks.conclude
+            && let Err(fault) = self.run("conclude", hook, step, Some(iteration), Urgency::Now)
+        {
+            progress.warn(&format!("case {}, iteration {iteration}: {}", step.name, fault.message));
+        }
+    }
+
     /// One iteration without its hooks.
     fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let Some(Job::Command(command)) = step.members.first().map(|m| &m.job) else {
@@ -218,17 +234,30 @@ fn run_at(
 
 impl Bench for Programs<'_> {
     fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
-        self.set_up(step, iteration)?;
-        if let Some(hook) = &step.hooks.prepare {
-            self.run("prepare", hook, step, Some(iteration), Urgency::None)?;
-        }
+        self.before(step, iteration)?;
         let measured = self.inside(step, iteration, progress);
-        if let Some(hook) = &step.hooks.conclude
-            && let Err(fault) = self.run("conclude", hook, step, Some(iteration), Urgency::Now)
-        {
-            progress.warn(&format!("case {}, iteration {iteration}: {}", step.name, fault.message));
-        }
+        self.after(step, iteration, progress);
         measured
+    }
+
+    /// The hooks of all cases run before any of them is measured, and after all have been.
+    fn measure_round(
+        &mut self,
+        steps: &[(&Step, u32)],
+        progress: &mut Progress,
+    ) -> Vec<Result<Measured, MeasureError>> {
+        if let [(step, iteration)] = steps {
+            return vec![self.measure(step, *iteration, progress)];
+        }
+        let before: Vec<_> = steps.iter().map(|(step, iteration)| self.before(step, *iteration)).collect();
+        let ready: Vec<_> = steps.iter().zip(&before).filter(|(_, ran)| ran.is_ok()).map(|(step, _)| *step).collect();
+        let mut measured = self.inner.measure_round(&ready, progress).into_iter();
+        for (step, iteration) in &ready {
+            self.after(step, *iteration, progress);
+        }
+        // There is a result for each that was ready.
+        let none = || Err(MeasureError::failed("it was not measured"));
+        before.into_iter().map(|ran| ran.and_then(|()| measured.next().unwrap_or_else(none))).collect()
     }
 
     fn done(&mut self, step: &Step, progress: &mut Progress) {

@@ -15,6 +15,15 @@ pub trait Bench {
     /// number.
     fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError>;
 
+    /// The same for the steps of a round, at the same time, each with its iteration. Returns a result for each, in their order.
+    fn measure_round(
+        &mut self,
+        steps: &[(&Step, u32)],
+        progress: &mut Progress,
+    ) -> Vec<Result<Measured, MeasureError>> {
+        steps.iter().map(|(step, iteration)| self.measure(step, *iteration, progress)).collect()
+    }
+
     /// Called when a step is not run again.
     fn done(&mut self, _step: &Step, _progress: &mut Progress) {}
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::Error,
     plan::{
-        case::{Case, Endpoint, Job, Member, Policy},
+        case::{Case, Endpoint, Job, Member, Policy, Round},
         model::Hooks,
         source::Span,
     },
@@ -106,6 +106,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         grace: std::time::Duration::from_secs(1),
         skip: None,
         group: None,
+        round: None,
         asserts: Vec::new(),
         find: None,
         stop_when: None,
@@ -117,17 +118,37 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
     Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None }
 }
 
+/// A step that is measured together with the others of its round.
+pub fn pair(name: &str, number: u32, iterations: u32) -> Step {
+    let mut pair = step(name, iterations, iterations, None);
+    pair.case.round = Some(Round { survey: "links".into(), number, of: 2 });
+    pair
+}
+
 /// Returns `results` in order, and records the steps that it measured.
 #[derive(Default)]
 pub struct FakeBench {
     pub results: VecDeque<Result<Measured, MeasureError>>,
     pub asked: Vec<String>,
+    /// The names of the steps that were measured at the same time, where they were several: `a+b`.
+    pub rounds: Vec<String>,
 }
 
 impl Bench for FakeBench {
     fn measure(&mut self, step: &Step, _: u32, _: &mut Progress) -> Result<Measured, MeasureError> {
         self.asked.push(step.name.clone());
         self.results.pop_front().unwrap_or_else(|| Ok(stream(1000)))
+    }
+
+    fn measure_round(
+        &mut self,
+        steps: &[(&Step, u32)],
+        progress: &mut Progress,
+    ) -> Vec<Result<Measured, MeasureError>> {
+        if steps.len() > 1 {
+            self.rounds.push(steps.iter().map(|(step, _)| step.name.as_str()).collect::<Vec<_>>().join("+"));
+        }
+        steps.iter().map(|(step, iteration)| self.measure(step, *iteration, progress)).collect()
     }
 }
 

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::model::Order,
+    plan::{estimate, model::Order},
     progress::{Position, Progress},
     signals::Interrupts,
 };
@@ -134,15 +134,16 @@ pub fn run(
         let done: Vec<Option<u32>> = (0..steps.len())
             .map(|i| (run.states[i].open && !run.waits(i)).then_some(run.states[i].result.done))
             .collect();
-        let round = order::round(settings.order, settings.seed, &done);
-        if round.is_empty() || run.over() {
+        let pass = order::pass(settings.order, settings.seed, &done, |i| steps[i].round.as_ref());
+        if pass.is_empty() || run.over() {
             break;
         }
-        for i in round {
+        for cases in pass {
             // A case that ended may have skipped others (`stop_when`).
-            if !run.over() && run.states[i].open {
-                run.iterate(i, bench)?;
-                if !run.states[i].open {
+            let cases: Vec<usize> = cases.into_iter().filter(|i| run.states[*i].open).collect();
+            if !run.over() && !cases.is_empty() {
+                run.iterate(&cases, bench)?;
+                for i in cases.into_iter().filter(|i| !run.states[*i].open) {
                     bench.done(&steps[i], run.progress);
                 }
             }
@@ -190,21 +191,26 @@ impl Run<'_> {
 
     fn position(&self, i: usize) -> Position {
         let (step, state) = (&self.steps[i], &self.states[i]);
-        let left = self.steps.iter().zip(&self.states).filter(|(_, s)| s.open);
+        let open = self.steps.iter().zip(&self.states).filter(|(_, s)| s.open);
         let to_do = |step: &Step, s: &State| {
             s.search.as_ref().map_or_else(|| step.policy.min.saturating_sub(s.result.done).max(1), Search::left)
         };
         Position {
             case: i + 1,
             cases: self.steps.len(),
-            name: step.name.clone(),
+            name: step.shown(),
             iteration: state.result.done + 1,
             min: step.policy.min,
             max: step.policy.max,
             range: state.search.as_ref().map(Search::range),
             margin: state.samples.worst_margin(),
             goal: step.policy.margin,
-            left: left.map(|(step, s)| step.cost() * to_do(step, s)).sum(),
+            left: estimate::one_after_the_other(
+                open.map(|(step, s)| (&step.case, step.cost() * to_do(step, s))),
+                Duration::max,
+            )
+            .into_iter()
+            .sum(),
         }
     }
 }

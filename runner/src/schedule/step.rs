@@ -54,6 +54,14 @@ impl Step {
         member.spec().and_then(|spec| ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
     }
 
+    /// Its name while it runs: a case that is a pair runs with the others of its round.
+    pub fn shown(&self) -> String {
+        match &self.round {
+            Some(round) => format!("{} round {} of {}", round.survey, round.number, round.of),
+            None => self.name.clone(),
+        }
+    }
+
     /// The estimated time of one iteration.
     pub fn cost(&self) -> Duration {
         self.estimate_iteration().most

@@ -10,7 +10,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    Assert, Command, Control, Find, Hooks, Iterations, OneOrMany, Ports, Ranks, Skip, StopWhen, Warmup, Window, Word,
+    Assert, Command, Control, Find, Hooks, Iterations, OneOrMany, Pairs, Ports, Ranks, Skip, StopWhen, Warmup, Window,
+    Word,
 };
 use crate::plan::{
     quantity::{Rate, Size, Time},
@@ -113,6 +114,8 @@ pub struct TestBody {
     pub iterations: Option<Iterations>,
     /// Swept keys: every combination is a case.
     pub matrix: Option<Matrix>,
+    /// Pairs of hosts that are measured, instead of `from` and `to`.
+    pub pairs: Option<Pairs>,
     /// Members that start together, instead of a workload.
     pub concurrent: Option<Concurrent>,
     /// Measurements besides byte counters.

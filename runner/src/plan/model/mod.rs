@@ -8,6 +8,7 @@ mod body;
 mod common;
 mod file;
 mod launch;
+mod pairs;
 mod policy;
 mod programs;
 mod words;
@@ -20,9 +21,10 @@ pub use file::{
     Run, Table, Var,
 };
 pub use launch::{BY_ADDRESS, BY_LAUNCHER, CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
+pub use pairs::Pairs;
 pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };
 pub use programs::{Command, Hook, Hooks, Skip};
 pub use schemas::one_or_many::OneOrMany;
-pub use words::{Control, FindBy, Window};
+pub use words::{Control, FindBy, Shape, Window};

@@ -40,3 +40,21 @@ words!(
         Inflight,
     }
 );
+
+words!(
+    /// The pairs among the hosts of `pairs`.
+    Shape {
+        /// Every ordered pair, in rounds of disjoint pairs.
+        All,
+        /// Each host and the next one in the order, in rounds of disjoint pairs.
+        Neighbours,
+        /// Each host to the next one and the last to the first, all at once.
+        Ring,
+        /// Each host of the first half to one of the second, all at once.
+        Bisection,
+        /// Every other host to `to`, all at once.
+        Incast,
+        /// `from` to every other host, all at once.
+        Outcast,
+    }
+);

@@ -54,26 +54,75 @@ impl From<MeasureError> for Spoiled {
     }
 }
 
+/// Tries of an iteration.
+struct Tries {
+    /// Of those that failed.
+    retries: u32,
+    /// Of those whose ends were not together.
+    starts: u32,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { retries: 0, starts: 1 }
+    }
+}
+
+/// The outcome of a try.
+enum Tried {
+    Good(Box<Measured>),
+    /// It failed, and another one follows.
+    Again,
+    /// It failed, or a signal ended it, and none follows.
+    Ended,
+}
+
 impl Run<'_> {
-    /// One iteration of one case.
-    pub(super) fn iterate(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
-        if self.states[i].search.is_some() {
-            return self.probe(i, bench);
+    /// One iteration of a case, or of each case of a round at the same time.
+    pub(super) fn iterate(&mut self, cases: &[usize], bench: &mut dyn Bench) -> Result<(), Error> {
+        if let [i] = cases
+            && self.states[*i].search.is_some()
+        {
+            return self.probe(*i, bench);
         }
-        let (step, iteration) = (&self.steps[i], self.states[i].result.done + 1);
-        let Some(measured) = self.attempt(i, step, iteration, bench)? else { return Ok(()) };
-        let (rows, done) = self.rows_of(step, iteration, &measured);
-        if let Some(cut) = cut::of(step, &measured, self.stop) {
+        let steps = self.steps;
+        let mut open: Vec<(usize, Tries)> = cases.iter().map(|i| (*i, Tries::default())).collect();
+        while let Some((first, _)) = open.first() {
+            let first = *first;
+            let pause = open.iter().map(|(i, _)| steps[*i].pause).max().unwrap_or_default();
+            if !self.idle(pause) {
+                return Ok(());
+            }
+            self.progress.iteration(self.position(first));
+            let asked: Vec<_> = open.iter().map(|(i, _)| (&steps[*i], self.states[*i].result.done + 1)).collect();
+            let measured = bench.measure_round(&asked, self.progress);
+            let mut again = Vec::new();
+            for (((i, mut tries), (step, iteration)), measured) in open.into_iter().zip(asked).zip(measured) {
+                match self.tried(i, step, iteration, measured, &mut tries)? {
+                    Tried::Good(measured) => self.count(i, step, iteration, &measured)?,
+                    Tried::Again => again.push((i, tries)),
+                    Tried::Ended => {}
+                }
+            }
+            open = again;
+        }
+        Ok(())
+    }
+
+    /// Writes a good iteration, and ends its case if that is enough.
+    fn count(&mut self, i: usize, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
+        let (rows, done) = self.rows_of(step, iteration, measured);
+        if let Some(cut) = cut::of(step, measured, self.stop) {
             let sole = cut.has_numbers && self.states[i].result.done == 0;
             if self.stop.by_timer() && sole {
                 // A timer ends a long test on purpose: until then it was measured as the plan says.
                 self.doubt(format!("case {}: its only iteration was {}", step.name, cut.sentence));
             } else {
-                return self.cut_off(i, step, &measured, rows, cut, iteration);
+                return self.cut_off(i, step, measured, rows, cut, iteration);
             }
         }
         // Rows last: with them the iteration is finished, even if the program crashes then.
-        self.sink.reports(step, iteration, &measured)?;
+        self.sink.reports(step, iteration, measured)?;
         self.sink.rows(&rows)?;
         self.absorb(i, &done);
         let state = &self.states[i];
@@ -105,50 +154,64 @@ impl Run<'_> {
         iteration: u32,
         bench: &mut dyn Bench,
     ) -> Result<Option<Measured>, Error> {
-        let (mut retries, mut starts) = (0, 1);
+        let mut tries = Tries::default();
         loop {
             if !self.idle(step.pause) {
                 return Ok(None);
             }
             self.progress.iteration(self.position(i));
-            let spoiled = match bench
-                .measure(step, iteration, self.progress)
-                .map_err(Spoiled::from)
-                .and_then(|m| usable(step, m))
-            {
-                Ok(measured) => {
-                    if measured.settled == Some(false) {
-                        self.unsettled(step, iteration);
-                    }
-                    if let Some(doubt) = together::doubt(step, &measured) {
-                        self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
-                    }
-                    return Ok(Some(measured));
-                }
-                Err(spoiled) => spoiled,
-            };
-            // A signal that ends an iteration early does not fail its case.
-            if self.stop.requested() {
-                self.states[i].cut = Some(format!("{} in iteration {iteration}", cut::by(self.stop)));
-                return Ok(None);
+            let measured = bench.measure(step, iteration, self.progress);
+            match self.tried(i, step, iteration, measured, &mut tries)? {
+                Tried::Good(measured) => return Ok(Some(*measured)),
+                Tried::Again => {}
+                Tried::Ended => return Ok(None),
             }
-            // A start whose ends were not together says nothing about the case: it has retries of its own.
-            let which = if spoiled.skew.is_some() && starts < STARTS {
-                starts += 1;
-                format!("start {starts} of {STARTS}")
-            } else if retries < self.settings.retries {
-                retries += 1;
-                format!("{retries} of {}", self.settings.retries)
-            } else {
-                let fault = spoiled.fault.clone();
-                self.fault_row(step, iteration, fault.status(), &spoiled)?;
-                self.fail(i, iteration, fault)?;
-                return Ok(None);
-            };
-            let what = &spoiled.fault.message;
-            self.doubt(Discarded { case: &step.name, iteration, reason: what, next: &which }.to_string());
-            self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         }
+    }
+
+    /// Judges a try, and reports one that failed.
+    fn tried(
+        &mut self,
+        i: usize,
+        step: &Step,
+        iteration: u32,
+        measured: Result<Measured, MeasureError>,
+        tries: &mut Tries,
+    ) -> Result<Tried, Error> {
+        let spoiled = match measured.map_err(Spoiled::from).and_then(|m| usable(step, m)) {
+            Ok(measured) => {
+                if measured.settled == Some(false) {
+                    self.unsettled(step, iteration);
+                }
+                if let Some(doubt) = together::doubt(step, &measured) {
+                    self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
+                }
+                return Ok(Tried::Good(Box::new(measured)));
+            }
+            Err(spoiled) => spoiled,
+        };
+        // A signal that ends an iteration early does not fail its case.
+        if self.stop.requested() {
+            self.states[i].cut = Some(format!("{} in iteration {iteration}", cut::by(self.stop)));
+            return Ok(Tried::Ended);
+        }
+        // A start whose ends were not together says nothing about the case: it has retries of its own.
+        let which = if spoiled.skew.is_some() && tries.starts < STARTS {
+            tries.starts += 1;
+            format!("start {} of {STARTS}", tries.starts)
+        } else if tries.retries < self.settings.retries {
+            tries.retries += 1;
+            format!("{} of {}", tries.retries, self.settings.retries)
+        } else {
+            let fault = spoiled.fault.clone();
+            self.fault_row(step, iteration, fault.status(), &spoiled)?;
+            self.fail(i, iteration, fault)?;
+            return Ok(Tried::Ended);
+        };
+        let what = &spoiled.fault.message;
+        self.doubt(Discarded { case: &step.name, iteration, reason: what, next: &which }.to_string());
+        self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
+        Ok(Tried::Again)
     }
 
     /// Warns that a warm-up ended at its bound.

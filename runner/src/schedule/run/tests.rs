@@ -12,7 +12,8 @@ use crate::{
     progress::Mode,
     schedule::{
         bench::Measured,
-        fake::{FakeBench, Rows, step, stream},
+        fake::{FakeBench, Rows, pair, step, stream},
+        history::Done,
     },
 };
 
@@ -270,4 +271,53 @@ fn a_case_of_a_line_that_failed_ends_nothing_but_itself() {
     let (finished, rows) = go(&line(&["a", "b"], 1, "throughput < 1kbit/s"), PLAIN, &mut bench);
     assert_eq!(rows.of("b"), ["iteration ok 1", "summary ok"]);
     assert!(!finished[1].left_out);
+}
+
+#[test]
+fn the_pairs_of_a_round_are_measured_at_the_same_time() {
+    let steps = [pair("a", 1, 2), pair("b", 1, 2), pair("c", 2, 2), pair("d", 2, 2), step("e", 1, 1, None)];
+    let mut bench = FakeBench::default();
+    let (finished, rows) = go(&steps, PLAIN, &mut bench);
+    assert_eq!(bench.rounds, ["a+b", "c+d", "a+b", "c+d"]);
+    assert!(finished.iter().all(|case| case.failed.is_none()));
+    assert_eq!(rows.of("d"), ["iteration ok 1", "iteration ok 2", "summary ok"]);
+    let mut bench = FakeBench::default();
+    go(&steps, Settings { order: Order::Sequential, ..PLAIN }, &mut bench);
+    assert_eq!(bench.rounds, ["a+b", "a+b", "c+d", "c+d"]);
+}
+
+#[test]
+fn a_pair_that_fails_leaves_the_others_of_its_round_as_they_are() {
+    let steps = [pair("a", 1, 2), pair("b", 1, 2), pair("c", 1, 2)];
+    let mut bench = FakeBench::default();
+    bench.results.extend([Ok(stream(1)), fault("host `h` is gone"), Ok(stream(1))]);
+    let (finished, rows) = go(&steps, PLAIN, &mut bench);
+    assert_eq!(bench.rounds, ["a+b+c", "a+c"]);
+    assert_eq!(rows.of("a"), ["iteration ok 1", "iteration ok 2", "summary ok"]);
+    assert_eq!(rows.of("b"), ["iteration failed 1", "summary failed"]);
+    assert_eq!(finished[1].failed.as_ref().unwrap().message, "host `h` is gone");
+    // Only those that failed are tried again, and they together.
+    let mut bench = FakeBench::default();
+    bench.results.extend([Ok(stream(1)), fault("x"), fault("x"), Ok(stream(1)), fault("x"), fault("x")]);
+    let (finished, rows) = go(&steps, Settings { retries: 2, ..PLAIN }, &mut bench);
+    assert_eq!(bench.rounds, ["a+b+c", "b+c", "a+b"]);
+    assert_eq!(rows.of("b"), ["iteration discarded 1", "iteration ok 1", "iteration ok 2", "summary ok"]);
+    assert!(rows.of("c").ends_with(&["summary failed".to_owned()]) && finished[2].failed.is_some());
+}
+
+#[test]
+fn a_survey_that_was_interrupted_measures_the_pairs_that_it_lacks() {
+    let steps = [pair("a", 1, 1), pair("b", 1, 1), pair("c", 2, 1)];
+    let (_, first) = go(&steps, PLAIN, &mut FakeBench::default());
+    let is_of = |name: &str| first.0.iter().find(|row| row.case.as_deref() == Some(name)).unwrap().clone();
+    let done = |name: &str| vec![Done { measured: vec![(0, Way::Forward, is_of(name))], streams: Vec::new() }];
+    let history: History = vec![done("a"), Vec::new(), done("c")];
+    let mut bench = FakeBench::default();
+    let mut rows = Rows::default();
+    let mut progress = Progress::new(Mode::Silent);
+    let stop = Interrupts::uncaught().unwrap();
+    let finished = run(&steps, PLAIN, &history, &mut bench, &mut rows, &mut progress, &stop).unwrap();
+    assert_eq!(bench.asked, ["b"]);
+    assert!(finished.iter().all(|case| case.done == 1));
+    assert_eq!(rows.of("a"), ["summary ok"]);
 }
