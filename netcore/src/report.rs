@@ -125,8 +125,6 @@ pub struct TcpInfoHere {
     pub snd_ssthresh_segments: u32,
     /// Reordering that the sender expects, segments.
     pub reordering_segments: u32,
-    /// Time since the last packet with an acknowledgement came, milliseconds.
-    pub last_ack_ms: u32,
 }
 
 /// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.

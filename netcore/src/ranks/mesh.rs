@@ -109,10 +109,7 @@ impl Guard {
         let is_over = fds[0].any().unwrap_or(true);
         let gone = ranks.iter().zip(&fds[1..]).filter(|(_, fd)| fd.any().unwrap_or(true)).map(|(rank, _)| *rank);
         // Of several, the one whose last packet is oldest: the others followed it.
-        let silence_ms = |rank: &usize| {
-            let info = self.peers[*rank].as_ref().and_then(|peer| tcp_info::read(peer.as_fd()));
-            info.map_or(0, |info| info.here.last_ack_ms)
-        };
+        let silence_ms = |rank: &usize| tcp_info::silence_ms(self.peers[*rank].as_ref()?.as_fd());
         if let (false, Some(first), false) = (is_over, gone.max_by_key(silence_ms), self.parting.load(SeqCst)) {
             self.lost(first);
             self.free();
