@@ -14,6 +14,7 @@ pub mod percentiles;
 pub mod plot;
 pub mod report;
 pub mod steady;
+pub mod survey;
 pub mod table;
 pub mod window;
 
@@ -62,6 +63,7 @@ filters! {
     Plot = plot,
     Report = report,
     Steady = steady,
+    Survey = survey,
     Table = table,
     Window = window,
 }

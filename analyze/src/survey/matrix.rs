@@ -44,6 +44,14 @@ impl Matrix {
     /// assert_eq!((matrix.cell(0, 1), matrix.cell(1, 0)), (Cell::Value(9.4), Cell::Failed));
     /// ```
     pub fn of<S: AsRef<str>>(measurements: impl IntoIterator<Item = (S, S, Option<f64>)>) -> Self {
+        Self::among(std::iter::empty::<&str>(), measurements)
+    }
+
+    /// Like [`Self::of`], also with hosts that no measurement names.
+    pub fn among<H: AsRef<str>, S: AsRef<str>>(
+        known: impl IntoIterator<Item = H>,
+        measurements: impl IntoIterator<Item = (S, S, Option<f64>)>,
+    ) -> Self {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let mut hosts: Vec<String> = Vec::new();
         let mut index = |name: &str| -> usize {
@@ -52,6 +60,9 @@ impl Matrix {
                 hosts.len() - 1
             })
         };
+        for name in known {
+            index(name.as_ref());
+        }
         let mut pairs: HashMap<(usize, usize), Vec<f64>> = HashMap::new();
         for (from, to, value) in measurements {
             let pair = (index(from.as_ref()), index(to.as_ref()));

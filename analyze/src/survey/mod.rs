@@ -26,12 +26,14 @@ mod fit;
 mod matrix;
 mod suspects;
 mod tail;
+mod words;
 
 use schemas::metrics::Better;
 
 use crate::stats::quantiles;
 use design::Design;
 pub use matrix::{Cell, Matrix, natural};
+pub use words::{Ends, pairs, percent};
 
 /// How suspects are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]

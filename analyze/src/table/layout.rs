@@ -67,6 +67,11 @@ fn rows(columns: &[Column]) -> usize {
     columns.first().map_or(0, |c| c.cells.len())
 }
 
+/// The width of a line in which every cell is whole.
+pub fn needed(columns: &[Column]) -> usize {
+    columns.iter().map(Column::width).sum::<usize>() + fit::GAP * columns.len().saturating_sub(1)
+}
+
 /// Prints columns two blanks apart under their titles, within the sheet. Where there is little room, titles and texts
 /// break, and names are shortened in the middle; columns that still do not fit are left out, and a last line says so.
 pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {

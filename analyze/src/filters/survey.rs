@@ -1,0 +1,125 @@
+//! `plumb survey`: which host, and which link, of a fabric is slow.
+
+mod print;
+mod read;
+
+use std::io::Write;
+use std::sync::LazyLock;
+
+use schemas::columns;
+
+use super::{aggregate::parse_level, compare::parse_effect};
+use crate::error::{Error, Verdict, even_unread};
+use crate::survey::{Rule, Survey, survey};
+use crate::table::layout::Sheet;
+use crate::table::{Table, TableArgs};
+use read::Pairs;
+
+/// `3%`
+static LEAST_EFFECT: LazyLock<String> =
+    LazyLock::new(|| format!("{}%", columns::number((Rule::LEAST_EFFECT * 1e6).round() / 1e4)));
+
+/// Suspects of a survey of a fabric: which hosts and which links are slow, by how much, and the pairs that show it.
+///
+/// plumb survey results.csv --fail-on suspects
+///
+/// A survey is a test that was measured between many pairs of hosts (`pairs` in a plan). Its n × n values are separated
+/// into the effect of each host as a sender, as a receiver, and of each directed link, by a robust two-way fit of their
+/// logarithms (median polish, then an M-estimate with Tukey's bisquare). A suspect is significantly worse than the rest (at
+/// most a share of --alpha of healthy fabrics name any) and by at least --min-effect. A host that is slow is one suspect, and
+/// not each of its pairs. Several iterations of a pair count as their median. Pairs that failed or were not measured are
+/// listed apart. On a terminal with room for it, and in pipes, the text has the table of all pairs, otherwise one of all hosts.
+///
+/// The CSV has a row for each survey as a whole, with its overall value, its spread ((95th − 5th percentile) ÷ median) and
+/// the noise of a pair, and a row for each finding: host, link, failed, missing. Columns `from` and `to` name the slowest pair
+/// that shows it.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Metric to survey [default: the headline of each test's workload: throughput of streams, transaction rate of
+    /// request/response and connect, median latency of ping]
+    #[arg(short, long, value_name = "METRIC")]
+    metric: Option<String>,
+    /// Largest share of surveys of a healthy fabric that name a suspect
+    #[arg(long, value_name = "ALPHA", default_value_t = Rule::ALPHA, value_parser = parse_level)]
+    alpha: f64,
+    /// Smallest effect that counts
+    #[arg(long, value_name = "RATIO", default_value = LEAST_EFFECT.as_str(), value_parser = parse_least_effect)]
+    min_effect: f64,
+    /// Exit with code 1 when there is one of these, with 4 when too few pairs have a value to tell
+    #[arg(long, value_name = "WHAT", default_value = "nothing")]
+    fail_on: FailOn,
+    /// csv, text or md [default: text on a terminal, else csv]
+    #[arg(short, long, value_name = "FORMAT")]
+    format: Option<Format>,
+    #[command(flatten)]
+    tables: TableArgs,
+}
+
+/// When `survey` exits with 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum FailOn {
+    /// Never
+    Nothing,
+    /// A suspect
+    Suspects,
+    /// A suspect, or a pair that failed or was not measured
+    Incomplete,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One row per finding
+    Csv,
+    /// Tables and sentences
+    Text,
+    /// The same in Markdown
+    Md,
+}
+
+fn parse_least_effect(text: &str) -> Result<f64, String> {
+    parse_effect(text).and_then(|ratio| {
+        if ratio > 0.0 && ratio < 1.0 {
+            Ok(ratio)
+        } else {
+            Err(format!("`{text}`: write a share between 0 and 100 %, such as 3%"))
+        }
+    })
+}
+
+/// A survey and what it tells.
+struct Judged {
+    pairs: Pairs,
+    found: Survey,
+}
+
+pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    let mut table = Table::open(&args.tables.input)?;
+    let judge = |pairs: Pairs| {
+        let rule = Rule { better: pairs.metric.better, alpha: args.alpha, least_effect: args.min_effect };
+        Judged { found: survey(&pairs.matrix, &rule), pairs }
+    };
+    let surveys: Vec<Judged> =
+        read::read(&mut table, &args.tables.selection, args.metric.as_deref())?.into_iter().map(judge).collect();
+    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let sheet = Sheet::of(&args.tables.output);
+    even_unread(args.tables.output.write(output, |w| match format {
+        Format::Csv => print::csv(&surveys, w),
+        Format::Text => print::people(&surveys, false, &sheet, w),
+        Format::Md => print::people(&surveys, true, &sheet, w),
+    }))?;
+    Ok(verdict(args.fail_on, &surveys))
+}
+
+fn verdict(fail_on: FailOn, surveys: &[Judged]) -> Verdict {
+    let any = |is: fn(&Survey) -> bool| surveys.iter().any(|s| is(&s.found));
+    let incomplete = fail_on == FailOn::Incomplete && any(|s| !s.failed.is_empty() || !s.missing.is_empty());
+    match fail_on {
+        FailOn::Nothing => Verdict::Ok,
+        _ if incomplete || any(|s| !s.suspects.is_empty()) => Verdict::Failed,
+        _ if any(|s| s.suspect_count().is_none()) => Verdict::Inconclusive,
+        _ => Verdict::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Surveys in a results table: the pairs of each test.
+
+use std::collections::{HashMap, HashSet};
+
+use indexmap::IndexMap;
+use schemas::columns::AXIS_PREFIX;
+use schemas::metrics::{self, Better, Family, Metric};
+use schemas::words::{Record, Status, Way};
+
+use crate::error::Error;
+use crate::survey::{Ends, Matrix};
+use crate::table::select::Preferred;
+use crate::table::{Picker, Row, Selection, Table};
+
+/// The pairs of one test, or of one combination of its swept values.
+pub struct Pairs {
+    /// Names and values that tell it from the others.
+    pub key: Vec<(String, String)>,
+    pub metric: &'static Metric,
+    pub ends: Ends,
+    pub matrix: Matrix,
+}
+
+impl Pairs {
+    /// `links[message_size=65536]`
+    pub fn name(&self) -> String {
+        let mut texts = self.key.iter().filter(|(_, text)| !text.is_empty());
+        let first = texts.next().map(|(_, text)| text.clone()).unwrap_or_default();
+        let rest: Vec<String> =
+            texts.map(|(name, text)| format!("{}={text}", name.trim_start_matches(AXIS_PREFIX))).collect();
+        if rest.is_empty() { first } else { format!("{first}[{}]", rest.join(",")) }
+    }
+}
+
+/// A row of a pair.
+struct Measurement {
+    member: String,
+    from: String,
+    to: String,
+    way: Option<Way>,
+    workload: String,
+    status: Taken,
+    /// By metric, in the order of [`Columns::metrics`].
+    values: Vec<Option<f64>>,
+}
+
+/// What a row's status means for its pair.
+#[derive(Clone, Copy, PartialEq)]
+enum Taken {
+    Measured,
+    Failed,
+    /// Not measured on purpose, or measured again: it tells the hosts and nothing else.
+    Left,
+}
+
+impl Taken {
+    fn of(status: &str) -> Self {
+        match status.parse() {
+            Ok(Status::Skipped | Status::Discarded | Status::Confirm | Status::Cut) => Self::Left,
+            Ok(Status::Failed | Status::Timeout) => Self::Failed,
+            Ok(Status::Ok) | Err(_) => Self::Measured,
+        }
+    }
+}
+
+struct Columns {
+    from: usize,
+    to: usize,
+    status: Option<usize>,
+    member: Option<usize>,
+    direction: Option<usize>,
+    workload: Option<usize>,
+    /// Columns that tell surveys apart.
+    key: Vec<usize>,
+    metrics: Vec<(usize, &'static Metric)>,
+}
+
+impl Columns {
+    fn of(table: &Table, metric: Option<&str>) -> Result<Self, Error> {
+        let (from, to) = (table.require("from")?, table.require("to")?);
+        let header = table.header();
+        let swept = |name: &str| name.strip_prefix(AXIS_PREFIX).is_some_and(|path| path != "from" && path != "to");
+        let key = header
+            .names()
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| *name == "test" || swept(name))
+            .map(|(column, _)| column)
+            .collect();
+        let metrics = match metric {
+            None => metrics::headlines().iter().filter_map(|m| Some((header.find(m.column)?, *m))).collect(),
+            Some(name) => {
+                let column = table.require(name)?;
+                let known = metrics::find(&header.names()[column]);
+                let Some(metric) = known.filter(|m| m.better != Better::Neither) else {
+                    return Err(Error::Usage(format!(
+                        "-m {name}: neither more nor less of it is better, so that nothing can be slow: choose a metric \
+                         such as throughput or latency.p50"
+                    )));
+                };
+                vec![(column, metric)]
+            }
+        };
+        let [status, member, direction, workload] =
+            ["status", "member", "direction", "workload"].map(|name| header.find(name));
+        Ok(Self { from, to, status, member, direction, workload, key, metrics })
+    }
+
+    fn measurement(&self, row: &Row<'_>) -> Result<Measurement, Error> {
+        let text = |column: Option<usize>| column.map_or("", |c| row.get(c)).to_owned();
+        let values = self.metrics.iter().map(|(column, _)| row.number(*column)).collect::<Result<_, _>>()?;
+        Ok(Measurement {
+            member: text(self.member),
+            from: text(Some(self.from)),
+            to: text(Some(self.to)),
+            way: text(self.direction).parse().ok(),
+            workload: text(self.workload),
+            status: Taken::of(&text(self.status)),
+            values,
+        })
+    }
+}
+
+/// Reads the surveys of a table. `metric`: the name of a metric; without, the headline of each survey's workload.
+pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> Result<Vec<Pairs>, Error> {
+    let columns = Columns::of(table, metric)?;
+    let mut picker = Picker::of_any_status(selection, table)?;
+    let mut kept: Preferred<IndexMap<Vec<String>, Vec<Measurement>>> = Preferred::default();
+    let mut kinds = HashSet::new();
+    while let Some(row) = table.next_row()? {
+        let Some(kind) = picker.pick(&row)? else { continue };
+        let (from, to) = (row.get(columns.from), row.get(columns.to));
+        // Totals of a group, and traffic of a host with itself, are no pairs.
+        if from.is_empty() || to.is_empty() || from == to {
+            continue;
+        }
+        kinds.insert(kind);
+        if let Some(groups) = kept.slot(kind) {
+            let key = columns.key.iter().map(|c| row.get(*c).to_owned()).collect();
+            groups.entry(key).or_insert_with(Vec::new).push(columns.measurement(&row)?);
+        }
+    }
+    let (kind, groups) = kept.into_kept().unwrap_or((Record::Iteration, IndexMap::new()));
+    if matches!(kind, Record::Interval | Record::Stream) {
+        return Err(Error::Usage(format!(
+            "the rows are {kind}s, which are parts of an observation: --record iteration"
+        )));
+    }
+    let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
+    let mut surveys = Vec::new();
+    for (key, measurements) in groups {
+        let key: Vec<(String, String)> = names.iter().cloned().zip(key).collect();
+        for (member, part) in by_member(measurements) {
+            let mut key = key.clone();
+            key.extend(member.map(|member| ("member".to_owned(), member)));
+            surveys.extend(pairs(key, &part, &columns.metrics)?);
+        }
+    }
+    if surveys.iter().all(|s| s.matrix.pairs().filter(|p| p.2 != crate::survey::Cell::Missing).count() < 2) {
+        return Err(table.error(
+            "no test was measured between several pairs of hosts: a survey is a test with `pairs`, or with several values of \
+             `from` and `to`",
+        ));
+    }
+    Ok(surveys)
+}
+
+/// Splits a test by its members where a pair has several of them: those measure different things. Members with a pair each are
+/// the pairs of one load.
+fn by_member(measurements: Vec<Measurement>) -> Vec<(Option<String>, Vec<Measurement>)> {
+    let mut seen: HashMap<(&str, &str), &str> = HashMap::new();
+    let split = measurements.iter().any(|m| *seen.entry((&m.from, &m.to)).or_insert(&m.member) != m.member);
+    if !split {
+        return vec![(None, measurements)];
+    }
+    let mut parts: IndexMap<String, Vec<Measurement>> = IndexMap::new();
+    for measurement in measurements {
+        parts.entry(measurement.member.clone()).or_default().push(measurement);
+    }
+    parts.into_iter().map(|(member, part)| (Some(member), part)).collect()
+}
+
+fn pairs(
+    key: Vec<(String, String)>,
+    measurements: &[Measurement],
+    metrics: &[(usize, &'static Metric)],
+) -> Result<Option<Pairs>, Error> {
+    let family = measurements.iter().map(|m| Family::of(&m.workload)).next().unwrap_or_default();
+    let has = |metric: &Metric| {
+        let at = metrics.iter().position(|(_, m)| m.column == metric.column);
+        at.is_some_and(|at| measurements.iter().any(|m| m.status == Taken::Measured && m.values[at].is_some()))
+    };
+    let chosen = match metrics {
+        [only] => Some(only.1),
+        _ => family.headline(has),
+    };
+    // Every pair has failed: the survey says so.
+    let fallback = || metrics.iter().map(|(_, m)| *m).find(|m| family.headlines().contains(&m.name));
+    let Some(metric) = chosen.or_else(fallback) else { return Ok(None) };
+    let at = metrics.iter().position(|(_, m)| m.column == metric.column).unwrap_or(0);
+    let ends = if family == Family::Stream { Ends::Stream } else { Ends::Request };
+    // Both directions of a stream fill two cells; their sum would be a third value of one of them.
+    let apart = [Way::Forward, Way::Reverse].iter().all(|way| measurements.iter().any(|m| m.way == Some(*way)));
+    let mut list = Vec::new();
+    for m in measurements.iter().filter(|m| m.status != Taken::Left) {
+        if apart && m.way == Some(Way::Both) {
+            continue;
+        }
+        let value = m.values[at].filter(|_| m.status == Taken::Measured);
+        if value.is_some_and(|v| v <= 0.0) && metric.better == Better::Lower {
+            return Err(Error::Usage(format!(
+                "{} is {} from {} to {}: a survey compares ratios, and takes a metric that is above 0, such as latency.p50",
+                metric.name,
+                value.unwrap_or_default(),
+                m.from,
+                m.to
+            )));
+        }
+        let swap = m.way == Some(Way::Reverse) && ends == Ends::Stream;
+        let (from, to) = if swap { (&m.to, &m.from) } else { (&m.from, &m.to) };
+        list.push((from.as_str(), to.as_str(), value));
+    }
+    let hosts = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]);
+    Ok(Some(Pairs { key, metric, ends, matrix: Matrix::among(hosts, list) }))
+}
