@@ -6,10 +6,12 @@
 //! together. [`RunningTest::wait`] gives the [`Outcome`]. A session runs one test at a time and as many as wanted one
 //! after another; tests at the same time have a session each.
 
+mod arrivals;
 mod cutter;
 mod instants;
 mod peer;
 pub(crate) mod plausible;
+mod ranks;
 mod ready;
 mod running;
 mod session;
@@ -17,9 +19,11 @@ mod turn;
 
 use std::{fmt, net::IpAddr, time::Duration};
 
+pub use arrivals::Arrivals;
 pub use cutter::Cutter;
 pub use peer::{Peer, PeerTarget};
 pub(crate) use plausible::MOST_NOTES;
+pub use ranks::{PreparedRanks, RankSeat, RanksOutcome, RunningRanks, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare};
 pub(crate) use running::MESSAGES_A_TURN;
 pub use running::{Observer, Outcome, RunningTest};

@@ -213,7 +213,7 @@ impl<'s> Prepared<'s> {
         let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(lead));
         let Daemons { near, far } = &mut there;
         for session in [far, near].into_iter().flatten() {
-            start_there(session, t0_ns, &plan)?;
+            start_session(session, t0_ns, plan.length_ns.is_none())?;
         }
         let near = match here {
             Some((end, netns)) => {
@@ -291,11 +291,12 @@ fn await_connected(there: &mut Daemons<'_>) -> Result<(), ClientError> {
     Ok(())
 }
 
-fn start_there(session: &mut Session, t0_ns: u64, plan: &Plan) -> Result<(), ClientError> {
+/// `is_open`: whether the test stops by a count.
+pub(super) fn start_session(session: &mut Session, t0_ns: u64, is_open: bool) -> Result<(), ClientError> {
     let theirs = session.peer().clock.to_theirs(t0_ns);
     let t0_ns = theirs.ok_or_else(|| ClientError::Clock { host: session.host.clone(), probes: 0 })?;
     // A test of known length is watched by its deadline, and its window stays free of everything, keep-alive included.
-    session.channel.set_keepalive(plan.length_ns.is_none()).map_err(|source| session.channel_error(source))?;
+    session.channel.set_keepalive(is_open).map_err(|source| session.channel_error(source))?;
     session.send(&Request::Start { t0_ns })
 }
 
@@ -313,7 +314,7 @@ fn check_endpoints(session: &Session, spec: &TestSpec, far: IpAddr, endpoints: &
     }
 }
 
-fn token() -> Result<Token, ClientError> {
+pub(super) fn token() -> Result<Token, ClientError> {
     let mut token = Token::default();
     getrandom::fill(&mut token).map_err(|error| ClientError::System {
         what: "the system gives no random bytes",

@@ -173,7 +173,7 @@ impl Session {
         Ok(executed)
     }
 
-    fn compare_clocks(&mut self) -> Result<(), ClientError> {
+    pub(super) fn compare_clocks(&mut self) -> Result<(), ClientError> {
         let mut probes = Vec::with_capacity(PROBES);
         // The first exchange warms up the path (route, caches, the daemon's thread): it is kept, and seldom the fastest.
         for _ in 0..PROBES {

@@ -3,14 +3,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, time::Duration};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
     measure::{KEPT_BYTES, cpu::free_cpus, host::HostFacts},
-    report::{ClockReading, NicFacts, SideReport, Window},
-    spec::{Side, TestSpec, Transport, memory},
+    report::{ClockReading, NicFacts, Window},
+    spec::{Side, TestSpec, Transport, memory, ranks::RanksSpec},
 };
 
 /// The first frame of a client, and of a daemon that grants a session.
@@ -89,6 +89,10 @@ pub enum Request {
     Prepare(Box<Prepare>),
     /// Connect the flows.
     Connect(Connect),
+    /// Prepare a rank of a test of several.
+    Enlist(Box<Enlist>),
+    /// Connect a rank to the others.
+    Join(Join),
     /// Begin the load at this instant of the daemon's monotonic clock, nanoseconds.
     Start { t0_ns: u64 },
     /// Begin the measure phase at this instant of the daemon's monotonic clock, nanoseconds: a warm-up that may end early
@@ -110,6 +114,8 @@ impl Request {
             Self::Turn => "turn",
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
+            Self::Enlist(_) => "enlist",
+            Self::Join(_) => "join",
             Self::Start { .. } => "start",
             Self::Measure { .. } => "measure",
             Self::Stop { .. } => "stop",
@@ -212,6 +218,31 @@ pub struct Prepare {
     pub data_address: Option<IpAddr>,
 }
 
+/// A rank of a test of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enlist {
+    pub spec: RanksSpec,
+    /// From 0.
+    pub rank: u32,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The secret of the data connections.
+    pub token: Token,
+    /// The daemon's own address for the data sockets; `None`: the local address of the control connection.
+    pub data_address: Option<IpAddr>,
+}
+
+/// The other ranks of a test, and the time to connect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    /// By rank, the one that is told included.
+    pub peers: Vec<Peer>,
+    /// The time allowed, nanoseconds.
+    pub within_ns: u64,
+}
+
 /// The other end, and the time to connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -249,16 +280,17 @@ pub enum Reply {
     Waiting { place: u32 },
     /// To [`Request::Turn`]: the next test is this client's.
     Granted,
-    /// To [`Request::Prepare`]: the endpoints at which the other end can reach this one.
+    /// To [`Request::Prepare`] and [`Request::Enlist`]: the endpoints at which others can reach this end.
     Prepared(Endpoints),
-    /// To [`Request::Connect`]: every flow is connected.
+    /// To [`Request::Connect`] and [`Request::Join`]: every flow is connected.
     Ready,
     /// An interval: while the measurement runs only if the test asks for it, and during a warm-up that may end early.
     Interim(Box<Window>),
     /// This end has sent all that the stop rule asks of it and goes on receiving. Only where both ends send datagrams up to
     /// a count ([`crate::spec::support::ends_by_word`]).
     Sent,
-    /// The test is over: a piece of the [`SideReport`] as JSON. A long report takes several frames.
+    /// The test is over: a piece of the report as JSON, a [`crate::report::SideReport`] or that of a rank. A long report takes
+    /// several frames.
     Report { text: String, last: bool },
     /// To [`Request::Abort`]: the test or program is gone.
     Idle,
@@ -287,7 +319,7 @@ impl Reply {
 }
 
 /// A report as replies. Its pieces are short, so that the sender looks at its stop flag often however slowly the client reads.
-pub fn report_pieces(report: &SideReport) -> serde_json::Result<impl Iterator<Item = Reply>> {
+pub fn report_pieces(report: &impl Serialize) -> serde_json::Result<impl Iterator<Item = Reply>> {
     let text = serde_json::to_string(report)?;
     let mut next = Some(0);
     Ok(std::iter::from_fn(move || {
@@ -328,7 +360,7 @@ impl ReportBuilder {
     }
 
     /// Adds a piece; gives the report after the last one.
-    pub fn add(&mut self, text: &str, last: bool) -> Result<Option<SideReport>, String> {
+    pub fn add<R: DeserializeOwned>(&mut self, text: &str, last: bool) -> Result<Option<R>, String> {
         if self.text.len() + text.len() > Self::BOUND {
             return Err(format!("its report is longer than {} bytes", Self::BOUND));
         }
@@ -382,7 +414,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        report::Ending,
+        report::{Ending, SideReport},
         spec::{Pattern, Stop},
     };
 

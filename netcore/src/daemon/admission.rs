@@ -4,11 +4,16 @@ use std::{net::IpAddr, path::Path};
 
 use super::Config;
 use crate::{
-    control::message::{ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
+    control::message::{Enlist, ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
     measure::KEPT_BYTES,
     pattern,
+    ranks::memory_bytes as ranks_memory,
     report::FlowWindow,
-    spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, support},
+    spec::{
+        Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory,
+        ranks::{MOST_RANKS, Work},
+        support,
+    },
 };
 
 /// The lowest data port that a client may choose.
@@ -108,6 +113,45 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
         kept_bytes(if pattern::has_latencies(spec, *side) { readings } else { 0 }).saturating_add(kept_bytes(counters));
     let of_readings = readings.saturating_mul(READING_BYTES);
     Ok([of_readings, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add))
+}
+
+/// Admits a rank of a test of several. Returns the memory that it takes, bytes.
+pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> {
+    let Enlist { spec, rank, ranks, .. } = enlist;
+    let limits = &config.limits;
+    if !(2..=MOST_RANKS).contains(ranks) || rank >= ranks {
+        return refused(format!(
+            "rank {rank} of {ranks} cannot be: a test has 2 to {MOST_RANKS} ranks, counted from 0"
+        ));
+    }
+    // A rank has a connection to each of the others.
+    if ranks - 1 > limits.flows {
+        return refused(format!(
+            "a rank has a connection to each of the {} others, more than the {} that this daemon grants (--max-flows)",
+            ranks - 1,
+            limits.flows
+        ));
+    }
+    let length_ns = spec.length_ns().unwrap_or(spec.warmup_ns);
+    if length_ns > limits.duration_ns {
+        return refused(format!(
+            "the test takes {} s with its warm-up, more than the {} s that this daemon grants (--max-duration)",
+            seconds(length_ns),
+            seconds(limits.duration_ns)
+        ));
+    }
+    let bytes = match spec.work {
+        Work::Operation { operation, message_bytes, .. } => ranks_memory(operation, message_bytes, *ranks),
+        Work::Nas { .. } => 0,
+    };
+    if bytes > limits.buffer_bytes {
+        return refused(format!(
+            "a rank of this test takes {bytes} bytes; this daemon grants {}: use smaller messages, a smaller class, or more \
+             ranks",
+            limits.buffer_bytes
+        ));
+    }
+    Ok(bytes)
 }
 
 /// Memory of so many histograms of readings, or counters of intervals, bytes: all as values and again as the report's text.

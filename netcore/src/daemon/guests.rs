@@ -12,7 +12,7 @@ use super::{
     budget::Charge,
     door::Place,
     loads::{self, Client},
-    log::{Caller, Event, TestEnding, TestResult},
+    log::{Caller, Event, Part, TestEnding, TestResult},
     plain,
     turns::Ticket,
 };
@@ -110,7 +110,7 @@ impl Guest<'_> {
     }
 
     fn log_test(&self, spec: &TestSpec, result: TestResult) {
-        self.shared.log(&Event::Test { client: &self.caller, side: Side::Far, spec, result });
+        self.shared.log(&Event::Test { client: &self.caller, part: Part::End(Side::Far, spec), result });
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use crate::{
-    report::{Ending, SideReport},
-    spec::{Side, TestSpec},
+    report::{Ending, RankReport, SideReport},
+    spec::{Side, TestSpec, ranks::RanksSpec},
 };
 
 /// Receives each event.
@@ -34,7 +34,16 @@ pub enum Event<'a> {
     /// A program starts for a client.
     Program { client: &'a Caller, argv: &'a [String] },
     /// A test ended, or was not admitted.
-    Test { client: &'a Caller, side: Side, spec: &'a TestSpec, result: TestResult },
+    Test { client: &'a Caller, part: Part<'a>, result: TestResult },
+}
+
+/// This daemon's part in a test.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// One of two ends.
+    End(Side, &'a TestSpec),
+    /// One of several ranks.
+    Rank { rank: u32, ranks: u32, spec: &'a RanksSpec },
 }
 
 /// The end of a test at this daemon.
@@ -63,6 +72,14 @@ pub enum TestEnding {
 }
 
 impl TestEnding {
+    fn of(ending: &Ending) -> Self {
+        match ending {
+            Ending::Complete => Self::Complete,
+            Ending::Stopped => Self::Stopped,
+            Ending::Failed(reason) => Self::Failed(reason.clone()),
+        }
+    }
+
     /// Its name in the log.
     pub fn name(&self) -> &'static str {
         match self {
@@ -90,16 +107,21 @@ impl TestResult {
 
     pub(super) fn of(report: &SideReport) -> Self {
         let sum = |count: fn(&crate::report::Counts) -> u64| report.totals.iter().map(|flow| count(&flow.counts)).sum();
-        let ending = match &report.ending {
-            Ending::Complete => TestEnding::Complete,
-            Ending::Stopped => TestEnding::Stopped,
-            Ending::Failed(reason) => TestEnding::Failed(reason.clone()),
-        };
         Self {
             bytes_sent: sum(|counts| counts.bytes_sent),
             bytes_received: sum(|counts| counts.bytes_received),
             elapsed: Duration::from_nanos(report.phases.iter().map(|phase| phase.elapsed_ns).sum()),
-            ending,
+            ending: TestEnding::of(&report.ending),
+        }
+    }
+
+    pub(super) fn of_rank(report: &RankReport) -> Self {
+        let traffic = report.traffic.unwrap_or_default();
+        Self {
+            bytes_sent: traffic.bytes_sent,
+            bytes_received: traffic.bytes_received,
+            elapsed: Duration::from_nanos(report.elapsed_ns),
+            ending: TestEnding::of(&report.ending),
         }
     }
 }

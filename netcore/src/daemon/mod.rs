@@ -15,6 +15,7 @@ mod loads;
 mod log;
 mod network;
 mod programs;
+mod ranks;
 mod session;
 mod turns;
 mod waiting;
@@ -36,7 +37,7 @@ use door::{Bounds, Door};
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
-pub use log::{Caller, Event, Log, TestEnding, TestResult};
+pub use log::{Caller, Event, Log, Part, TestEnding, TestResult};
 pub use network::{Network, NetworkError, Networks};
 use turns::Turns;
 

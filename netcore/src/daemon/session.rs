@@ -23,8 +23,9 @@ use super::{
     budget::{Charge, Slot},
     door::Place,
     loads::Client,
-    log::{Caller, Event, TestEnding, TestResult},
+    log::{Caller, Event, Part, TestEnding, TestResult},
     plain, programs,
+    ranks::RankTest,
     turns::Ticket,
 };
 use crate::{
@@ -145,6 +146,9 @@ pub(super) enum State<'s> {
     Granted(Ticket<'s>),
     Prepared(Test<'s>),
     Connected(Test<'s>),
+    /// A rank of a test of several.
+    Enlisted(RankTest<'s>),
+    Joined(RankTest<'s>),
 }
 
 /// An end of a test before its start.
@@ -159,9 +163,9 @@ pub(super) struct Test<'s> {
 pub(super) struct Session<'s> {
     pub(super) shared: &'s Shared,
     pub(super) client: Client,
-    caller: Caller,
+    pub(super) caller: Caller,
     pub(super) channel: Channel,
-    addresses: Addresses,
+    pub(super) addresses: Addresses,
     pub(super) stop: StopFlag,
     pub(super) state: State<'s>,
     /// End of the last request, without those that leave a test or a turn as it is.
@@ -229,6 +233,7 @@ impl<'s> Session<'s> {
             State::Idle => (config.timeouts.idle.max(hold), None),
             State::Granted(turn) => (hold, Some(turn)),
             State::Prepared(test) | State::Connected(test) => (config.timeouts.prepared, test.turn.as_ref()),
+            State::Enlisted(test) | State::Joined(test) => (config.timeouts.prepared, test.turn.as_ref()),
         };
         let due = (self.progressed + patience, Late::Request(patience));
         match turn.and_then(Ticket::since).map(|since| since + hold) {
@@ -239,7 +244,7 @@ impl<'s> Session<'s> {
 
     /// At an exclusive daemon an idle session may be silent for long: keep-alive frees the place of a client whose host is
     /// gone.
-    fn watch_idle_client(&self) -> Result<(), ChannelError> {
+    pub(super) fn watch_idle_client(&self) -> Result<(), ChannelError> {
         if self.shared.config.probe_idle || self.shared.config.limits.queue_ns.is_some() {
             self.channel.set_keepalive(true)
         } else {
@@ -296,6 +301,9 @@ impl<'s> Session<'s> {
                 }
             },
             (Request::Start { t0_ns }, State::Connected(test)) => self.start(test, t0_ns),
+            (Request::Enlist(enlist), state @ (State::Idle | State::Granted(_))) => self.enlist(enlist, state),
+            (Request::Join(join), State::Enlisted(test)) => self.join(test, &join),
+            (Request::Start { t0_ns }, State::Joined(test)) => self.start_rank(test, t0_ns),
             (request, _) => Err(unexpected(&request, "")),
         }
     }
@@ -334,11 +342,7 @@ impl<'s> Session<'s> {
     }
 
     fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(End, Charge<'s>), ReplyError> {
-        if self.shared.config.limits.queue_ns.is_some() && !has_turn {
-            let message =
-                "this daemon runs the tests of one client at a time (--exclusive): ask for a turn before each test";
-            return Err(ReplyError::new(ErrorCode::Refused, message));
-        }
+        self.check_turn(has_turn)?;
         let memory_bytes = admission::test(&self.shared.config, prepare)?;
         let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
         let address = match prepare.side {
@@ -348,6 +352,15 @@ impl<'s> Session<'s> {
         let end =
             End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))?;
         Ok((end, charge))
+    }
+
+    pub(super) fn check_turn(&self, has_turn: bool) -> Result<(), ReplyError> {
+        if self.shared.config.limits.queue_ns.is_some() && !has_turn {
+            let message =
+                "this daemon runs the tests of one client at a time (--exclusive): ask for a turn before each test";
+            return Err(ReplyError::new(ErrorCode::Refused, message));
+        }
+        Ok(())
     }
 
     fn connect(&self, test: &mut Test<'_>, connect: &Connect) -> Result<(), ReplyError> {
@@ -364,17 +377,18 @@ impl<'s> Session<'s> {
                 return Err(ReplyError::new(ErrorCode::Refused, "a far end has no peer to connect to"));
             }
         };
-        // While the flows connect, a client sends a message only to cancel the test or to leave.
-        let cancelled = || {
-            let fds = [Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)];
-            // Bytes that came together with the request have been read already.
-            self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
-        };
-        end.connect_unless(peer, within, &cancelled).map_err(|error| reply_error(&error))?;
+        end.connect_unless(peer, within, &|| self.is_cancelled()).map_err(|error| reply_error(&error))?;
         if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
             admission::datagrams(&self.shared.config, self.addresses, &end.peers())?;
         }
         Ok(())
+    }
+
+    /// Whether the client has cancelled a test whose flows connect: it sends a message then only for that, or leaves.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let fds = [Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)];
+        // Bytes that came together with the request have been read already.
+        self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
     }
 
     fn start(&mut self, test: Test<'s>, t0_ns: u64) -> Result<(), Over> {
@@ -399,7 +413,7 @@ impl<'s> Session<'s> {
 
     fn log_test(&self, prepare: &Prepare, result: TestResult) {
         let Prepare { side, spec, .. } = prepare;
-        self.shared.log(&Event::Test { client: &self.caller, side: *side, spec, result });
+        self.shared.log(&Event::Test { client: &self.caller, part: Part::End(*side, spec), result });
     }
 
     /// [`Self::refuse`] of a test that was to run.
@@ -549,7 +563,7 @@ pub(super) fn unexpected(request: &Request, when: &str) -> Over {
 }
 
 /// The ending of a test that was answered with an error.
-fn refusal(error: &ReplyError) -> TestEnding {
+pub(super) fn refusal(error: &ReplyError) -> TestEnding {
     match error.code {
         ErrorCode::Failed | ErrorCode::TimedOut => TestEnding::Failed(error.to_string()),
         _ => TestEnding::Refused(error.to_string()),
@@ -560,7 +574,7 @@ pub(super) fn stopping() -> Over {
     Over::Refused(ReplyError::new(ErrorCode::Stopping, "the daemon is being stopped: the session is closed"))
 }
 
-fn reply_error(error: &EndError) -> ReplyError {
+pub(super) fn reply_error(error: &EndError) -> ReplyError {
     let unsupported = matches!(error, EndError::Unsupported(_));
     let code = if unsupported { ErrorCode::Unsupported } else { ErrorCode::Failed };
     ReplyError::new(code, error.to_string())

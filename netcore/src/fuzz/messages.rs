@@ -63,6 +63,14 @@ pub fn requests(bytes: &[u8]) {
                     assert!(admission::longest_counted(limits, &prepare.spec) <= limits.duration_ns);
                 }
             }
+            Request::Enlist(enlist) => {
+                let limits = &config.limits;
+                if let Ok(bytes) = admission::rank(&config, enlist) {
+                    assert!(bytes <= limits.buffer_bytes, "{bytes} bytes");
+                    assert!(enlist.rank < enlist.ranks && enlist.ranks - 1 <= limits.flows);
+                    assert!(enlist.spec.length_ns().is_none_or(|ns| ns <= limits.duration_ns));
+                }
+            }
             Request::Connect(connect) => {
                 if let Some(to) = &connect.peer {
                     let _ = admission::connect(&config, Addresses { peer, local }, to);
@@ -89,7 +97,7 @@ pub fn replies(bytes: &[u8]) {
                 let _ = (later.to_theirs(u64::MAX), later.to_ours(u64::MAX));
             }
         }
-        Some(Reply::Report { text, last }) => drop(ReportBuilder::default().add(&text, last)),
+        Some(Reply::Report { text, last }) => drop(ReportBuilder::default().add::<SideReport>(&text, last)),
         _ => {}
     }
     if let Some(sent) = read::<SideReport>(&text("report", bytes)) {

@@ -118,6 +118,11 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
+    /// Identity of this boot.
+    pub fn boot_id() -> Option<String> {
+        line("/proc/sys/kernel/random/boot_id")
+    }
+
     /// Reads all facts. This takes a few milliseconds, so it belongs before a measurement and never into it.
     pub fn collect() -> Self {
         let uname = nix::sys::utsname::uname().ok();
@@ -127,7 +132,7 @@ impl HostFacts {
         let sysctls = sysctls();
         Self {
             hostname: uname.as_ref().and_then(|u| name(u.nodename())),
-            boot_id: line("/proc/sys/kernel/random/boot_id"),
+            boot_id: Self::boot_id(),
             os: os_name(),
             kernel_release: uname.as_ref().and_then(|u| name(u.release())),
             kernel_version: uname.as_ref().and_then(|u| name(u.version())),

@@ -83,3 +83,10 @@ fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread's clock can be read");
     (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }
+
+impl RankError {
+    /// Whether the sentence of a rank only tells of another one that is gone: that one, or who looked after it, knows why.
+    pub fn is_consequence(sentence: &str) -> bool {
+        sentence.starts_with("rank ") && sentence.contains(" is gone: ")
+    }
+}

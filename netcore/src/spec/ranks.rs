@@ -29,6 +29,14 @@ pub struct RanksSpec {
 }
 
 impl RanksSpec {
+    /// From the begin of the load to its scheduled end, nanoseconds; `None`: it stops by a count, or is a kernel.
+    pub fn length_ns(&self) -> Option<u64> {
+        match (self.work, self.stop) {
+            (Work::Operation { .. }, Stop::AfterNs(ns)) => Some(self.warmup_ns.saturating_add(ns)),
+            _ => None,
+        }
+    }
+
     /// A test with every option at its default: ten seconds, no warm-up.
     pub fn new(transport: Transport, work: Work) -> Self {
         Self {

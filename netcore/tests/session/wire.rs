@@ -6,19 +6,21 @@ use netcore::{
     control::{
         channel::PROTOCOLS,
         message::{
-            Connect, ErrorCode, Execute, Executed, Greeting, Hello, Limits, Look, Peer, Prepare, Reply, ReplyError,
-            Request, Seen,
+            Connect, Enlist, ErrorCode, Execute, Executed, Greeting, Hello, Join, Limits, Look, Peer, Prepare, Reply,
+            ReplyError, Request, Seen,
         },
     },
     end::Endpoints,
     measure::host::{CpuSharesOf, HostFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies,
-        NicFacts, Pacing, Phase, SideReport, Span, Spinning, TcpInfo, TimeWait, Window,
+        NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span, Spinning, TcpInfo, TimeWait,
+        Window,
     },
     spec::{
-        Arrival, Close, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop, TestSpec,
-        Transport,
+        Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
+        TestSpec, Transport,
+        ranks::{Class, Kernel, Operation, RanksSpec, Work},
     },
 };
 use serde_json::{Value, json};
@@ -68,6 +70,17 @@ fn report() -> SideReport {
     }
 }
 
+fn rank_report() -> RankReport {
+    RankReport {
+        library: Some("MPI".into()),
+        instants: vec![(0, 1)],
+        traffic: Some(RankTraffic::default()),
+        nas: Some(NasResult { mops: 0.5, timed_ns: 1, checks: 1, passed: 1 }),
+        nic: Some(NicFacts::default()),
+        ..RankReport::empty(0, Ending::Complete)
+    }
+}
+
 fn spec() -> TestSpec {
     let pace = Pace { events_per_s: 1.0, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: 1 };
     TestSpec { pace: Some(pace), ..TestSpec::new(Pattern::Stream, Transport::Tcp) }
@@ -85,6 +98,7 @@ fn words() -> Value {
     };
     let address = "192.0.2.1".parse().unwrap();
     let endpoints = Endpoints { address: Some(address), ports: vec![1], cid: Some(1), mac: Some([0; 6]) };
+    let operation = Work::Operation { operation: Operation::Bcast, message_bytes: 1, compute_ns: 1 };
     let requests = [
         Request::Probe,
         Request::Look(Look { towards: Some(address), free_cpus: true, transports: vec![Transport::Tcp] }),
@@ -97,6 +111,21 @@ fn words() -> Value {
             data_address: Some(address),
         })),
         Request::Connect(Connect { peer: Some(Peer { address, endpoints: endpoints.clone() }), within_ns: 1 }),
+        Request::Enlist(Box::new(Enlist {
+            spec: RanksSpec { cpus: Some(Cpus(vec![0])), ..RanksSpec::new(Transport::Tcp, operation) },
+            rank: 0,
+            ranks: 2,
+            token: [0; 16],
+            data_address: Some(address),
+        })),
+        Request::Enlist(Box::new(Enlist {
+            spec: RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::S }),
+            rank: 1,
+            ranks: 2,
+            token: [0; 16],
+            data_address: None,
+        })),
+        Request::Join(Join { peers: vec![Peer { address, endpoints: endpoints.clone() }], within_ns: 1 }),
         Request::Start { t0_ns: 1 },
         Request::Measure { at_ns: 1 },
         Request::Stop { at_ns: 1 },
@@ -131,7 +160,11 @@ fn words() -> Value {
         "requests": requests,
         "replies": replies,
         "report": report(),
+        "rank_report": rank_report(),
         "codes": codes,
+        "operations": Operation::ALL,
+        "kernels": Kernel::ALL,
+        "classes": [Class::S, Class::W, Class::A, Class::B],
         "transports": Transport::ALL,
         "patterns": [
             Pattern::Stream, Pattern::RequestResponse, Pattern::Connect, Pattern::ConnectRequestResponse, Pattern::Ping,
@@ -197,12 +230,12 @@ fn an_unknown_field_is_an_error_in_every_message() {
         "greetings" => serde_json::from_value::<Greeting>(message).is_ok(),
         "requests" => serde_json::from_value::<Request>(message).is_ok(),
         "replies" => serde_json::from_value::<Reply>(message).is_ok(),
+        "rank_report" => serde_json::from_value::<RankReport>(message).is_ok(),
         _ => serde_json::from_value::<SideReport>(message).is_ok(),
     };
-    let report = [words["report"].clone()];
-    let of = |kind| words[kind].as_array().map_or(&report[..], Vec::as_slice);
-    for kind in ["greetings", "requests", "replies", "report"] {
-        for message in of(kind) {
+    for kind in ["greetings", "requests", "replies", "report", "rank_report"] {
+        let one = [words[kind].clone()];
+        for message in words[kind].as_array().map_or(&one[..], Vec::as_slice) {
             assert!(reads(kind, message.clone()), "{message}");
             let mut found = Vec::new();
             places(message, "", &mut found);
