@@ -15,7 +15,11 @@ use crate::{
     gate::{Expectations, confirm::Confirm},
     hosts::Hosts,
     launch::recipe::Allowed,
-    plan::{Format, Plan, case::Endpoint, ranges},
+    plan::{
+        Format, Plan,
+        case::{Endpoint, Member},
+        ranges,
+    },
     programs::{Surroundings, hooks::Programs},
     progress::Progress,
     resume::{self, Start},
@@ -261,7 +265,7 @@ impl Bench for NoBench {
 fn headline(plan: &Plan) -> String {
     let cases = plan.cases.len();
     let plural = if cases == 1 { "" } else { "s" };
-    let ends = plan.cases.iter().flat_map(|c| &c.members).flat_map(|m| [&m.from, &m.to]);
+    let ends = plan.cases.iter().flat_map(|c| &c.members).flat_map(Member::places);
     let hosts = ranges::folds(ends.filter(|end| matches!(end, Endpoint::Host(_))).map(Endpoint::name));
     let place = if hosts.is_empty() {
         "this machine (loopback, embedded daemon)".to_owned()

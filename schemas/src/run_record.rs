@@ -208,6 +208,9 @@ pub struct CaseRecord {
     /// The interface of the far end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far_nic: Option<Value>,
+    /// Ranks of a test of several: algorithm, library, interface and CPU time of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Value>,
     /// Notes of the ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,

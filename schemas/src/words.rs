@@ -154,6 +154,7 @@ words! {
         Connect = "connect",
         Send = "send",
         Receive = "receive",
+        Operation = "operation" ("of several ranks, at each of them"),
     }
 
     DemandUnit {

@@ -46,6 +46,7 @@ mod peer_netserver;
 mod plans;
 mod program;
 mod programs;
+mod ranks;
 mod readme;
 mod relay;
 mod replacing;

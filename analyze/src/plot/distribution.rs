@@ -117,6 +117,7 @@ pub fn quantity(records: &Records, column: &str) -> Quantity {
         Some(LatencyKind::Connect) => "connect latency",
         Some(LatencyKind::Send) => "send latency",
         Some(LatencyKind::Receive) => "receive latency",
+        Some(LatencyKind::Operation) => "time of an operation",
         None => "latency",
     };
     Quantity::new(label, Some(Unit::Microseconds))

@@ -14,7 +14,7 @@ use std::{
 use clap::ValueEnum;
 use netcore::{
     control::message::shortened,
-    daemon::{Caller, Event},
+    daemon::{Caller, Event, Part},
     spec::Side,
 };
 use schemas::{
@@ -282,16 +282,18 @@ fn sentence(event: &Event<'_>) -> String {
         Event::Closed { client, reason } => format!("{client}: session ended: {}", cut(reason)),
         // Debug formatting keeps the arguments apart.
         Event::Program { client, argv } => format!("{client}: runs {:?}", arguments(argv)),
-        Event::Test { client, spec, result, .. } => {
-            let mut text = format!("{client}: {}", workload::name_of(spec));
-            let streams = spec.streams;
-            // Writing to a String cannot fail.
-            let _ = match streams {
-                1 => Ok(()),
-                _ => write!(text, ", {streams} streams"),
+        Event::Test { client, part, result } => {
+            let (name, more) = match part {
+                Part::End(_, spec) if spec.streams == 1 => (workload::name_of(spec), String::new()),
+                Part::End(_, spec) => (workload::name_of(spec), format!(", {} streams", spec.streams)),
+                Part::Rank { rank, ranks, spec } => {
+                    (workload::name_of_ranks(spec), format!(", rank {rank} of {ranks}"))
+                }
             };
+            let mut text = format!("{client}: {name}{more}");
             for (bytes, word) in [(result.bytes_received, "received"), (result.bytes_sent, "sent")] {
                 if bytes > 0 {
+                    // Writing to a String cannot fail.
                     let _ = write!(text, ", {} {word}", human(Unit::Bytes, bytes as f64));
                 }
             }
@@ -344,11 +346,20 @@ fn object(event: &Event<'_>) -> Value {
             object["client_version"] = cut(version).into();
         }
         Event::Program { argv, .. } => object["argv"] = json!(arguments(argv)),
-        Event::Test { side, spec, result, .. } => {
-            object["workload"] = workload::name_of(spec).into();
-            object["direction"] = spec.direction.name().into();
-            object["side"] = if *side == Side::Near { "near" } else { "far" }.into();
-            object["streams"] = spec.streams.into();
+        Event::Test { part, result, .. } => {
+            match part {
+                Part::End(side, spec) => {
+                    object["workload"] = workload::name_of(spec).into();
+                    object["direction"] = spec.direction.name().into();
+                    object["side"] = if *side == Side::Near { "near" } else { "far" }.into();
+                    object["streams"] = spec.streams.into();
+                }
+                Part::Rank { rank, ranks, spec } => {
+                    object["workload"] = workload::name_of_ranks(spec).into();
+                    object["rank"] = (*rank).into();
+                    object["ranks"] = (*ranks).into();
+                }
+            }
             object["bytes_sent"] = result.bytes_sent.into();
             object["bytes_received"] = result.bytes_received.into();
             object["elapsed_s"] = result.elapsed.as_secs_f64().into();
@@ -376,7 +387,7 @@ mod tests {
         let spec = TestSpec { streams: 4, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         let elapsed = Duration::from_millis(2500);
         let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending };
-        of(&Event::Test { client, side: Side::Far, spec: &spec, result })
+        of(&Event::Test { client, part: Part::End(Side::Far, &spec), result })
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::{net::Ipv6Addr, sync::mpsc, thread, time::Duration};
 use netcore::{
     client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RunningTest, Session, Timeouts},
     control::{message::ErrorCode, stop::StopFlag},
-    error::EndError,
     measure::clock::monotonic_ns,
     spec::{Family, TestSpec},
 };
@@ -51,7 +50,7 @@ type Part<'a> = (&'a Member, &'a TestSpec, Duration);
 
 impl Bench for Hosts {
     fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
-        let names = || step.members.iter().flat_map(|member| [member.from.name(), member.to.name()]);
+        let names = || step.members.iter().flat_map(Member::places).map(Endpoint::name);
         let parts: Vec<Part<'_>> = parts(step).collect();
         let seats: Result<Vec<Seat>, MeasureError> = self.seats(&parts, progress).into_iter().collect();
         self.measure_once(step, seats?, progress).map_err(|error| self.because(names(), error))
@@ -79,7 +78,7 @@ impl Bench for Hosts {
                 (Ok(seat), Some(Ok((outcome, settled)))) => {
                     self.keep(member, grace, seat);
                     let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-                    Ok(Measured { members: vec![outcome], start_skew, settled, printed: None })
+                    Ok(Measured { members: vec![outcome], start_skew, settled, ..Measured::default() })
                 }
                 // The sessions are dropped with the seat: their state is unknown.
                 (Ok(_), Some(Err(error))) => Err(self.because([member.from.name(), member.to.name()], error)),
@@ -108,13 +107,7 @@ impl Hosts {
         progress: &mut Progress,
     ) -> Result<Measured, ClientError> {
         if let Some(job) = step.members.first().and_then(Member::ranks) {
-            let what = "tests of several ranks are not available yet";
-            return Err(EndError::Impossible(format!(
-                "{what}: {} ranks over {}",
-                job.ends.len(),
-                job.spec.transport.name()
-            ))
-            .into());
+            return self.measure_ranks(step, job, progress);
         }
         // After an error the sessions are dropped with the seats: their state is unknown.
         let ends: Vec<Part<'_>> = parts(step).collect();
@@ -277,7 +270,7 @@ fn alone(seat: &mut Seat, name: &str, display: &mut Display<'_>, stop: &StopFlag
     display.add(name, &spec, running.t0_ns());
     let (outcome, settled) = watched(vec![running], &[spec], display, stop).remove(0)?;
     let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![outcome], start_skew, settled, printed: None })
+    Ok(Measured { members: vec![outcome], start_skew, settled, ..Measured::default() })
 }
 
 /// Waits for all tests, each in a thread of its own, and shows what they do.

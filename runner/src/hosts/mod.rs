@@ -2,6 +2,7 @@
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`mod@gather`]: the ends of a plan, started and reached
+//! - `ranks`: one iteration of a test of several ranks
 //! - [`require`]: `require` of the plan, checked before anything runs
 //! - `sessions`: sessions with daemons, opened at the same time and kept
 //! - [`targets`]: from the plan's inventory to addresses
@@ -10,6 +11,7 @@
 
 pub mod bench;
 pub mod gather;
+mod ranks;
 pub mod require;
 mod sessions;
 pub mod targets;

@@ -192,7 +192,7 @@ fn uuid(request: &Request) -> String {
 /// The three lines of `DUMP_TCP_INFO`. One of the names is misspelt in netperf.
 fn tcp_info(tcp: TcpInfo) -> String {
     let TcpInfo { pmtu_bytes, rtt_us, rtt_var_us, cwnd_segments, retransmits, here, .. } = tcp;
-    let TcpInfoHere { rto_us, ato_us, rcv_ssthresh_bytes, snd_ssthresh_segments, reordering_segments } = here;
+    let TcpInfoHere { rto_us, ato_us, rcv_ssthresh_bytes, snd_ssthresh_segments, reordering_segments, .. } = here;
     format!(
         "tcpi_rto {rto_us} tcpi_ato {ato_us} tcpi_pmtu {pmtu_bytes} tcpi_rcv_ssthresh {rcv_ssthresh_bytes}\n\
          tcpi_rtt {rtt_us} tcpi_rttvar {rtt_var_us} tcpi_snd_ssthresh {snd_ssthresh_segments} tpci_snd_cwnd {cwnd_segments}\n\

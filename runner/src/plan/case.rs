@@ -171,6 +171,11 @@ impl Member {
         if let Job::Ranks(job) = &self.job { Some(job) } else { None }
     }
 
+    /// The ends that the plan names, also those of a program.
+    pub fn places(&self) -> Vec<&Endpoint> {
+        self.ranks().map_or_else(|| vec![&self.from, &self.to], |job| job.ends.iter().collect())
+    }
+
     /// The ends that take part, and whether each has a daemon of ours. A program needs none.
     pub fn ends(&self) -> Vec<(&Endpoint, bool)> {
         match &self.job {

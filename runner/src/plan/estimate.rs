@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::spec::{
-    Stop, TestSpec,
-    ranks::{RanksSpec, Work},
-};
+use netcore::spec::{Stop, TestSpec, ranks::RanksSpec};
 
 use super::case::{Case, Plan};
 
@@ -62,7 +59,7 @@ impl Case {
             once.least = once.least.max(least);
             once.most = once.most.max(most);
             let length = match member.ranks() {
-                Some(job) => length_of_ranks(&job.spec),
+                Some(job) => job.spec.length_ns().map(Duration::from_nanos),
                 None => member.spec().and_then(measure_length),
             };
             once.open |= length.is_none();
@@ -86,15 +83,8 @@ fn planned(spec: &TestSpec) -> (Duration, Duration) {
 }
 
 fn of_ranks(spec: &RanksSpec) -> Duration {
-    length_of_ranks(spec).unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(spec.warmup_ns))
-}
-
-/// The length of a measurement of ranks; `None`: it stops by a count, or is a kernel.
-fn length_of_ranks(spec: &RanksSpec) -> Option<Duration> {
-    match (spec.work, spec.stop) {
-        (Work::Operation { .. }, Stop::AfterNs(ns)) => Some(Duration::from_nanos(ns)),
-        _ => None,
-    }
+    let counted = Duration::from_nanos(spec.warmup_ns).saturating_add(ASSUMED);
+    spec.length_ns().map_or(counted, Duration::from_nanos)
 }
 
 /// The length of the measure phase; `None`: it stops by a count.

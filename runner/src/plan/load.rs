@@ -11,7 +11,7 @@ use schemas::vocabulary;
 
 use super::{
     arguments::{matches, set},
-    case::{Case, Endpoint, Plan, RunOptions, case_id},
+    case::{Case, Endpoint, Member, Plan, RunOptions, case_id},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
@@ -326,7 +326,7 @@ fn preconditions(list: Option<&Node>, items: Vec<Precondition>) -> Vec<(Precondi
 /// Rejects a `--host` that no test uses: the run would silently stay on this machine.
 fn unused_hosts(hosts: &BTreeMap<String, Host>, of_plan: &HashSet<String>, cases: &[Case], out: &mut Diagnostics) {
     let members = cases.iter().flat_map(|c| &c.members);
-    let used: HashSet<&str> = members.flat_map(|m| [&m.from, &m.to]).map(Endpoint::name).collect();
+    let used: HashSet<&str> = members.flat_map(Member::places).map(Endpoint::name).collect();
     let unused = hosts.keys().filter(|name| !of_plan.contains(*name) && !used.contains(name.as_str()));
     let names = ranges::fold(unused.map(String::as_str));
     if names.is_empty() {

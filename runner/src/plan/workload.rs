@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use netcore::spec::{Direction, Io, Pattern, TestSpec, Transport, ranks::Kernel, support};
+use netcore::spec::{
+    Direction, Io, Pattern, TestSpec, Transport,
+    ranks::{Kernel, RanksSpec, Work},
+    support,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -82,6 +86,16 @@ fn of_ranks(transport: Transport) -> Vec<(String, Option<Kernel>)> {
         other => (format!("{}_{}", other.name(), kernel.name()), Some(kernel)),
     };
     std::iter::once((format!("{}_collective", transport.name()), None)).chain(Kernel::ALL.map(named)).collect()
+}
+
+/// The workload of a test of several ranks.
+pub fn name_of_ranks(spec: &RanksSpec) -> String {
+    let kernel = match spec.work {
+        Work::Operation { .. } => None,
+        Work::Nas { kernel, .. } => Some(kernel),
+    };
+    let named = of_ranks(spec.transport).into_iter().find(|(_, of)| *of == kernel);
+    named.map_or_else(|| spec.transport.name().to_owned(), |(name, _)| name)
 }
 
 /// netperf's names that differ in more than case, and ours in full.

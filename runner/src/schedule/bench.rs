@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netcore::client::Outcome;
+use netcore::client::{Outcome, RanksOutcome};
 use schemas::{columns::Row, words::Status};
 use serde::Serialize;
 
@@ -33,6 +33,8 @@ pub trait Bench {
 pub struct Measured {
     /// Reports of both ends of each member; empty for a program.
     pub members: Vec<Outcome>,
+    /// Reports of a test of several ranks.
+    pub ranks: Option<RanksOutcome>,
     /// Output of a program.
     pub printed: Option<Printed>,
     /// The largest difference between the instants at which ends started to measure.

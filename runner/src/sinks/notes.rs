@@ -44,6 +44,9 @@ impl Notes {
             }
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
+        for note in measured.ranks.iter().flat_map(|ranks| &ranks.reports).flat_map(|report| &report.notes) {
+            self.add(note.clone());
+        }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             for (disturbance, size) in disturbance::of(report) {
                 let (times, most) = self.disturbed.entry((case.to_owned(), disturbance)).or_default();

@@ -7,14 +7,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use netcore::{control::clock::ClockOffset, measure::host::HostFacts, report::SideReport};
+use netcore::{
+    control::clock::ClockOffset,
+    measure::host::HostFacts,
+    report::{RankReport, SideReport},
+};
 use schemas::run_record::{self, CaseRecord, HookRecord, PlanRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     error::{Error, replace},
-    plan::{case::Plan, model::Hook},
+    plan::{
+        case::{Endpoint, Member, Plan},
+        model::Hook,
+    },
     schedule::{bench::Measured, step::Step},
 };
 
@@ -104,6 +111,23 @@ impl RunJson {
                 ..CaseRecord::default()
             };
             self.insert(key, record)?;
+        }
+        if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
+            let rank = |(report, end): (&RankReport, &Endpoint)| {
+                let RankReport { rank, algorithm, library, cpu_ns, elapsed_ns, nic, notes, .. } = report;
+                serde_json::json!({
+                    "rank": rank, "host": end.name(), "algorithm": algorithm, "library": library, "cpu_ns": cpu_ns,
+                    "elapsed_ns": elapsed_ns, "nic": nic, "notes": notes,
+                })
+            };
+            let record = CaseRecord {
+                case: step.name.clone(),
+                spec: json(&job.spec),
+                hooks: hooks(step),
+                ranks: Some(outcome.reports.iter().zip(&job.ends).map(rank).collect()),
+                ..CaseRecord::default()
+            };
+            self.insert(step.id.clone(), record)?;
         }
         if let Some(printed) = &measured.printed {
             let record = CaseRecord {

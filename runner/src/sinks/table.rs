@@ -6,7 +6,7 @@ use analyze::table::layout::{self, Column, Sheet};
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
-    units::{self, Unit, human},
+    units::{self, Unit, human, three_digits},
     words::{Control, Search, Status},
 };
 
@@ -95,6 +95,10 @@ fn words(metric: &Metric, row: &Row) -> Option<String> {
     Some(match metric.name {
         "sent" => format!("{text} sent"),
         "elapsed" => format!("took {text}"),
+        "own_time" => format!("own {text}"),
+        "arrival_spread" => format!("arrivals {text} apart"),
+        "mops" => format!("{} Mop/s", three_digits(value)),
+        "communication" => format!("{text} communicating"),
         name => match name.strip_prefix("latency.") {
             Some(which) => format!("{which} {text}"),
             None => text,

@@ -1,11 +1,17 @@
 //! The rows of a test of ranks: one for all of them, and one for each.
 
-use netcore::spec::ranks::Work;
+use netcore::{
+    client::RanksOutcome,
+    report::RankReport,
+    spec::ranks::{Operation, Work},
+};
 use schemas::{
     columns::Row,
-    words::{Control, Way},
+    time,
+    words::{Control, LatencyKind, Phase, Record, Status, Way},
 };
 
+use super::latency::Merged;
 use crate::plan::{
     case::{Endpoint, RanksJob},
     ranges,
@@ -32,4 +38,123 @@ pub fn requested(row: &mut Row, job: &RanksJob) {
     }
     row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
     row.remote_cpu.clone_from(&row.local_cpu);
+}
+
+/// The rows of an iteration: those of the ranks, and that of all.
+pub fn of_iteration(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> (Vec<Row>, Row) {
+    let mut rows = Vec::with_capacity(outcome.reports.len());
+    for (report, end) in outcome.reports.iter().zip(&job.ends) {
+        let mut row = of_rank(identity, job, report);
+        row.record = Some(Record::Stream);
+        row.stream = Some(report.rank.into());
+        row.from = Some(end.name().to_owned());
+        rows.push(row);
+    }
+    (rows, of_all(identity, job, outcome))
+}
+
+fn measured(identity: &Row, report: &RankReport) -> Row {
+    Row {
+        phase: Some(Phase::Measure),
+        status: Some(Status::Ok),
+        time: Some(time::from_unix_ns(report.wall_start_ns.saturating_add_unsigned(report.elapsed_ns))),
+        start_s: Some(0.0),
+        elapsed_s: Some(seconds(report.elapsed_ns)),
+        algorithm: Some(report.algorithm.clone()).filter(|name| !name.is_empty()),
+        library: report.library.clone(),
+        ..identity.clone()
+    }
+}
+
+/// One rank by itself.
+fn of_rank(identity: &Row, job: &RanksJob, report: &RankReport) -> Row {
+    let mut row = measured(identity, report);
+    row.transactions = Some(report.operations);
+    row.transactions_per_s = rate(report.operations, report.elapsed_ns);
+    row.communication_ratio = share(report.communication_ns, report.elapsed_ns);
+    if let Some(traffic) = report.traffic {
+        row.messages_sent = Some(traffic.messages_sent);
+        row.messages_received = Some(traffic.messages_received);
+        row.bytes_sent = Some(traffic.bytes_sent);
+        row.bytes_received = Some(traffic.bytes_received);
+    }
+    if let Work::Operation { .. } = job.spec.work {
+        row.operation_time_us = mean_us(report);
+        if let Some(latencies) = Merged::decode(LatencyKind::Operation, &report.histogram) {
+            latencies.fill(&mut row);
+        }
+    }
+    row
+}
+
+/// All ranks together.
+fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
+    let Some(first) = outcome.reports.first() else { return identity.clone() };
+    let reports = || outcome.reports.iter();
+    let mut row = measured(identity, first);
+    row.record = Some(Record::Iteration);
+    let longest_ns = reports().map(|report| report.elapsed_ns).max().unwrap_or(0);
+    row.elapsed_s = Some(seconds(longest_ns));
+    row.transactions = Some(first.operations);
+    row.transactions_per_s = rate(first.operations, longest_ns);
+    let shares: Vec<f64> = reports().filter_map(|r| share(r.communication_ns, r.elapsed_ns)).collect();
+    row.communication_ratio = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
+    let traffic: Option<Vec<_>> = reports().map(|report| report.traffic).collect();
+    if let Some(traffic) = traffic {
+        row.messages_sent = Some(traffic.iter().map(|t| t.messages_sent).sum());
+        row.messages_received = Some(traffic.iter().map(|t| t.messages_received).sum());
+        row.bytes_sent = Some(traffic.iter().map(|t| t.bytes_sent).sum());
+        row.bytes_received = Some(traffic.iter().map(|t| t.bytes_received).sum());
+    }
+    match job.spec.work {
+        Work::Operation { operation, message_bytes, .. } => {
+            let times: Vec<f64> = reports().filter_map(mean_us).collect();
+            row.operation_time_us = times.iter().copied().reduce(f64::max);
+            row.operation_time_min_us = times.iter().copied().reduce(f64::min);
+            row.operation_time_mean_us = (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
+            bus(&mut row, operation, message_bytes, outcome.reports.len());
+            let merged = reports().filter_map(|r| Merged::decode(LatencyKind::Operation, &r.histogram));
+            if let Some(latencies) = merged.reduce(|a, b| a.with(&b)) {
+                latencies.fill(&mut row);
+            }
+            if let Some(arrivals) = outcome.arrivals {
+                row.own_time_us = Some(arrivals.own_ns / 1e3);
+                row.arrival_spread_us = Some(arrivals.spread_ns / 1e3);
+                row.arrival_bound_us = Some(arrivals.bound_ns as f64 / 1e3);
+            }
+        }
+        Work::Nas { .. } => {
+            if let Some(nas) = first.nas {
+                row.elapsed_s = Some(seconds(nas.timed_ns));
+                row.mops_per_s = Some(nas.mops / seconds(nas.timed_ns)).filter(|rate| rate.is_finite());
+                row.verified = Some(nas.passed == nas.checks);
+            }
+        }
+    }
+    row
+}
+
+fn bus(row: &mut Row, operation: Operation, message_bytes: u64, ranks: usize) {
+    let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+    if let (Some(bus), Some(time_us)) = (operation.facts().bus, row.operation_time_us) {
+        let bits = bus.messages(ranks) * message_bytes as f64 * 8.0;
+        row.bus_bits_per_s = Some(bits / (time_us / 1e6)).filter(|rate| rate.is_finite());
+        row.bus_formula = Some(bus.formula().into());
+    }
+}
+
+fn mean_us(report: &RankReport) -> Option<f64> {
+    (report.operations > 0).then(|| report.sum_ns as f64 / report.operations as f64 / 1e3)
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn rate(count: u64, ns: u64) -> Option<f64> {
+    (ns > 0).then(|| count as f64 / seconds(ns))
+}
+
+fn share(part_ns: u64, whole_ns: u64) -> Option<f64> {
+    (whole_ns > 0).then(|| (part_ns as f64 / whole_ns as f64).min(1.0))
 }

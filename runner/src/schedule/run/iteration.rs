@@ -6,7 +6,8 @@ use std::{
 };
 
 use netcore::{
-    client::Outcome,
+    client::{Outcome, RanksOutcome},
+    ranks::RankError,
     report::{Ending, SideReport},
 };
 use schemas::{
@@ -25,7 +26,11 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::{case::Policy, measures, model::Window},
+    plan::{
+        case::{Member, Policy, RanksJob},
+        measures,
+        model::Window,
+    },
     schedule::{
         bench::{Bench, MeasureError, Measured},
         confidence::Samples,
@@ -268,6 +273,14 @@ impl Run<'_> {
             }
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
+        if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
+            let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
+            let (ranks, all) = rows::ranks::of_iteration(&identity, job, outcome);
+            done.streams.extend(ranks.iter().filter_map(|row| Some((0, row.stream?, row.clone()))));
+            done.measured.push((0, Way::Both, all.clone()));
+            written.extend(ranks);
+            written.push(all);
+        }
         if let Some(printed) = &measured.printed {
             let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
             let made = rows::printed::of_iteration(&identity, &printed.lines);
@@ -394,9 +407,24 @@ fn failure(reports: &Outcome) -> Option<String> {
     }
 }
 
+/// Why a test of ranks failed: the words of the rank that knows most. One that lost another rank only saw the consequence.
+fn failure_of_ranks(job: &RanksJob, outcome: &RanksOutcome) -> Option<String> {
+    let failed = outcome.reports.iter().zip(&job.ends).filter_map(|(report, end)| match &report.ending {
+        Ending::Failed(message) => Some((RankError::is_consequence(message), report.rank, end.name(), message)),
+        _ => None,
+    });
+    let (_, rank, host, message) = failed.min_by_key(|(consequence, rank, ..)| (*consequence, *rank))?;
+    Some(format!("rank {rank} on `{host}`: {message}"))
+}
+
 /// Refuses a result if an end failed, or if its ends did not start together.
 fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     if let Some(message) = measured.members.iter().find_map(failure) {
+        return Err(MeasureError::failed(message).into());
+    }
+    if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref())
+        && let Some(message) = failure_of_ranks(job, outcome)
+    {
         return Err(MeasureError::failed(message).into());
     }
     match together::apart(step, &measured) {
