@@ -62,6 +62,12 @@ impl Communicator for Backend {
         }
     }
 
+    fn go_on(&self) -> Result<(), RankError> {
+        match self {
+            Self::Mesh(ranks) => ranks.go_on(),
+        }
+    }
+
     fn part(&mut self) {
         match self {
             Self::Mesh(ranks) => ranks.part(),

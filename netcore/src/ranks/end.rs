@@ -27,6 +27,7 @@ use super::{
     collectives::all,
     measuring::{self, Loop, Measured},
     mesh::{GRACE, Guard, meeting::Listening},
+    nas::{self, Outcome},
     prepared::Prepared,
 };
 use crate::{
@@ -62,6 +63,7 @@ enum State {
 /// The work with its memory.
 enum Task {
     Operation(Prepared),
+    Nas(nas::Prepared),
 }
 
 impl RankEnd {
@@ -97,11 +99,7 @@ impl RankEnd {
             Work::Operation { operation, message_bytes, compute_ns } => {
                 Task::Operation(Prepared::new(operation, message_bytes, compute_ns, &*ranks)?)
             }
-            Work::Nas { .. } => {
-                return Err(EndError::Impossible(
-                    "this build has no kernels of the NAS Parallel Benchmarks".to_owned(),
-                ));
-            }
+            Work::Nas { kernel, class } => Task::Nas(nas::Prepared::new(kernel, class, &*ranks)?),
         };
         let next = (self.rank + 1) % peers.len();
         self.nic = match &self.spec.socket.device {
@@ -259,6 +257,12 @@ impl Worker {
                 fill(report, measured, self.ranks.has_collectives());
                 done
             }
+            Task::Nas(kernel) => {
+                let mut outcome = Outcome::default();
+                let done = kernel.run(&mut self.ranks, &mut outcome);
+                fill_kernel(report, &outcome);
+                done
+            }
         }
     }
 }
@@ -280,6 +284,27 @@ fn fill(report: &mut RankReport, measured: Measured, by_library: bool) {
     if measured.stopped {
         report.ending = Ending::Stopped;
     }
+}
+
+/// A kernel is one operation.
+fn fill_kernel(report: &mut RankReport, outcome: &Outcome) {
+    report.monotonic_start_ns = outcome.monotonic_start_ns;
+    report.wall_start_ns = outcome.wall_start_ns;
+    report.nas = outcome.result;
+    if outcome.result.is_none() {
+        return;
+    }
+    let time_ns = outcome.elapsed_ns;
+    report.elapsed_ns = time_ns;
+    report.operations = 1;
+    (report.sum_ns, report.min_ns, report.max_ns) = (time_ns, time_ns, time_ns);
+    let mut histogram = histogram::empty();
+    histogram.saturating_record(time_ns);
+    report.histogram = histogram::encode(&histogram);
+    report.instants = vec![(0, time_ns)];
+    report.communication_ns = outcome.communication_ns;
+    report.traffic = Some(outcome.traffic);
+    report.cpu_ns = outcome.cpu_ns;
 }
 
 #[cfg(test)]

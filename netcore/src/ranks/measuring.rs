@@ -152,6 +152,10 @@ impl<C: Communicator> Communicator for Counted<'_, C> {
         self.ranks.exchange(to, bytes, from, buffer)
     }
 
+    fn go_on(&self) -> Result<(), RankError> {
+        self.ranks.go_on()
+    }
+
     fn has_collectives(&self) -> bool {
         self.ranks.has_collectives()
     }

@@ -274,6 +274,10 @@ impl Communicator for Mesh {
         self.both(to, bytes, from, buffer)
     }
 
+    fn go_on(&self) -> Result<(), RankError> {
+        if self.guard.is_free() { Err(self.failed(self.rank, Errno::UnknownErrno)) } else { Ok(()) }
+    }
+
     fn part(&mut self) {
         self.guard.parting.store(true, SeqCst);
     }
@@ -291,4 +295,4 @@ impl Drop for Mesh {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -9,15 +9,17 @@ mod measuring;
 #[cfg(test)]
 mod memory;
 mod mesh;
+mod nas;
 mod prepared;
 mod skeletons;
 
 pub use end::{Endpoints, RankEnd, RankRunning, Token};
 use nix::time::{ClockId, clock_gettime};
 
-pub use prepared::{check, memory_bytes};
-
-use crate::spec::ranks::Operation;
+use crate::{
+    error::EndError,
+    spec::ranks::{Operation, RanksSpec, Work},
+};
 
 /// The other ranks of a test, as one of them sees them. Ranks count from 0. Both sides of a message know its length and its
 /// place in the order of their messages, so nothing but payload need travel.
@@ -56,6 +58,11 @@ pub trait Communicator {
         Err(RankError::Library { call: operation.name(), reason: "there is no library".to_owned() })
     }
 
+    /// An error if this rank must leave.
+    fn go_on(&self) -> Result<(), RankError> {
+        Ok(())
+    }
+
     /// From now on other ranks may leave: their work is done.
     fn part(&mut self) {}
 }
@@ -75,6 +82,23 @@ pub enum RankError {
     /// A result is wrong.
     #[error("{0}")]
     Wrong(String),
+}
+
+/// Why a test is impossible between so many ranks, as a sentence.
+pub fn check(spec: &RanksSpec, ranks: u32) -> Result<(), EndError> {
+    match spec.work {
+        Work::Operation { operation, message_bytes, .. } => prepared::check(operation, message_bytes, ranks as usize),
+        // Any number of ranks has its part of a kernel.
+        Work::Nas { .. } => Ok(()),
+    }
+}
+
+/// Memory that a test takes at the rank that needs most, bytes.
+pub fn memory_bytes(spec: &RanksSpec, ranks: u32) -> u64 {
+    match spec.work {
+        Work::Operation { operation, message_bytes, .. } => prepared::memory_bytes(operation, message_bytes, ranks),
+        Work::Nas { kernel, class } => nas::memory_bytes(kernel, class, ranks),
+    }
 }
 
 /// CPU time of the calling thread, nanoseconds.

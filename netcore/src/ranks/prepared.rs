@@ -221,11 +221,7 @@ impl Prepared {
             }
             (Operation::Allreduce, algorithm) => {
                 receive.copy_from_slice(send);
-                match algorithm {
-                    Algorithm::RecursiveDoubling => all::allreduce_doubling(ranks, receive, scratch),
-                    Algorithm::Rabenseifner => all::allreduce_rabenseifner(ranks, receive, scratch),
-                    _ => all::allreduce_ring(ranks, receive, scratch),
-                }
+                all::allreduce(ranks, algorithm, receive, scratch)
             }
             (Operation::Gather, Algorithm::BinomialTree) => {
                 let blocks = Blocks::of_bytes(receive.len(), size);

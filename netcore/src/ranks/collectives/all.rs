@@ -1,7 +1,7 @@
 //! Operations without a root in which all ranks get a part of the same: allreduce, allgather, reduce_scatter and the barrier.
 
 use super::{
-    super::{Communicator, RankError},
+    super::{Communicator, RankError, algorithm::Algorithm},
     blocks::{Blocks, add},
     halving::Halving,
     ring,
@@ -26,8 +26,22 @@ pub fn part<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
     barrier(ranks)
 }
 
+/// Sums at all ranks by one of the algorithms below. `sums` begins as this rank's numbers; `other` is as long.
+pub fn allreduce<C: Communicator>(
+    ranks: &mut C,
+    algorithm: Algorithm,
+    sums: &mut [u8],
+    other: &mut [u8],
+) -> Result<(), RankError> {
+    match algorithm {
+        Algorithm::RecursiveDoubling => allreduce_doubling(ranks, sums, other),
+        Algorithm::Rabenseifner => allreduce_rabenseifner(ranks, sums, other),
+        _ => allreduce_ring(ranks, sums, other),
+    }
+}
+
 /// Recursive doubling: in each step a rank exchanges all its sums with a partner at twice the distance.
-pub fn allreduce_doubling<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+fn allreduce_doubling<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let Some(halving) = Halving::fold(ranks, sums, other)? else { return ranks.receive(ranks.rank() - 1, sums) };
     let mut distance = 1;
     while distance < halving.members {
@@ -40,11 +54,7 @@ pub fn allreduce_doubling<C: Communicator>(ranks: &mut C, sums: &mut [u8], other
 }
 
 /// Rabenseifner's algorithm (2004): recursive halving of the sums, then recursive doubling of what is collected.
-pub fn allreduce_rabenseifner<C: Communicator>(
-    ranks: &mut C,
-    sums: &mut [u8],
-    other: &mut [u8],
-) -> Result<(), RankError> {
+fn allreduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let Some(halving) = Halving::fold(ranks, sums, other)? else { return ranks.receive(ranks.rank() - 1, sums) };
     let blocks = Blocks::of_numbers(sums.len(), halving.members);
     halving.reduce_scatter(ranks, sums, other, &|member| blocks.start(member))?;
@@ -53,7 +63,7 @@ pub fn allreduce_rabenseifner<C: Communicator>(
 }
 
 /// Around the ring twice: first the sums of each block, then the blocks (Patarasuk, Yuan, 2009).
-pub fn allreduce_ring<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+fn allreduce_ring<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let blocks = Blocks::of_numbers(sums.len(), ranks.size());
     ring::reduce_scatter(ranks, sums, other, blocks)?;
     ring::allgather(ranks, sums, blocks)

@@ -3,7 +3,10 @@ use std::net::Ipv4Addr;
 use super::*;
 use crate::{
     measure::clock::monotonic_ns,
-    spec::{Stop, Transport, ranks::Operation},
+    spec::{
+        Stop, Transport,
+        ranks::{Class, Kernel, Operation},
+    },
 };
 
 const LONG: Duration = Duration::from_mins(1);
@@ -73,6 +76,20 @@ fn busy_time_is_no_communication() {
 }
 
 #[test]
+fn a_kernel_is_one_operation() {
+    let mut spec = spec(Operation::Barrier, 0);
+    spec.work = Work::Nas { kernel: Kernel::Is, class: Class::S };
+    assert!(super::super::memory_bytes(&spec, 2) > 1 << 20);
+    for report in reports(&spec, 2) {
+        assert_eq!((report.ending, report.operations, report.instants.len()), (Ending::Complete, 1, 1));
+        let result = report.nas.unwrap();
+        assert_eq!((result.checks, result.passed), (52, 52));
+        assert!(report.communication_ns > 0 && report.communication_ns <= report.sum_ns);
+        assert!(report.sum_ns <= result.timed_ns && report.traffic.unwrap().messages_sent > 0);
+    }
+}
+
+#[test]
 fn a_request_stops_all_ranks_and_the_descriptor_tells() {
     let mut spec = spec(Operation::Barrier, 0);
     spec.stop = Stop::AfterNs(3_600_000_000_000);
@@ -103,7 +120,8 @@ fn a_rank_that_is_given_up_is_named_by_the_others() {
 
 #[test]
 fn what_is_impossible_is_refused_with_a_sentence() {
-    let refused = |operation, bytes, ranks| super::super::check(operation, bytes, ranks).unwrap_err().to_string();
+    let refused =
+        |operation, bytes, ranks| super::super::check(&spec(operation, bytes), ranks).unwrap_err().to_string();
     assert!(refused(Operation::Allreduce, 12, 4).contains("a multiple of 8"));
     assert!(refused(Operation::Butterfly, 8, 6).contains("a power of two"));
     assert!(refused(Operation::Barrier, 0, 1).contains("at least 2 ranks"));

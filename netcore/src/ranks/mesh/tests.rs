@@ -31,7 +31,7 @@ fn listening(size: usize) -> (Vec<Listening>, Vec<(std::net::IpAddr, Endpoints)>
 }
 
 /// Runs `each` on a thread per rank, over connections within this machine.
-fn run<T: Send>(size: usize, each: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
+pub fn run<T: Send>(size: usize, each: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
     let (listening, endpoints) = listening(size);
     let (each, endpoints) = (&each, &endpoints);
     thread::scope(|scope| {
