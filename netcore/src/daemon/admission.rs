@@ -6,14 +6,9 @@ use super::Config;
 use crate::{
     control::message::{Enlist, ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
     measure::KEPT_BYTES,
-    pattern,
-    ranks::memory_bytes as ranks_memory,
+    pattern, ranks,
     report::FlowWindow,
-    spec::{
-        Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory,
-        ranks::{MOST_RANKS, Work},
-        support,
-    },
+    spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, ranks::MOST_RANKS, support},
 };
 
 /// The lowest data port that a client may choose.
@@ -117,18 +112,16 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
 
 /// Admits a rank of a test of several. Returns the memory that it takes, bytes.
 pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> {
-    let Enlist { spec, rank, ranks, .. } = enlist;
+    let Enlist { spec, rank, ranks: size, .. } = enlist;
     let limits = &config.limits;
-    if !(2..=MOST_RANKS).contains(ranks) || rank >= ranks {
-        return refused(format!(
-            "rank {rank} of {ranks} cannot be: a test has 2 to {MOST_RANKS} ranks, counted from 0"
-        ));
+    if !(2..=MOST_RANKS).contains(size) || rank >= size {
+        return refused(format!("rank {rank} of {size} cannot be: a test has 2 to {MOST_RANKS} ranks, counted from 0"));
     }
     // A rank has a connection to each of the others.
-    if ranks - 1 > limits.flows {
+    if size - 1 > limits.flows {
         return refused(format!(
             "a rank has a connection to each of the {} others, more than the {} that this daemon grants (--max-flows)",
-            ranks - 1,
+            size - 1,
             limits.flows
         ));
     }
@@ -140,10 +133,10 @@ pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> 
             seconds(limits.duration_ns)
         ));
     }
-    let bytes = match spec.work {
-        Work::Operation { operation, message_bytes, .. } => ranks_memory(operation, message_bytes, *ranks),
-        Work::Nas { .. } => 0,
-    };
+    if let Err(error) = ranks::check(spec, *size) {
+        return refused(error.to_string());
+    }
+    let bytes = ranks::memory_bytes(spec, *size);
     if bytes > limits.buffer_bytes {
         return refused(format!(
             "a rank of this test takes {bytes} bytes; this daemon grants {}: use smaller messages, a smaller class, or more \

@@ -79,7 +79,7 @@ fn busy_time_is_no_communication() {
 fn a_kernel_is_one_operation() {
     let mut spec = spec(Operation::Barrier, 0);
     spec.work = Work::Nas { kernel: Kernel::Is, class: Class::S };
-    assert!(super::super::memory_bytes(&spec, 2) > 1 << 20);
+    assert!(super::super::memory_bytes(&spec, 2) > 1 << 18);
     for report in reports(&spec, 2) {
         assert_eq!((report.ending, report.operations, report.instants.len()), (Ending::Complete, 1, 1));
         let result = report.nas.unwrap();
