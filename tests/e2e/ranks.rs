@@ -167,7 +167,7 @@ fn an_interrupted_operation_ends_at_all_ranks() {
 
 #[test]
 fn mistakes_are_told_at_their_place() {
-    let hosts = "hosts: {\"n[1-4]\": {address: 10.0.0.1}}";
+    let hosts = "hosts: {\"n[1-4]\": {address: 10.0.0.1}, iperf: {address: 10.0.0.2, speaks: iperf3}}";
     for (test, sentence) in [
         ("workload: tcp_collective, operation: bcast", "no `ranks` says between whom"),
         ("workload: tcp_collective, ranks: 4", "no `operation` says what the ranks do"),
@@ -176,6 +176,7 @@ fn mistakes_are_told_at_their_place() {
         ("workload: tcp_collective, ranks: \"n[1-2,2]\", operation: bcast", ""),
         ("workload: tcp_collective, ranks: [\"n[1-2]\", n2], operation: bcast", "host `n2` is here twice"),
         ("workload: tcp_collective, ranks: \"n[1-9]\", operation: bcast", "unknown host `n5`"),
+        ("workload: tcp_collective, ranks: [n1, iperf], operation: bcast", "a rank needs a daemon"),
         ("workload: tcp_collective, ranks: \"n[3-1]\", operation: bcast", "n[3-1]"),
         ("workload: tcp_collective, ranks: 4, operation: bcast, ranks_per_host: 0", "`ranks_per_host` is 0"),
         ("workload: tcp_collective, ranks: 4, operation: bcst", "bcst"),

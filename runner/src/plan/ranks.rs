@@ -14,13 +14,13 @@ use super::{
     quantity::Time,
     ranges,
     source::Span,
+    speaks,
     spec::{SpecError, error},
     tree::{Node, Value},
 };
 
 /// Keys of traffic that have a meaning for ranks. Those of [`OWN_KEYS`] have one for ranks only.
-const KEYS: [&str; 9] =
-    ["message_size", "io", "socket", "integrity", "cpu", "warmup", "duration", "transactions", "collect"];
+const KEYS: [&str; 7] = ["message_size", "socket", "integrity", "cpu", "warmup", "duration", "transactions"];
 
 /// Keys of tests of ranks.
 pub(super) const OWN_KEYS: [&str; 5] = ["ranks", "ranks_per_host", "operation", "class", "compute"];
@@ -196,6 +196,8 @@ impl Expander<'_> {
                     out.error(*span, format!("unknown host `{name}`"), inventory::suggest(&name, self.hosts, &[]));
                     return None;
                 }
+                let daemons = found.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
+                speaks::check_daemon_at(*span, "a rank", daemons, out);
                 for name in found {
                     let end = Endpoint::Host(name);
                     if ends.contains(&end) {
