@@ -1,7 +1,6 @@
 //! `plumb survey`: which host, and which link, of a fabric is slow.
 
 mod print;
-mod read;
 
 use std::io::Write;
 use std::sync::LazyLock;
@@ -10,10 +9,9 @@ use schemas::columns;
 
 use super::{aggregate::parse_level, compare::parse_effect};
 use crate::error::{Error, Verdict, even_unread};
-use crate::survey::{Rule, Survey, survey};
+use crate::survey::{self, Pairs, Rule, Survey, survey};
 use crate::table::layout::Sheet;
 use crate::table::{Table, TableArgs};
-use read::Pairs;
 
 /// `3%`
 static LEAST_EFFECT: LazyLock<String> =
@@ -99,7 +97,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         Judged { found: survey(&pairs.matrix, &rule), pairs }
     };
     let surveys: Vec<Judged> =
-        read::read(&mut table, &args.tables.selection, args.metric.as_deref())?.into_iter().map(judge).collect();
+        survey::read(&mut table, &args.tables.selection, args.metric.as_deref())?.into_iter().map(judge).collect();
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.tables.output);
     even_unread(args.tables.output.write(output, |w| match format {

@@ -74,8 +74,12 @@ impl Figure {
     pub fn natural_size(&self) -> Size {
         let rows = self.panels.iter().map(|p| p.y.names.len() * p.rows_per_name.max(1)).max().unwrap_or(0);
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
-        let height =
-            if rows == 0 || self.colours.is_some() { 700 } else { rows.saturating_mul(34).clamp(190, 3800) + 210 };
+        let height = match &self.colours {
+            // Every second name of a heat map has room.
+            Some(_) => rows.saturating_mul(14).min(3800).saturating_add(220).max(700),
+            None if rows == 0 => 700,
+            None => rows.saturating_mul(34).clamp(190, 3800) + 210,
+        };
         Size { width: 1200, height }
     }
 

@@ -1,4 +1,4 @@
-//! `heatmap`: a metric over two parameters as colours, or latencies over time.
+//! `heatmap`: a metric over two parameters as colours, or latencies over time; [`pairs`] draws one between hosts.
 
 use super::{
     axis::Axis,
@@ -9,31 +9,44 @@ use super::{
     figure::Figure,
     layer::Layer,
     options::{Options, Spread},
-    palette, phases,
+    pairs, palette, phases,
     quantity::Quantity,
     records::{Columns, Records},
     series::{self, Condense, Point},
     spacing::Spacing,
 };
-use crate::{error::Error, stats::histogram::Latencies};
+use crate::{error::Error, stats::histogram::Latencies, table::Table};
 use schemas::{metrics::Range, units::Unit};
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cell::Cell as Once,
+    collections::{BTreeMap, HashMap},
+};
 
 /// Ratio of largest to smallest value from which on colours are logarithmic by default: on an even scale all small values
 /// would have one colour.
-const DECADE: f64 = 10.0;
+pub(super) const DECADE: f64 = 10.0;
 
 /// Latency buckets per factor of ten in a heat map over time.
 const PER_DECADE: f64 = 12.0;
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    if options.y.as_deref().is_some_and(is_latency) { over_time(options) } else { over_parameters(options) }
+    if options.y.as_deref().is_some_and(is_latency) {
+        return over_time(options);
+    }
+    let mut table = Table::open(&options.input)?;
+    if pairs::are_asked_for(options, &table) {
+        pairs::draw(options, &mut table)
+    } else {
+        over_parameters(options, table)
+    }
 }
 
 /// One cell: column, row, value.
 type Cell = (usize, usize, f64);
 
-fn over_parameters(options: &Options) -> Result<Drawing, Error> {
+fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
+    // Standard input can be opened once.
+    let opened = Once::new(Some(table));
     let (records, others) = options.with_same_scale(|input, own: Option<&Records>| {
         let chosen = |axis: usize| own.and_then(|own| own.axes.get(axis)).map(String::as_str);
         let columns = Columns {
@@ -42,7 +55,10 @@ fn over_parameters(options: &Options) -> Result<Drawing, Error> {
             texts: &["service_demand_unit"],
             ..Columns::default()
         };
-        Records::new(options, input, &options.selection, &columns)
+        match opened.take() {
+            Some(mut table) => Records::of_table(&mut table, options, &options.selection, &columns),
+            None => Records::new(options, input, &options.selection, &columns),
+        }
     })?;
     let asked = [
         (&options.x, "two parameters that vary"),

@@ -16,6 +16,13 @@ pub enum Key {
         dash: Option<(f64, f64)>,
     },
     Patch(Colour),
+    /// A sign alone.
+    Mark(Sign, Colour),
+    /// A patch with a stroke from corner to corner.
+    Struck {
+        patch: Colour,
+        stroke: Colour,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -104,6 +111,12 @@ fn draw_entry(canvas: &mut Canvas, key: Key, label: String, (x, base): (f64, f64
         Key::Patch(colour) => {
             let half = if metrics.cells { 1.5 } else { size * 0.36 };
             canvas.rectangle((x, middle - half), (x + width, middle + half), colour);
+        }
+        Key::Mark(sign, colour) => canvas.mark((x + width / 2.0, middle), metrics.em * 0.27, sign, colour),
+        Key::Struck { patch, stroke } => {
+            let half = if metrics.cells { 1.5 } else { size * 0.36 };
+            canvas.rectangle((x, middle - half), (x + width, middle + half), patch);
+            canvas.line(vec![(x, middle + half), (x + width, middle - half)], thin, stroke);
         }
     }
     canvas.text((x + key_width(&metrics), base), Anchor::Start, size, Colour::INK, label);

@@ -32,6 +32,7 @@ mod distribution;
 mod groups;
 mod heatmap;
 mod identity;
+mod pairs;
 mod percentiles;
 mod phases;
 mod saturation;
@@ -101,7 +102,7 @@ kinds! {
     Box = boxes::draw, without ["--value", "--mark", "--beside"];
     /// Means by case (or by -x) from zero, with intervals
     Bars = bars::draw, without ["--value", "--mark"];
-    /// A metric (--value) over two parameters as colours; with -y latency, latencies over time
+    /// A metric (--value) over two parameters, or between pairs of hosts, as colours; with -y latency, latencies over time
     Heatmap = heatmap::draw, without ["--by", "--mark", "--beside"];
     /// The findings of `plumb compare -f csv`: the change of each case with its interval and verdict
     Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log", "--beside"];

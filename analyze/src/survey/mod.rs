@@ -24,6 +24,7 @@
 mod design;
 mod fit;
 mod matrix;
+mod read;
 mod suspects;
 mod tail;
 mod words;
@@ -33,6 +34,7 @@ use schemas::metrics::Better;
 use crate::stats::quantiles;
 use design::Design;
 pub use matrix::{Cell, Matrix, natural};
+pub use read::{Origin, Pairs, read};
 pub use words::{Ends, pairs, percent};
 
 /// How suspects are chosen.

@@ -21,7 +21,7 @@ const MOST_LEVERAGE: f64 = 0.75;
 
 /// By how much, over the degrees of freedom, limits are wider than Student's. His t has a standard deviation of least squares
 /// below it; that of a robust fit of few pairs varies more. Found by simulation.
-const WIDENING: f64 = 1.0;
+const WIDENING: f64 = 2.5;
 
 struct Limits {
     /// In standard errors.

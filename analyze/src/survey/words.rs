@@ -47,6 +47,15 @@ pub fn pairs(hosts: &[String], list: &[(usize, usize)], most: usize) -> String {
 }
 
 impl Suspect {
+    /// `node7 as a receiver 5.1 %`
+    pub fn name(&self, hosts: &[String], ends: Ends) -> String {
+        let by = percent(self.worse);
+        match self.kind {
+            Kind::Host { host, role } => format!("{} {} {by}", hosts[host], ends.name(role)),
+            Kind::Link { from, to } => format!("{} {by}", pair(hosts, (from, to))),
+        }
+    }
+
     /// `node7 is slow as a receiver: 5.1 % below the others (4.2 to 6.0 %); 31 of its 31 pairs show it, for example
     /// node1>node7`
     pub fn sentence(&self, hosts: &[String], better: Better, ends: Ends) -> String {

@@ -91,6 +91,8 @@ fn golden_pictures_look_as_they_did() {
     let beside = Options { beside: vec!["service_demand.local".into()], ..none() };
     check("beside", &figure(Kind::Bars, &rows, beside), true);
     check("heatmap", &figure(Kind::Heatmap, &tables::grid(), none()), false);
+    let hosts = Options { x: Some("to".into()), y: Some("from".into()), ..none() };
+    check("pairs", &figure(Kind::Heatmap, &tables::survey(8), hosts), true);
     check("cpu", &figure(Kind::Cpu, &tables::cpu(false), none()), false);
     let rows = tables::round_trips(&["rtt"], 1);
     check("cdf", &figure(Kind::Cdf, &rows, none()), false);

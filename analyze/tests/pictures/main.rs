@@ -161,6 +161,46 @@ fn heatmap() {
 }
 
 #[test]
+fn pairs_of_hosts() {
+    let hosts = || Options { x: Some("to".into()), y: Some("from".into()), ..Options::default() };
+    for count in [8, 64] {
+        let drawn = figure(Kind::Heatmap, &tables::survey(count), hosts());
+        check(&format!("pairs-{count}"), &drawn);
+        let labels: Vec<&str> = drawn.legend.iter().map(|entry| entry.label.as_str()).collect();
+        assert_eq!(labels, ["a host with itself", "failed", "not measured"]);
+        assert_eq!(drawn.x.names[..3], ["node1", "node2", "node3"]);
+        assert_eq!(drawn.x.names.last(), Some(&format!("node{count}")));
+        let suspects = drawn.notes.iter().find(|note| note.starts_with("suspects: ")).unwrap();
+        assert!(suspects.contains("node3 in both directions 6.") && suspects.contains("node2>node5 1"), "{suspects}");
+        let crosses = drawn.panels[0].layers.iter().filter_map(|layer| match layer {
+            plot::layer::Layer::Marks { points, .. } => Some(points.clone()),
+            _ => None,
+        });
+        assert_eq!(crosses.collect::<Vec<_>>().concat(), [(0.0, 6.0)], "from node7 down, to node1 across");
+    }
+    // Without names for the axes, a table whose pairs were swept is one of pairs.
+    let table = tables::csv(&tables::survey(8));
+    let ends = |i: usize| if i == 0 { "axis_from,axis_to" } else { "x,y" };
+    let swept: Vec<String> = table.lines().enumerate().map(|(i, line)| format!("{line},{}\n", ends(i))).collect();
+    let swept = swept.concat();
+    let turned = Options { x: Some("from".into()), y: Some("to".into()), ..Options::default() };
+    assert_eq!(figure_of(Kind::Heatmap, &swept, Options::default()).x.quantity.label, "to");
+    assert_eq!(figure_of(Kind::Heatmap, &swept, turned).x.quantity.label, "from");
+    // Two tests are two pictures.
+    let mut two = tables::survey(5);
+    two.extend(tables::survey(5).into_iter().map(|row| Row { test: Some("again".into()), ..row }));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results.csv");
+    std::fs::write(&path, tables::csv(&two)).unwrap();
+    let mut options = hosts();
+    options.input.files = vec![path];
+    let error = plot::drawing(Kind::Heatmap, &options).unwrap_err().to_string();
+    assert!(error.contains("there are 2, for example links and again: choose with --test"), "{error}");
+    options.tests = vec!["again".into()];
+    assert_eq!(plot::drawing(Kind::Heatmap, &options).unwrap().points.rows.len(), 20);
+}
+
+#[test]
 fn cpu() {
     check("cpu-sizes", &figure(Kind::Cpu, &tables::cpu(false), Options::default()));
     let over_time = Options { x: Some("start_s".into()), ..Options::default() };

@@ -216,6 +216,32 @@ pub fn grid() -> Vec<Row> {
     rows
 }
 
+/// A survey of so many hosts: the third is slow, and the link from the second to the fifth. One pair failed, and one is
+/// missing.
+pub fn survey(hosts: usize) -> Vec<Row> {
+    let mut noise = Noise::new(5);
+    let mut rows = Vec::new();
+    let name = |host: usize| format!("node{host}");
+    for (from, to) in (1..=hosts).flat_map(|from| (1..=hosts).map(move |to| (from, to))).filter(|(a, b)| a != b) {
+        let slow = if from == 3 || to == 3 { 0.94 } else { 1.0 } * if (from, to) == (2, 5) { 0.85 } else { 1.0 };
+        let rate = noise.around(9.4e9 * slow, 0.01);
+        if (from, to) == (6, 4) {
+            continue;
+        }
+        let failed = (from, to) == (7, 1);
+        rows.push(Row {
+            workload: Some("tcp_stream".into()),
+            from: Some(name(from)),
+            to: Some(name(to)),
+            status: Some(if failed { Status::Failed } else { Status::Ok }),
+            throughput_bits_per_s: (!failed).then_some(rate),
+            plan: Some("fabric".into()),
+            ..row("links", "iteration", 1)
+        });
+    }
+    rows
+}
+
 /// A table of `compare`.
 pub fn verdicts() -> String {
     let columns = schemas::columns::names(schemas::columns::verdicts::VERDICT_COLUMNS).collect::<Vec<_>>().join(",");

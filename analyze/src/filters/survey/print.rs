@@ -5,10 +5,10 @@ use std::io::Write;
 use schemas::columns::number;
 use schemas::units::{human, three_digits};
 
-use super::{Judged, read::Pairs};
+use super::Judged;
 use crate::error::Error;
 use crate::style;
-use crate::survey::{Cell, Kind, Limit, Role, pairs, percent};
+use crate::survey::{Cell, Kind, Limit, Pairs, Role, pairs, percent};
 use crate::table::layout::{self, Column, Sheet};
 
 /// Failed and missing pairs that are named in a sentence.

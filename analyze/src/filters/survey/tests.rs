@@ -163,7 +163,7 @@ fn what_cannot_be_surveyed_is_refused() {
 fn a_narrow_terminal_gets_a_table_of_hosts() {
     let args: Args = parsed(["survey"]).unwrap();
     let mut input = Table::from_text("t", table(10, slow)).unwrap();
-    let pairs = read::read(&mut input, &args.tables.selection, None).unwrap().remove(0);
+    let pairs = survey::read(&mut input, &args.tables.selection, None).unwrap().remove(0);
     let judged = Judged { found: survey(&pairs.matrix, &Rule::new(pairs.metric.better)), pairs };
     let printed = |width| {
         let mut out = Vec::new();

@@ -7,8 +7,8 @@ use schemas::columns::AXIS_PREFIX;
 use schemas::metrics::{self, Better, Family, Metric};
 use schemas::words::{Record, Status, Way};
 
+use super::{Cell, Ends, Matrix};
 use crate::error::Error;
-use crate::survey::{Ends, Matrix};
 use crate::table::select::Preferred;
 use crate::table::{Picker, Row, Selection, Table};
 
@@ -19,6 +19,45 @@ pub struct Pairs {
     pub metric: &'static Metric,
     pub ends: Ends,
     pub matrix: Matrix,
+    pub origin: Origin,
+}
+
+/// Where and when the pairs were measured.
+#[derive(Default)]
+pub struct Origin {
+    pub plan: String,
+    /// Runs, in the order of the table.
+    pub runs: Vec<String>,
+    /// First and last day.
+    pub days: Option<(String, String)>,
+    /// Largest number of iterations of a pair.
+    pub iterations: usize,
+}
+
+impl Origin {
+    fn of(measurements: &[Measurement]) -> Self {
+        let mut origin = Self::default();
+        let mut iterations: HashMap<(&str, &str), HashSet<&str>> = HashMap::new();
+        for m in measurements {
+            origin.plan.clone_from(&m.plan);
+            if !m.run.is_empty() && !origin.runs.contains(&m.run) {
+                origin.runs.push(m.run.clone());
+            }
+            let day = m.time.split('T').next().unwrap_or_default().to_owned();
+            if !day.is_empty() {
+                let (first, last) = origin.days.get_or_insert_with(|| (day.clone(), day.clone()));
+                if day < *first {
+                    first.clone_from(&day);
+                }
+                if day > *last {
+                    *last = day;
+                }
+            }
+            iterations.entry((&m.from, &m.to)).or_default().insert(&m.iteration);
+        }
+        origin.iterations = iterations.values().map(HashSet::len).max().unwrap_or_default();
+        origin
+    }
 }
 
 impl Pairs {
@@ -39,6 +78,10 @@ struct Measurement {
     to: String,
     way: Option<Way>,
     workload: String,
+    plan: String,
+    run: String,
+    time: String,
+    iteration: String,
     status: Taken,
     /// By metric, in the order of [`Columns::metrics`].
     values: Vec<Option<f64>>,
@@ -70,6 +113,8 @@ struct Columns {
     member: Option<usize>,
     direction: Option<usize>,
     workload: Option<usize>,
+    /// `plan`, `run_id`, `time`, `iteration`.
+    origin: [Option<usize>; 4],
     /// Columns that tell surveys apart.
     key: Vec<usize>,
     metrics: Vec<(usize, &'static Metric)>,
@@ -103,11 +148,13 @@ impl Columns {
         };
         let [status, member, direction, workload] =
             ["status", "member", "direction", "workload"].map(|name| header.find(name));
-        Ok(Self { from, to, status, member, direction, workload, key, metrics })
+        let origin = ["plan", "run_id", "time", "iteration"].map(|name| header.find(name));
+        Ok(Self { from, to, status, member, direction, workload, origin, key, metrics })
     }
 
     fn measurement(&self, row: &Row<'_>) -> Result<Measurement, Error> {
         let text = |column: Option<usize>| column.map_or("", |c| row.get(c)).to_owned();
+        let [plan, run, time, iteration] = self.origin.map(text);
         let values = self.metrics.iter().map(|(column, _)| row.number(*column)).collect::<Result<_, _>>()?;
         Ok(Measurement {
             member: text(self.member),
@@ -115,6 +162,10 @@ impl Columns {
             to: text(Some(self.to)),
             way: text(self.direction).parse().ok(),
             workload: text(self.workload),
+            plan,
+            run,
+            time,
+            iteration,
             status: Taken::of(&text(self.status)),
             values,
         })
@@ -156,7 +207,7 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
             surveys.extend(pairs(key, &part, &columns.metrics)?);
         }
     }
-    if surveys.iter().all(|s| s.matrix.pairs().filter(|p| p.2 != crate::survey::Cell::Missing).count() < 2) {
+    if surveys.iter().all(|s| s.matrix.pairs().filter(|p| p.2 != Cell::Missing).count() < 2) {
         return Err(table.error(
             "no test was measured between several pairs of hosts: a survey is a test with `pairs`, or with several values of \
              `from` and `to`",
@@ -221,5 +272,6 @@ fn pairs(
         list.push((from.as_str(), to.as_str(), value));
     }
     let hosts = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]);
-    Ok(Some(Pairs { key, metric, ends, matrix: Matrix::among(hosts, list) }))
+    let matrix = Matrix::among(hosts, list);
+    Ok(Some(Pairs { key, metric, ends, matrix, origin: Origin::of(measurements) }))
 }
