@@ -112,6 +112,28 @@ fn bytes_between_hosts_are_those_of_their_interfaces() {
     }
 }
 
+#[test]
+fn kernels_verify_and_say_how_much_they_talked() {
+    let folder = Folder::new();
+    let tests = "  k: {ranks: 4, matrix: {workload: [nas_ep, nas_is], class: [S]}}";
+    let ran = measured(&folder, "", tests);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let of_kernel = |name| of(&rows, "iteration").into_iter().find(|row| row["workload"] == name).unwrap();
+    let (ep, is) = (of_kernel("nas_ep"), of_kernel("nas_is"));
+    for row in [ep, is] {
+        assert_eq!((row["verified"].as_str(), row["class"].as_str()), ("true", "S"));
+        assert!(number(row, "mops_per_s") > 0.0);
+    }
+    // 2^25 operations of EP, ten times 2^16 keys of IS.
+    for (row, mops) in [(ep, 33.554_432), (is, 0.655_36)] {
+        assert!((number(row, "mops_per_s") * number(row, "elapsed_s") / mops - 1.0).abs() < 0.01);
+    }
+    // All keys cross between ranks in each of ten iterations; EP sends sums.
+    assert!(count(is, "bytes_sent") > 10 * 65_536 * 4 / 2, "{}", is["bytes_sent"]);
+    assert!(count(ep, "bytes_sent") < 100_000, "{}", ep["bytes_sent"]);
+}
+
 /// One daemon is killed in the middle: the case fails with the rank and the host, the rows before stay, no process is stuck.
 #[test]
 fn a_rank_that_dies_is_named() {

@@ -60,8 +60,8 @@ pub struct RankTraffic {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NasResult {
-    /// Million operations, as the suite counts them for the kernel.
-    pub mops: f64,
+    /// Million operations per second, as the suite counts them for the kernel.
+    pub mops_per_s: f64,
     /// Time of the timed part at the slowest rank, nanoseconds.
     pub timed_ns: u64,
     /// Checks against the published values, and those that held.

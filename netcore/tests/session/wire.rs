@@ -75,7 +75,7 @@ fn rank_report() -> RankReport {
         library: Some("MPI".into()),
         instants: vec![(0, 1)],
         traffic: Some(RankTraffic::default()),
-        nas: Some(NasResult { mops: 0.5, timed_ns: 1, checks: 1, passed: 1 }),
+        nas: Some(NasResult { mops_per_s: 0.5, timed_ns: 1, checks: 1, passed: 1 }),
         nic: Some(NicFacts::default()),
         ..RankReport::empty(0, Ending::Complete)
     }

@@ -92,7 +92,7 @@ impl Prepared {
         };
         let timed_ns = calls.greatest(outcome.elapsed_ns)?;
         let mops = operations / (timed_ns.max(1) as f64 / 1e9) / 1e6;
-        outcome.result = Some(NasResult { mops, timed_ns, checks, passed });
+        outcome.result = Some(NasResult { mops_per_s: mops, timed_ns, checks, passed });
         if passed < checks {
             let (name, class) = (kernel.name(), class.name());
             return Err(RankError::Wrong(format!(

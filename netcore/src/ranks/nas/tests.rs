@@ -15,7 +15,7 @@ fn holds(outcomes: &[Outcome], checks: u32) {
         let result = outcome.result.unwrap();
         assert_eq!((result.checks, result.passed), (checks, checks));
         assert_eq!(Some(result), outcomes[0].result, "the same at every rank");
-        assert!(result.mops > 0.0 && result.timed_ns >= outcome.elapsed_ns);
+        assert!(result.mops_per_s > 0.0 && result.timed_ns >= outcome.elapsed_ns);
         assert!(outcome.communication_ns <= outcome.elapsed_ns);
     }
 }

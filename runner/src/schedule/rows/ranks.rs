@@ -126,7 +126,7 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
         Work::Nas { .. } => {
             if let Some(nas) = first.nas {
                 row.elapsed_s = Some(seconds(nas.timed_ns));
-                row.mops_per_s = Some(nas.mops / seconds(nas.timed_ns)).filter(|rate| rate.is_finite());
+                row.mops_per_s = Some(nas.mops_per_s);
                 row.verified = Some(nas.passed == nas.checks);
             }
         }
