@@ -13,8 +13,8 @@ use crate::table::OutputArgs;
 /// Read other programs' outputs as results.
 ///
 /// Knows netperf (tables, -o, -k, -O, -D), iperf3 (text, -J, --json-stream), hpcbench (console, files, system logs),
-/// NetPIPE (console, np.out), lmbench, sockperf, qperf, nuttcp (also -fparse, -v) and ping. The program is detected
-/// from the output. A file may hold the output of several runs; runs of the same case become its iterations.
+/// NetPIPE (console, np.out), lmbench, sockperf, qperf, nuttcp (also -fparse, -v), ping and the NAS Parallel Benchmarks.
+/// The program is detected from the output. A file may hold the output of several runs; runs of the same case become its iterations.
 ///
 /// Numbers are converted to the meaning of the table's columns: half round trips are doubled, NetPIPE's 2^20 bit/s
 /// become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion leaves a note on standard

@@ -8,6 +8,7 @@ mod iperf3;
 mod lmbench;
 mod netperf;
 mod netpipe;
+mod npb;
 mod nuttcp;
 mod ping;
 mod qperf;
@@ -48,6 +49,8 @@ pub enum Program {
     Nuttcp,
     /// ping
     Ping,
+    /// NAS Parallel Benchmarks
+    Npb,
 }
 
 /// Whether a program wrote a text.
@@ -57,7 +60,7 @@ type LooksLike = fn(&str) -> bool;
 type Read = fn(&str, &mut Sheet) -> Result<(), ParseError>;
 
 /// The readers. Detection takes the first that fits, so those with the most specific marks come first.
-const READERS: [(Program, LooksLike, Read); 9] = [
+const READERS: [(Program, LooksLike, Read); 10] = [
     (Program::Iperf3, iperf3::looks_like, iperf3::read),
     (Program::Sockperf, sockperf::looks_like, sockperf::read),
     (Program::Hpcbench, hpcbench::looks_like, hpcbench::read),
@@ -67,6 +70,7 @@ const READERS: [(Program, LooksLike, Read); 9] = [
     (Program::Lmbench, lmbench::looks_like, lmbench::read),
     (Program::Qperf, qperf::looks_like, qperf::read),
     (Program::Netpipe, netpipe::looks_like, netpipe::read),
+    (Program::Npb, npb::looks_like, npb::read),
 ];
 
 /// The reader of a program, or without one of the program that wrote the text.
@@ -150,7 +154,7 @@ impl Sheet {
 }
 
 /// Columns with results, which `--set` rejects.
-const MEASURED: [&str; 12] = [
+const MEASURED: [&str; 13] = [
     "record",
     "status",
     "error",
@@ -163,6 +167,7 @@ const MEASURED: [&str; 12] = [
     "service_demand_unit",
     "confident",
     "search",
+    "verified",
 ];
 
 /// Sets a column by name, for `--set COLUMN=VALUE`. The caller collects axes (`axis_…`).

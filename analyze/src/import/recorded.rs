@@ -3,6 +3,7 @@
 //! `PROGRAM.expected` has the command line of each output and the rows that it must become, derived from the command line
 //! and the printed figures without these readers: `[FILE] COMMAND`, then `with OPTIONS` of `plumb import`, then a line
 //! per row with all of its cells, or `refused LINE WORDS`.
+//! Those of `npb` were written after the format of the suite's versions 3.3 and 3.4, with published sizes and checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

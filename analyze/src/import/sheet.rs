@@ -138,15 +138,16 @@ pub(super) fn without_noise(row: &mut Row) {
 /// The name of the case, like those of plans: workload and sizes.
 fn case_of(row: &Row) -> String {
     let name = row.test.as_deref().or(row.workload.as_deref()).or(row.plan.as_deref()).unwrap_or("import");
-    let sizes: Vec<String> = [
+    let sizes = [
         ("message_size", row.message_bytes),
         ("request_size", row.request_bytes),
         ("response_size", row.response_bytes),
         ("streams", row.streams.filter(|s| *s > 1)),
-    ]
-    .into_iter()
-    .filter_map(|(key, size)| size.map(|size| format!("{key}={size}")))
-    .collect();
+        ("ranks", row.ranks),
+    ];
+    let class = row.class.as_ref().map(|class| format!("class={class}"));
+    let sizes = sizes.into_iter().filter_map(|(key, size)| size.map(|size| format!("{key}={size}")));
+    let sizes: Vec<String> = class.into_iter().chain(sizes).collect();
     if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
 }
 

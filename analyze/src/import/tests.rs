@@ -306,6 +306,32 @@ fn lmbench_nuttcp_ping() {
 }
 
 #[test]
+fn nas_kernels_are_verified_results() {
+    let (rows, notes) = import(fixture!("npb-cg.txt"), Program::Npb);
+    let [cg] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!(cg.case.as_deref(), Some("nas_cg[class=A,ranks=4]"));
+    assert_eq!((cg.transport.as_deref(), cg.verified, notes.as_str()), (Some("mpi"), Some(true), ""));
+    near(cg.mops_per_s, 767.12);
+    near(cg.elapsed_s, 1.95);
+    let (rows, notes) = import(fixture!("npb-session.txt"), Program::Npb);
+    let names: Vec<_> = rows.iter().map(|r| (r.case.as_deref().unwrap(), r.iteration.unwrap())).collect();
+    let is = "nas_is[class=A,ranks=4]";
+    assert_eq!(names, [(is, 1), (is, 2), ("nas_ft[class=S]", 1), ("nas_bt[class=S]", 1)]);
+    assert_eq!((rows[2].threads, rows[2].ranks, rows[2].transport.as_deref()), (Some(2), None, None));
+    assert_eq!((rows[3].verified, notes.contains("did not verify")), (None, true));
+    // A wrong result is no result.
+    let wrong = fixture!("npb-cg.txt").replace("=               SUCCESSFUL", "=             UNSUCCESSFUL");
+    let error = Sheet::default().read("f", &wrong, None).expect_err("wrong").to_string();
+    assert!(error.starts_with("f:30: the result of CG of class A is wrong"), "{error}");
+    let cut = fixture!("npb-cg.txt").split("Mop/s total").next().unwrap().to_owned() + "\n";
+    let error = Sheet::default().read("f", &cut, None).expect_err("cut").to_string();
+    assert!(error.starts_with("f:20: the results of CG that begin here have no Mop/s"), "{error}");
+    let odd = fixture!("npb-cg.txt").replace("767.12", "fast");
+    let error = Sheet::default().read("f", &odd, None).expect_err("odd").to_string();
+    assert!(error.starts_with("f:27: expected a number"), "{error}");
+}
+
+#[test]
 fn what_is_not_an_output_is_named() {
     for (text, program, reason) in [
         ("", None, "nothing in it"),
@@ -395,6 +421,7 @@ const ALL: &[&str] = &[
     fixture!("netperf-keyval.txt"),
     fixture!("netperf-selectors.csv"),
     fixture!("netpipe.txt"),
+    fixture!("npb-session.txt"),
     fixture!("nuttcp-udp.txt"),
     fixture!("ping-iputils.txt"),
     fixture!("qperf-v.txt"),
@@ -405,7 +432,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_text_makes_a_reader_panic(text in "(?s).{0,300}", program in 0usize..9) {
+    fn no_text_makes_a_reader_panic(text in "(?s).{0,300}", program in 0usize..10) {
         use clap::ValueEnum as _;
         for program in [None, Program::value_variants().get(program).copied()] {
             let mut sheet = Sheet::default();
