@@ -11,6 +11,7 @@ use super::{
     ClientError, HostLabel, Session, Timeouts,
     arrivals::{Arrivals, RankClock},
     ready::{start_session, token},
+    running::MESSAGES_A_TURN,
 };
 use crate::{
     control::{
@@ -200,8 +201,9 @@ impl RunningRanks<'_> {
         let mut seen = Urgency::None;
         let mut deadline = self.deadline;
         loop {
+            let mut more = false;
             for rank in self.ranks.0.iter_mut().filter(|rank| rank.report.is_none()) {
-                rank.pump()?;
+                more |= rank.pump()?;
             }
             let now = Instant::now();
             let failed =
@@ -214,6 +216,10 @@ impl RunningRanks<'_> {
             if now >= deadline {
                 let host = first.session.host.clone();
                 return Err(ClientError::Silent { host, seconds: self.timeouts.grace.as_secs_f64() });
+            }
+            // A daemon that never pauses must keep neither the others nor the stop flag.
+            if more && stop.urgency() == seen {
+                continue;
             }
             let mut fds: Vec<_> = waiting.iter().map(|rank| Some(rank.session.channel.as_fd())).collect();
             fds.push(stop.beyond(seen));
@@ -237,20 +243,22 @@ impl RunningRanks<'_> {
 }
 
 impl Rank<'_> {
-    fn pump(&mut self) -> Result<(), ClientError> {
-        while self.report.is_none() {
+    /// Handles some of what has arrived. Returns whether there may be more.
+    fn pump(&mut self) -> Result<bool, ClientError> {
+        for _ in 0..MESSAGES_A_TURN {
             match self.session.try_recv()? {
-                None => return Ok(()),
+                None => return Ok(false),
                 Some(Reply::Report { text, last }) => {
                     self.report = self.pieces.add(&text, last).map_err(|reason| self.session.invalid(reason))?;
                     if self.report.is_some() {
                         self.session.completed();
+                        return Ok(false);
                     }
                 }
                 Some(other) => return Err(self.session.unexpected("start", other)),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
