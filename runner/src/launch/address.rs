@@ -1,6 +1,9 @@
 //! Addresses of hosts: named in the plan, or chosen among those that a launched host reports.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, ToSocketAddrs},
+};
 
 use netcore::{control::dial, daemon::Network, measure::addresses::InterfaceAddress};
 
@@ -35,6 +38,36 @@ pub fn choose(host: &Host, greeting: &Greeting) -> Result<IpAddr, String> {
             listed(&fitting)
         )),
     }
+}
+
+/// Brings the greetings of one launcher into the order of its ends, where the plan says an address for each: a launcher numbers
+/// its ends as it likes.
+pub fn by_address(
+    ends: &[String],
+    hosts: &BTreeMap<String, &Host>,
+    greetings: &mut Vec<Greeting>,
+) -> Result<(), String> {
+    let told: Option<Vec<(&String, &str)>> =
+        ends.iter().map(|name| Some((name, hosts.get(name)?.address.as_deref()?))).collect();
+    let Some(told) = told.filter(|told| told.len() > 1) else { return Ok(()) };
+    let (mut ordered, mut missing) = (Vec::with_capacity(greetings.len()), Vec::new());
+    for (name, address) in told {
+        let wanted = resolve(name, address).map_err(|error| error.to_string())?;
+        match greetings.iter().position(|it| it.addresses.iter().any(|its| its.address == wanted)) {
+            Some(at) => ordered.push(greetings.remove(at)),
+            None => missing.push(format!("{address} of host `{name}`")),
+        }
+    }
+    if missing.is_empty() {
+        *greetings = ordered;
+        return Ok(());
+    }
+    let left: Vec<String> = greetings.iter().map(|it| listed(&it.addresses.iter().collect::<Vec<_>>())).collect();
+    Err(format!(
+        "none of the machines that were launched has the address {}; the others have {}",
+        missing.join(", "),
+        left.join("; ")
+    ))
 }
 
 fn wish(host: &Host) -> String {
@@ -113,5 +146,21 @@ mod tests {
             let error = resolve("b", address).unwrap_err().to_string();
             assert!(error.contains("host `b`") && error.contains("link-local"), "{error}");
         }
+    }
+
+    #[test]
+    fn ends_with_addresses_of_their_own_are_found_by_these() {
+        let told = |address: &str| Host { address: Some(address.into()), ..Host::default() };
+        let (one, two) = (told("10.0.0.1"), told("10.0.0.2"));
+        let hosts = BTreeMap::from([("n1".to_owned(), &one), ("n2".to_owned(), &two)]);
+        let ends = ["n1".to_owned(), "n2".to_owned()];
+        let of = |address: &str| greeting(&[("eth0", address)], None);
+        let mut greetings = vec![of("10.0.0.2"), of("10.0.0.1")];
+        by_address(&ends, &hosts, &mut greetings).unwrap();
+        assert_eq!(greetings[0].addresses[0].address.to_string(), "10.0.0.1");
+        let error = by_address(&ends, &hosts, &mut vec![of("10.0.0.2"), of("10.0.0.3")]).unwrap_err();
+        assert!(error.contains("10.0.0.1 of host `n1`") && error.contains("10.0.0.3 (eth0)"), "{error}");
+        // One end may have an address that it does not know of.
+        by_address(&ends[..1], &hosts, &mut vec![of("10.9.9.9")]).unwrap();
     }
 }

@@ -164,7 +164,11 @@ impl Fleet {
     /// Decides the addresses of every end. Returns sentences about those that cannot be decided.
     fn place(&mut self, hosts: &BTreeMap<String, &Host>, key: &Key) -> Vec<String> {
         let mut wrong = Vec::new();
-        for (launcher, running) in self.running.iter().enumerate() {
+        for (launcher, running) in self.running.iter_mut().enumerate() {
+            if let Err(sentence) = address::by_address(&running.recipe.ends, hosts, &mut running.greetings) {
+                wrong.push(sentence);
+                continue;
+            }
             for (name, greeting) in running.recipe.ends.iter().zip(&running.greetings) {
                 let Some(host) = hosts.get(name) else { continue };
                 let relayed = running.process.relay();

@@ -65,7 +65,7 @@ fn names(root: &Node, out: &mut Diagnostics) {
 fn check_hosts(root: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) {
     for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
         // A range that cannot be read was reported with the inventory.
-        let names = ranges::names(&entry.key).unwrap_or_default();
+        let names = inventory::names_of(entry).unwrap_or_default();
         if names.iter().any(|name| name == "local") {
             out.error(entry.key_span, "`local` is this process already", "choose another name");
         }

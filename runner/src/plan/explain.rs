@@ -2,12 +2,12 @@
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
-    keys,
+    inventory, keys,
     load::{LoadOptions, Prepared, prepare},
-    merge, ranges,
+    merge,
     resolve::{Layer, Layers, Origin, fold},
     source::{SourcePlace, Sources, Span},
-    tree::{Node, Value},
+    tree::{Entry, Node, Value},
 };
 
 /// A value with its history.
@@ -125,8 +125,8 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
 
 /// The key under which the plan describes a host: its name, or a range with that name.
 fn key_of_host<'a>(root: &'a Node, name: &str) -> Option<&'a str> {
-    let mut keys = root.get("hosts").and_then(Node::entries)?.iter().map(|entry| &*entry.key);
-    keys.find(|key| ranges::names(key).is_ok_and(|names| names.iter().any(|one| one == name)))
+    let is_of = |entry: &&Entry| inventory::names_of(entry).is_ok_and(|names| names.iter().any(|one| one == name));
+    root.get("hosts").and_then(Node::entries)?.iter().find(is_of).map(|entry| &*entry.key)
 }
 
 /// Adds the test's matrix as a layer: above all others but `--set`.

@@ -10,7 +10,7 @@ use super::{
     model::{BY_LAUNCHER, Host, Launch, Ssh},
     ranges,
     source::Span,
-    tree::Node,
+    tree::{Entry, Node},
 };
 
 /// The hosts by name. `written` has them by the keys of the plan, which may be ranges.
@@ -24,18 +24,36 @@ pub(super) fn inventory(
     for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
         // Absent: a key that starts with `x-`, or a value that is no host.
         let Some(host) = written.remove(&*entry.key) else { continue };
-        let names = match ranges::names(&entry.key) {
+        let names = match names_of(entry) {
             Ok(names) => names,
-            Err(sentence) => {
-                out.error_of(entry.key_span, &sentence);
+            Err((span, sentence)) => {
+                out.error_of(span, &sentence);
                 continue;
             }
         };
+        let mut each = vec![host; names.len()];
+        let mut counted = true;
+        for (key, place) in ADDRESSES {
+            let Some(text) = place(&mut each[0]).clone().filter(|text| ranges::is_range_of_addresses(text)) else {
+                continue;
+            };
+            let span = entry.value.get(key).map_or(entry.key_span, |node| node.span);
+            match addresses(key, &text, &entry.key, names.len()) {
+                Ok(all) => each.iter_mut().zip(all).for_each(|(host, address)| *place(host) = Some(address)),
+                Err(sentence) => {
+                    out.error_of(span, &sentence);
+                    counted = false;
+                }
+            }
+        }
+        if !counted {
+            continue;
+        }
         if hosts.len() + names.len() > ranges::MAX_HOSTS {
             out.error(entry.key_span, format!("the plan has more than {} hosts here", ranges::MAX_HOSTS), "name fewer");
             break;
         }
-        for name in names {
+        for (name, host) in names.into_iter().zip(each) {
             if let Some(earlier) = places.insert(name.clone(), entry.key_span) {
                 out.push(
                     Diagnostic::error(entry.key_span, format!("host `{name}` is written twice"))
@@ -49,6 +67,40 @@ pub(super) fn inventory(
         }
     }
     hosts
+}
+
+/// A key of a host, and its value.
+type AddressKey = (&'static str, fn(&mut Host) -> &mut Option<String>);
+
+/// The addresses of a host that may be written as ranges.
+const ADDRESSES: [AddressKey; 2] = [("address", |host| &mut host.address), ("control", |host| &mut host.control)];
+
+/// One address for each of `count` hosts, from a range; otherwise what is wrong.
+fn addresses(key: &str, text: &str, hosts: &str, count: usize) -> Result<Vec<String>, String> {
+    let all = ranges::addresses(text)?;
+    if all.len() == count {
+        return Ok(all);
+    }
+    Err(format!("`{key}` is {} addresses, and `{hosts}` is {count} hosts: write one for each", all.len()))
+}
+
+/// Whether the hosts of an entry take their numbers from a range of addresses: `node: {address: "10.1.0.[1-64]"}` is `node1` …
+/// `node64`.
+pub(super) fn is_numbered(entry: &Entry) -> bool {
+    let address = entry.value.get("address").and_then(Node::text);
+    !ranges::is_range(&entry.key) && address.is_some_and(ranges::is_range_of_addresses)
+}
+
+/// The names of an entry's hosts; otherwise the place of what is wrong, and a sentence.
+pub(super) fn names_of(entry: &Entry) -> Result<Vec<String>, (Span, String)> {
+    if !is_numbered(entry) {
+        return ranges::names(&entry.key).map_err(|sentence| (entry.key_span, sentence));
+    }
+    // It has one, since its hosts are numbered.
+    let span = entry.value.get("address").map_or(entry.key_span, |node| node.span);
+    let text = entry.value.get("address").and_then(Node::text).unwrap_or_default();
+    let count = ranges::addresses(text).map_err(|sentence| (span, sentence))?.len();
+    Ok((1..=count).map(|number| format!("{}{number}", entry.key)).collect())
 }
 
 /// A host of a range: `{host}` in its values is its name.
@@ -68,23 +120,34 @@ fn with_name(text: &str, name: &str) -> String {
     text.replace("{host}", name)
 }
 
-/// `--host NAME=ADDRESS`, with a range as `NAME` and `{host}` in `ADDRESS`.
+/// `--host NAME=ADDRESS`, with a range as `NAME`, and `{host}` or a range in `ADDRESS`.
 pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
     let Some((range, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
         out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
         return;
     };
+    let wrong = |sentence: &str, out: &mut Diagnostics| {
+        let (what, remedy) = super::diagnostics::halves(sentence);
+        out.push(Diagnostic::bare(format!("--host {text}: {what}")).help(remedy));
+    };
     match ranges::names(range) {
         Ok(names) => {
-            for name in names {
-                let address = with_name(address, &name);
-                set_address(hosts.entry(name).or_default(), &address);
+            let given = if ranges::is_range_of_addresses(address) {
+                addresses("ADDRESS", address, range, names.len())
+            } else {
+                Ok(vec![address.to_owned(); names.len()])
+            };
+            match given {
+                Ok(given) => {
+                    for (name, address) in names.into_iter().zip(given) {
+                        let address = with_name(&address, &name);
+                        set_address(hosts.entry(name).or_default(), &address);
+                    }
+                }
+                Err(sentence) => wrong(&sentence, out),
             }
         }
-        Err(sentence) => {
-            let (what, remedy) = super::diagnostics::halves(&sentence);
-            out.push(Diagnostic::bare(format!("--host {text}: {what}")).help(remedy));
-        }
+        Err(sentence) => wrong(&sentence, out),
     }
 }
 
@@ -198,6 +261,7 @@ mod tests {
         case::{Endpoint, Plan},
         diagnostics::Format,
         load::{LoadOptions, load_str},
+        model::Host,
     };
 
     fn load(text: &str, hosts: &[&str]) -> Result<Plan, String> {
@@ -238,6 +302,40 @@ mod tests {
         assert!(error.contains("--host n[3-1]=x: `n[3-1]` counts down") && error.contains("write 1-3"), "{error}");
         let error = load(text, &["n[1-7]=x", "m=y"]).unwrap_err();
         assert!(error.contains("--host m,n[4-7]=…: no test of the plan goes to"), "{error}");
+    }
+
+    #[test]
+    fn a_range_of_addresses_gives_each_host_its_own() {
+        let addresses = |plan: &Plan| -> Vec<String> {
+            let of = |(name, host): (&String, &Host)| format!("{name} {}", host.address.as_deref().unwrap_or_default());
+            plan.hosts.iter().map(of).collect()
+        };
+        let plan =
+            good("hosts: {node: {address: \"10.1.0.[1-2,7]\"}}\ntests: {a: {workload: tcp_rr, to: \"node[3]\"}}");
+        assert_eq!(addresses(&plan), ["node1 10.1.0.1", "node2 10.1.0.2", "node3 10.1.0.7"]);
+        let text = "hosts: {\"n[8-9]\": {address: \"fd00::[1-2]\", control: \"{host}.oob\"}}\ntests: {a: {workload: tcp_rr, to: n8}}";
+        let plan = good(text);
+        assert_eq!(addresses(&plan), ["n8 fd00::1", "n9 fd00::2"]);
+        assert_eq!(plan.hosts["n9"].control.as_deref(), Some("n9.oob"));
+        let plan = load(text, &["n[8-9]=10.0.0.[4-5]:77"]).unwrap();
+        assert_eq!(plan.hosts["n9"].control.as_deref(), Some("10.0.0.5:77"));
+        for (text, hosts, sentences) in [
+            (
+                "hosts: {\"n[1-3]\": {address: \"10.0.0.[1-2]\"}}",
+                &[][..],
+                &["`address` is 2 addresses, and `n[1-3]` is 3 hosts", "t.yaml:3:29"][..],
+            ),
+            ("hosts: {n: {address: \"10.0.0.[5-2]\"}}", &[], &["counts down in `5-2`", "t.yaml:3:22"]),
+            ("hosts: {n: {address: \"10.0.0.[1-2]\"}, n2: {address: x}}", &[], &["host `n2` is written twice"]),
+            (
+                "hosts: {n: {address: a}}",
+                &["m[1-3]=10.0.0.[1-2]"],
+                &["--host m[1-3]=10.0.0.[1-2]: `ADDRESS` is 2 addresses"],
+            ),
+        ] {
+            let error = load(&format!("{text}\ntests: {{a: {{workload: tcp_rr}}}}"), hosts).unwrap_err();
+            assert!(sentences.iter().all(|sentence| error.contains(sentence)), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use netcore::daemon::Network;
 
 use super::{
     diagnostics::Diagnostics,
+    inventory,
     model::{BY_LAUNCHER, Host, Launch, LaunchGroup, Mpi},
     ranges,
     source::Span,
@@ -18,10 +19,25 @@ pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut D
     for entry in root.get("hosts").and_then(Node::entries).unwrap_or_default() {
         let span = |key: &str| entry.value.get(key).map_or(entry.value.span, |node| node.span);
         // A range that cannot be read was reported with the inventory.
-        let names = ranges::names(&entry.key).unwrap_or_default();
+        let names = inventory::names_of(entry).unwrap_or_default();
+        let is_numbered = inventory::is_numbered(entry);
         let Some(host) = names.iter().find_map(|name| hosts.get(name)) else { continue };
         // The hosts of a range have the same rules.
-        check(host, &span, out);
+        check(host, is_numbered, &span, out);
+        if let Some(said) = host.launch.as_ref().and_then(said).filter(|_| is_numbered) {
+            // The launch brings its hosts, one for each address.
+            let of = u32::try_from(names.len()).unwrap_or(u32::MAX);
+            if let Some(said) = said.filter(|said| *said != of) {
+                let message = format!("`address` is {of} addresses, and `launch` brings {said} ends");
+                out.error(span("address"), message, "write one for each");
+            }
+            for (index, name) in (0..).zip(names) {
+                if let Some(host) = hosts.get_mut(&name) {
+                    host.group = Some(LaunchGroup { name: entry.key.to_string(), index, of });
+                }
+            }
+            continue;
+        }
         let count = match host.launch.as_ref().and_then(count) {
             None => continue,
             Some(Ok(count)) => count,
@@ -51,7 +67,8 @@ pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut D
     hosts
 }
 
-fn check(host: &Host, span: &impl Fn(&str) -> Span, out: &mut Diagnostics) {
+/// `is_numbered`: each of the ends has its own address.
+fn check(host: &Host, is_numbered: bool, span: &impl Fn(&str) -> Span, out: &mut Diagnostics) {
     let Some(launch) = &host.launch else {
         for (key, said) in [("interface", host.interface.is_some()), ("network", host.network.is_some())] {
             if said {
@@ -95,11 +112,11 @@ fn check(host: &Host, span: &impl Fn(&str) -> Span, out: &mut Diagnostics) {
         out.error(span("address"), "`local` is this process, which needs no launch", "remove `launch`");
     }
     let is_group = matches!(count(launch), Some(Ok(2..)));
-    if is_group && host.address.is_some() {
+    if is_group && host.address.is_some() && !is_numbered {
         out.error(
             span("address"),
             "one `address` cannot be that of several ends",
-            "leave it out, or choose with `interface` or `network`",
+            "write a range, 10.1.0.[1-64], or choose with `interface` or `network`",
         );
     }
     match host.control.as_deref() {
@@ -130,24 +147,30 @@ fn has_port(control: &str) -> bool {
         && control.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
-/// Number of ends of an engine that brings several; `None`: it brings one, which has the host's own name.
+/// Number of ends of an engine that brings several, as far as the plan says it; `None`: it brings one, which has the host's own
+/// name.
+fn said(launch: &Launch) -> Option<Option<u32>> {
+    let slurm = launch.slurm.as_ref().map(|slurm| slurm.nodes);
+    let mpi = || launch.mpi.as_ref().map(|mpi| mpi.ranks.or_else(|| ranks(mpi)));
+    let kubernetes = || launch.kubernetes.as_ref().map(|kubernetes| Some(kubernetes.pods.unwrap_or(1)));
+    slurm.or_else(mpi).or_else(kubernetes)
+}
+
+/// The number of ends; inside an allocation of Slurm by default that of its nodes.
 fn count(launch: &Launch) -> Option<Result<u32, (String, &'static str)>> {
-    if let Some(slurm) = &launch.slurm {
-        let of_allocation = || {
-            let inside = env::var_os("SLURM_JOB_ID").is_some();
-            let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
-            nodes.ok().filter(|_| inside).and_then(|nodes| nodes.parse().ok())
-        };
-        return Some(slurm.nodes.or_else(of_allocation).ok_or_else(|| {
+    let of_allocation = || {
+        let inside = launch.slurm.is_some() && env::var_os("SLURM_JOB_ID").is_some();
+        let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
+        nodes.ok().filter(|_| inside).and_then(|nodes| nodes.parse().ok())
+    };
+    Some(said(launch)?.or_else(of_allocation).ok_or_else(|| match launch.slurm {
+        Some(_) => {
             ("`launch.slurm` does not say how many nodes, and this is no allocation of Slurm".to_owned(), "nodes: 2")
-        }));
-    }
-    if let Some(mpi) = &launch.mpi {
-        return Some(mpi.ranks.or_else(|| ranks(mpi)).ok_or_else(|| {
+        }
+        None => {
             ("`launch.mpi` does not say how many ranks".to_owned(), "run: [mpirun.openmpi, -np, \"2\"], or ranks: 2")
-        }));
-    }
-    launch.kubernetes.as_ref().map(|kubernetes| Ok(kubernetes.pods.unwrap_or(1)))
+        }
+    }))
 }
 
 /// The number behind `-np` or its other names.
@@ -178,6 +201,20 @@ mod tests {
         assert_eq!(plan.hosts.len(), 4);
         let plan = load("b: {launch: ssh}", "b").unwrap();
         assert!(plan.hosts["b"].group.is_none());
+    }
+
+    #[test]
+    fn a_launch_brings_a_host_for_each_address() {
+        let group = |plan: &super::super::Plan, name: &str| {
+            plan.hosts[name].group.as_ref().map(|group| (group.name.clone(), group.index, group.of))
+        };
+        let plan = load("node: {address: \"10.1.0.[1-64]\", launch: slurm}", "node[64]").unwrap();
+        assert_eq!((plan.hosts.len(), plan.hosts["node64"].address.as_deref()), (64, Some("10.1.0.64")));
+        assert_eq!(group(&plan, "node64"), Some(("node".to_owned(), 63, 64)));
+        let plan = load("node: {address: \"10.1.0.[1-2]\", launch: ssh}", "node[2]").unwrap();
+        assert_eq!((plan.hosts.len(), group(&plan, "node2")), (2, None));
+        let error = load("node: {address: \"10.1.0.[1-3]\", launch: {slurm: {nodes: 2}}}", "node1").unwrap_err();
+        assert!(error.contains("`address` is 3 addresses, and `launch` brings 2 ends"), "{error}");
     }
 
     #[test]

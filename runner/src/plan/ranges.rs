@@ -38,8 +38,30 @@ pub fn doubled(text: &str) -> Option<String> {
     spelt_out(text).ok()?.into_iter().find(|name| !seen.insert(name.clone()))
 }
 
+/// Whether an address is written as a range: `10.1.0.[1-64]`. What IPv6 has in brackets has colons: `[fd00::1]:99`.
+pub fn is_range_of_addresses(text: &str) -> bool {
+    text.split_once('[').is_some_and(|(_, inner)| !inner.split(']').next().unwrap_or_default().contains(':'))
+}
+
+/// The addresses of a range, in the order written.
+pub fn addresses(text: &str) -> Result<Vec<String>, String> {
+    combinations(text)
+}
+
 /// The names as often as they are written.
 fn spelt_out(text: &str) -> Result<Vec<String>, String> {
+    let all = combinations(text)?;
+    match all.iter().find(|name| !is_name(name)) {
+        Some(name) => Err(format!(
+            "`{}` cannot be the name of a host: a letter, then letters, digits, hyphens and underscores",
+            short(name)
+        )),
+        None => Ok(all),
+    }
+}
+
+/// Every text that a range or a list stands for, whatever its letters.
+fn combinations(text: &str) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     let mut made = 0;
     for item in items(text)? {
@@ -216,13 +238,7 @@ fn product(parts: &[Part<'_>]) -> Result<Vec<String>, String> {
             return Err(format!("`{}` is longer than {MAX_NAME} letters: is this the right name?", short(long)));
         }
     }
-    match names.iter().find(|name| !is_name(name)) {
-        Some(name) => Err(format!(
-            "`{}` cannot be the name of a host: a letter, then letters, digits, hyphens and underscores",
-            short(name)
-        )),
-        None => Ok(names),
-    }
+    Ok(names)
 }
 
 /// Whether a host, a test, a profile or a member can have that name.
