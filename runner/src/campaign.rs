@@ -12,7 +12,7 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm},
+    gate::{Expectations, confirm::Confirm, survey},
     hosts::Hosts,
     launch::recipe::Allowed,
     plan::{
@@ -155,7 +155,7 @@ fn interruption(
     let mut sentence = format!(
         "interrupted by {signal}: {} of {} cases not measured to the end: {}",
         open.len(),
-        report.cases.len(),
+        report.measured,
         named.join(", ")
     );
     let place = match (&files.dir, &files.results) {
@@ -209,7 +209,7 @@ fn one(
         // A plan after the one that was interrupted: its hosts are not asked for anything.
         let finished = run::run(&steps, settings, &History::new(), &mut NoBench, sinks, progress, interrupts)?;
         let verdicts = vec![Vec::new(); finished.len()];
-        report.add(plan, &steps, finished, verdicts);
+        report.add(plan, &steps, finished, verdicts, Vec::new());
         return Ok(());
     }
     progress.say(&headline(plan));
@@ -248,7 +248,8 @@ fn one(
     // Cleanup runs also after an error.
     bench.finish(progress);
     let (finished, verdicts) = measured?;
-    report.add(plan, &steps, finished, verdicts);
+    let surveys = survey::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
+    report.add(plan, &steps, finished, verdicts, surveys);
     Ok(())
 }
 

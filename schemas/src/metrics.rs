@@ -40,9 +40,9 @@ pub const SURVEY: &[Metric] = &[
     },
 ];
 
-/// The figure of a survey with that name.
+/// The figure of a survey with that name, or as verdicts name it.
 pub fn of_survey(name: &str) -> Option<&'static Metric> {
-    SURVEY.iter().find(|figure| figure.name == name)
+    SURVEY.iter().find(|figure| figure.name == name || figure.column == name)
 }
 
 /// The range of the metric in that column (or of that name). A column without a metric can have any value.

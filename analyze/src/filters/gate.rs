@@ -1,10 +1,12 @@
 //! `plumb gate`: assertions over a results file.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
 use schemas::{
     assertion::{self, Operator},
+    metrics::{self, Metric},
     words::{self, Way},
 };
 
@@ -13,6 +15,7 @@ use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
 use crate::judge::samples::{Case, Index, Samples};
+use crate::judge::survey::{Pair, Surveyed};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, Judge, Scope, Severity, VerdictRow};
@@ -86,6 +89,8 @@ pub struct Statement {
     pub assertion: assertion::Assertion,
     /// The case; `None`: all.
     pub case_id: Option<String>,
+    /// The survey whose figure it is about.
+    pub survey: Option<Survey>,
     /// The member of a concurrent group; `None`: the group's total, or each member of a group without a total.
     pub member: Option<String>,
     pub scope: Scope,
@@ -101,13 +106,31 @@ pub struct Statement {
     pub column: Option<u64>,
 }
 
+/// The pairs of a test.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    pub name: String,
+    /// Cases of its pairs.
+    pub case_ids: Vec<String>,
+    /// The metric by which they are compared.
+    pub metric: &'static Metric,
+}
+
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut statements = args.statements.clone();
     for text in &args.assertions {
         let assertion = assertion::parse(text).map_err(|e| Error::Usage(format!("--assert {text}: {e}")))?;
+        if metrics::of_survey(assertion.metric.name).is_some() {
+            return Err(Error::Usage(format!(
+                "--assert {text}: `{}` is a figure of all pairs of a test, which only a plan knows: give --plan PLAN, or use \
+                 `plumb survey --fail-on suspects`",
+                assertion.metric.name
+            )));
+        }
         statements.push(Statement {
             assertion,
             case_id: None,
+            survey: None,
             member: None,
             scope: Scope::Total,
             severity: Severity::Error,
@@ -185,7 +208,8 @@ impl Data {
         let mut columns: Vec<String> = Vec::new();
         let mut indices: Vec<usize> = Vec::new();
         let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
-        for name in statements.iter().map(|s| s.assertion.metric.column).chain(promised) {
+        let surveyed = statements.iter().filter_map(|s| s.survey.as_ref()).map(|survey| survey.metric.column);
+        for name in statements.iter().map(|s| s.assertion.metric.column).chain(surveyed).chain(promised) {
             // A missing column is a metric without a sample, and fails.
             if let Some(index) = table.header().find(name).filter(|_| !columns.iter().any(|c| c == name)) {
                 columns.push(name.to_owned());
@@ -236,6 +260,11 @@ impl Data {
         let mut rows = Vec::new();
         let index = self.index();
         for statement in statements {
+            if let Some(survey) = &statement.survey {
+                // One value that is worse is one of many pairs, and no measure of the gate.
+                rows.extend(worse_by.is_none().then(|| self.of_survey(statement, survey)));
+                continue;
+            }
             let (cases, among) = index.subjects(statement);
             let metric = statement.assertion.metric;
             let worse = worse(statement);
@@ -269,6 +298,35 @@ impl Data {
             }
         }
         rows
+    }
+}
+
+impl Data {
+    /// The verdict about all pairs of a survey together.
+    fn of_survey(&self, statement: &Statement, survey: &Survey) -> VerdictRow {
+        let of: HashSet<&str> = survey.case_ids.iter().map(String::as_str).collect();
+        let cases: Vec<&Case> = self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
+        let way = |case: &Case| case.key.direction.parse().unwrap_or(Way::Forward);
+        let has_parts: HashSet<&str> =
+            cases.iter().filter(|case| way(case) != Way::Both).map(|case| case.key.id.as_str()).collect();
+        let is_part = |case: &&&Case| way(case) != Way::Both || !has_parts.contains(case.key.id.as_str());
+        let pair = |case: &&Case| Pair {
+            from: case.origin.from.clone(),
+            to: case.origin.to.clone(),
+            way: way(case),
+            values: self.values(case, survey.metric.column).to_vec(),
+        };
+        let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();
+        let family = cases.first().map(|case| case.family).unwrap_or_default();
+        let judgement = Surveyed::of(&pairs, survey.metric, family).judge(&statement.assertion);
+        VerdictRow {
+            case: survey.name.clone(),
+            run_id: cases.first().map(|case| case.origin.run_id.clone()).unwrap_or_default(),
+            file: statement.file.clone(),
+            line: statement.line,
+            column: statement.column,
+            ..judge::of_assertion(&statement.assertion, &judgement, statement.severity)
+        }
     }
 }
 
@@ -345,6 +403,7 @@ mod tests {
             .map(|text| Statement {
                 assertion: assertion::parse(text).unwrap(),
                 case_id: None,
+                survey: None,
                 member: None,
                 scope: Scope::Total,
                 severity: Severity::Error,

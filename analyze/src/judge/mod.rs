@@ -5,6 +5,7 @@
 //! - [`baseline`]: a run against an earlier one
 //! - [`environment`]: the machine a run was made on, and how it differs from another
 //! - [`worsening`]: whether data made worse on purpose fail
+//! - [`survey`]: figures of a survey of pairs
 //! - [`samples`]: the values that are judged, case by case
 //! - [`verdicts`]: rows of the `verdicts` table, printed and as CSV
 
@@ -15,6 +16,7 @@ pub mod comparison;
 pub mod environment;
 mod row;
 pub mod samples;
+pub mod survey;
 pub mod verdicts;
 pub mod worsening;
 

@@ -136,7 +136,8 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
 /// is wide. For a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
 pub fn observed(row: &VerdictRow) -> String {
-    let Some(unit) = metrics::find(&row.metric).map(|m| m.unit) else { return String::new() };
+    let metric = metrics::find(&row.metric).or_else(|| metrics::of_survey(&row.metric));
+    let Some(unit) = metric.map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
     if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
         let change = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));

@@ -1,6 +1,7 @@
 //! The results of a run, as files and on the terminal.
 
 use std::{
+    collections::HashMap,
     io::{self, Write},
     path::PathBuf,
 };
@@ -13,7 +14,7 @@ use schemas::{
 
 use crate::{
     error::{Error, Exit},
-    gate::Verdicts,
+    gate::{Verdicts, survey},
     plan::Plan,
     progress::Progress,
     schedule::{run::Finished, step::Step},
@@ -26,12 +27,18 @@ use crate::{
     style,
 };
 
+/// Most pairs of a survey that are shown one by one.
+const MOST_PAIRS: usize = 30;
+
 /// The results of a run.
 #[derive(Default)]
 pub struct Report {
     pub(super) summaries: Vec<Row>,
     pub(super) verdicts: Verdicts,
+    /// Cases, and surveys as wholes.
     pub(super) cases: Vec<CaseResult>,
+    /// Number of cases.
+    pub(super) measured: usize,
     pub(super) notes: Vec<String>,
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
@@ -44,7 +51,20 @@ pub struct Report {
 
 impl Report {
     /// Adds the cases of a plan.
-    pub(super) fn add(&mut self, plan: &Plan, steps: &[Step], finished: Vec<Finished>, verdicts: Vec<Vec<VerdictRow>>) {
+    pub(super) fn add(
+        &mut self,
+        plan: &Plan,
+        steps: &[Step],
+        finished: Vec<Finished>,
+        verdicts: Vec<Vec<VerdictRow>>,
+        surveys: Vec<survey::Result>,
+    ) {
+        self.measured += steps.len();
+        let mut pairs: HashMap<&str, usize> = HashMap::new();
+        for round in steps.iter().filter_map(|step| step.round.as_ref()) {
+            *pairs.entry(&*round.survey).or_default() += 1;
+        }
+        let is_shown = |step: &Step| step.round.as_ref().is_none_or(|round| pairs[&*round.survey] <= MOST_PAIRS);
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
             self.failed |= finished.failed.is_some();
             if let Some(reason) = finished.skipped.as_ref().filter(|_| !finished.left_out) {
@@ -59,7 +79,9 @@ impl Report {
             // The last row is the whole: both directions, or the group.
             let result = finished.summaries.last().map(|(.., row)| table::result(row)).unwrap_or_default();
             let elapsed_s = finished.summaries.iter().filter_map(|(.., row)| row.elapsed_s).reduce(f64::max);
-            self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
+            if is_shown(step) {
+                self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
+            }
             self.verdicts.add(plan, &verdicts);
             self.cases.push(CaseResult {
                 test: step.test.to_string(),
@@ -69,6 +91,20 @@ impl Report {
                 verdicts,
                 elapsed_s,
                 result,
+            });
+        }
+        for survey in surveys {
+            self.notes.push(format!("survey {}: {}", survey.name, survey.summary));
+            self.notes.extend(survey.suspects.iter().map(|suspect| format!("survey {}: {suspect}", survey.name)));
+            self.verdicts.add(plan, &survey.verdicts);
+            self.cases.push(CaseResult {
+                test: survey.test,
+                case: survey.name,
+                failed: None,
+                skipped: None,
+                verdicts: survey.verdicts,
+                elapsed_s: None,
+                result: survey.summary,
             });
         }
     }

@@ -1,11 +1,11 @@
 //! `plumb check`: checks plans and lists their cases.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::Selection;
 use crate::{
     error::{Error, Exit},
-    plan::{self, Format, Plan},
+    plan::{self, Format, Plan, case::Round},
     style,
 };
 
@@ -70,13 +70,22 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     Ok(Exit::Usage)
 }
 
+/// Most members of the same workload that are listed one by one.
+const MOST_ALIKE: usize = 4;
+
 fn describe(plan: &Plan, list: bool) -> String {
     let mut text = String::new();
     let cases = plan.cases.len();
+    let rounds: BTreeSet<&Round> = plan.cases.iter().filter_map(|case| case.round.as_ref()).collect();
+    let rounds = match rounds.len() {
+        0 => String::new(),
+        1 => " · 1 round of pairs".to_owned(),
+        count => format!(" · {count} rounds of pairs"),
+    };
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{}: {} · {cases} case{} · {}",
+        "{}: {} · {cases} case{}{rounds} · {}",
         plan.path,
         plan.name,
         if cases == 1 { "" } else { "s" },
@@ -85,13 +94,26 @@ fn describe(plan: &Plan, list: bool) -> String {
     if list {
         let width = plan.cases.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
         for case in &plan.cases {
-            let workloads: Vec<&str> = case.members.iter().map(|m| m.workload.as_str()).collect();
+            let mut workloads: Vec<String> = Vec::new();
+            for alike in case.members.chunk_by(|a, b| a.workload == b.workload) {
+                let workload = &alike[0].workload;
+                let many = alike.len() > MOST_ALIKE;
+                workloads.extend(if many {
+                    vec![format!("{}×{workload}", alike.len())]
+                } else {
+                    vec![workload.clone(); alike.len()]
+                });
+            }
+            let round = case
+                .round
+                .as_ref()
+                .map_or_else(String::new, |round| format!("  round {} of {}", round.number, round.of));
             let time = match &case.skip {
                 Some(reason) if reason.is_empty() => "skipped".to_owned(),
                 Some(reason) => format!("skipped: {reason}"),
                 None => case.estimate().to_string(),
             };
-            let _ = writeln!(text, "  {}  {:width$}  {}  {time}", case.id, case.name, workloads.join("+"));
+            let _ = writeln!(text, "  {}  {:width$}  {}  {time}{round}", case.id, case.name, workloads.join("+"));
         }
     }
     text

@@ -1,11 +1,14 @@
 //! `plumb gate --plan`: translates a plan's assertions and comparisons for the filter, which knows no plans.
 
-use analyze::filters::gate::{Args, OnInconclusive, Statement};
+use analyze::{
+    filters::gate::{Args, OnInconclusive, Statement, Survey},
+    judge::{Judge, Scope},
+};
 
 use crate::{
     error::Error,
     gate::baseline,
-    plan::{self, Format, LoadOptions, model::OnUncertain},
+    plan::{self, Format, LoadOptions, measures, model::OnUncertain},
 };
 
 /// Adds the assertions of each case of the plan that was named, if any.
@@ -23,6 +26,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
             Statement {
                 assertion: detail.that.0.clone(),
                 case_id: Some(case.id.clone()),
+                survey: None,
                 member: detail.member.clone(),
                 scope: detail.scope.unwrap_or_default(),
                 severity: assertion.severity,
@@ -33,6 +37,27 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
                 line: Some(assertion.place.line as u64),
                 column: Some(assertion.place.column as u64),
             }
+        }));
+    }
+    for survey in &plan.surveys {
+        let pairs: Vec<_> = survey.cases(&plan).filter(|case| case.skip.is_none()).collect();
+        let Some(metric) = pairs.iter().find_map(|case| measures::of_job(&case.members.first()?.job)) else { continue };
+        args.statements.extend(survey.asserts.iter().map(|assertion| Statement {
+            assertion: assertion.detail.that.0.clone(),
+            case_id: None,
+            survey: Some(Survey {
+                name: survey.name.to_string(),
+                case_ids: pairs.iter().map(|case| case.id.clone()).collect(),
+                metric,
+            }),
+            member: None,
+            scope: Scope::Total,
+            severity: assertion.severity,
+            judge: Judge::default(),
+            level: args.level.unwrap_or_default(),
+            file: assertion.place.file.clone(),
+            line: Some(assertion.place.line as u64),
+            column: Some(assertion.place.column as u64),
         }));
     }
     Ok(())

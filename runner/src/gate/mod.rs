@@ -3,6 +3,7 @@
 pub mod baseline;
 pub mod confirm;
 pub mod promote;
+pub mod survey;
 
 use std::{collections::HashMap, io::Write, path::Path};
 

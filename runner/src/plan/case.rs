@@ -106,6 +106,13 @@ pub struct Survey {
     pub asserts: Vec<Assertion>,
 }
 
+impl Survey {
+    /// The cases of its pairs.
+    pub fn cases<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Case> {
+        plan.cases.iter().filter(|case| case.round.as_ref().is_some_and(|round| round.survey == self.name))
+    }
+}
+
 /// The round of a survey that a case is measured in. The cases of a round have no host in common, and run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Round {

@@ -24,10 +24,10 @@ pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut D
         let Some(host) = names.iter().find_map(|name| hosts.get(name)) else { continue };
         // The hosts of a range have the same rules.
         check(host, is_numbered, &span, out);
-        if let Some(said) = host.launch.as_ref().and_then(said).filter(|_| is_numbered) {
+        if let Some(launch) = host.launch.as_ref().filter(|launch| is_numbered && brings_several(launch)) {
             // The launch brings its hosts, one for each address.
             let of = u32::try_from(names.len()).unwrap_or(u32::MAX);
-            if let Some(said) = said.filter(|said| *said != of) {
+            if let Some(said) = said(launch).filter(|said| *said != of) {
                 let message = format!("`address` is {of} addresses, and `launch` brings {said} ends");
                 out.error(span("address"), message, "write one for each");
             }
@@ -147,23 +147,30 @@ fn has_port(control: &str) -> bool {
         && control.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
-/// Number of ends of an engine that brings several, as far as the plan says it; `None`: it brings one, which has the host's own
-/// name.
-fn said(launch: &Launch) -> Option<Option<u32>> {
-    let slurm = launch.slurm.as_ref().map(|slurm| slurm.nodes);
-    let mpi = || launch.mpi.as_ref().map(|mpi| mpi.ranks.or_else(|| ranks(mpi)));
-    let kubernetes = || launch.kubernetes.as_ref().map(|kubernetes| Some(kubernetes.pods.unwrap_or(1)));
+/// Whether one launch may bring several ends; otherwise it brings one, which has the host's own name.
+fn brings_several(launch: &Launch) -> bool {
+    launch.slurm.is_some() || launch.mpi.is_some() || launch.kubernetes.is_some()
+}
+
+/// The number of ends of a launch that may bring several, as far as the plan says it.
+fn said(launch: &Launch) -> Option<u32> {
+    let slurm = launch.slurm.as_ref().and_then(|slurm| slurm.nodes);
+    let mpi = || launch.mpi.as_ref().and_then(|mpi| mpi.ranks.or_else(|| ranks(mpi)));
+    let kubernetes = || launch.kubernetes.as_ref().map(|kubernetes| kubernetes.pods.unwrap_or(1));
     slurm.or_else(mpi).or_else(kubernetes)
 }
 
-/// The number of ends; inside an allocation of Slurm by default that of its nodes.
+/// The number of ends; inside an allocation of Slurm by default that of its nodes. `None`: it brings one.
 fn count(launch: &Launch) -> Option<Result<u32, (String, &'static str)>> {
+    if !brings_several(launch) {
+        return None;
+    }
     let of_allocation = || {
         let inside = launch.slurm.is_some() && env::var_os("SLURM_JOB_ID").is_some();
         let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
         nodes.ok().filter(|_| inside).and_then(|nodes| nodes.parse().ok())
     };
-    Some(said(launch)?.or_else(of_allocation).ok_or_else(|| match launch.slurm {
+    Some(said(launch).or_else(of_allocation).ok_or_else(|| match launch.slurm {
         Some(_) => {
             ("`launch.slurm` does not say how many nodes, and this is no allocation of Slurm".to_owned(), "nodes: 2")
         }

@@ -1,0 +1,176 @@
+//! Judges the figures of a survey of pairs: `suspects` and `spread`.
+
+use schemas::{
+    assertion::Assertion,
+    metrics::{Family, Metric},
+    words::{Verdict, Way},
+};
+
+use super::Judgement;
+use crate::survey::{self, Ends, Limit, Matrix, Rule};
+
+/// Suspects that a verdict names.
+const MOST_NAMED: usize = 8;
+
+/// Values of a pair of hosts in one way, or none if it could not be measured.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The host that connects.
+    pub from: String,
+    pub to: String,
+    pub way: Way,
+    pub values: Vec<f64>,
+}
+
+/// A survey, judged.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    matrix: Matrix,
+    found: survey::Survey,
+    metric: &'static Metric,
+    ends: Ends,
+}
+
+impl Surveyed {
+    /// Judges pairs by a metric of their workload's family.
+    pub fn of(pairs: &[Pair], metric: &'static Metric, family: Family) -> Self {
+        let ends = if family == Family::Stream { Ends::Stream } else { Ends::Request };
+        let values = pairs.iter().flat_map(|pair| {
+            // In the reverse direction `to` sends.
+            let swap = pair.way == Way::Reverse && ends == Ends::Stream;
+            let (from, to) = if swap { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
+            let failed = pair.values.is_empty().then_some((from, to, None));
+            pair.values.iter().map(move |value| (from, to, Some(*value))).chain(failed)
+        });
+        let matrix = Matrix::of(values);
+        let found = survey::survey(&matrix, &Rule::new(metric.better));
+        Self { matrix, found, metric, ends }
+    }
+
+    /// `56 of 56 pairs · median 47.9 Mbit/s · spread 1.2 % · no suspects`
+    pub fn summary(&self) -> String {
+        let human = |value| schemas::units::human(self.metric.unit, value);
+        let found = &self.found;
+        let tried = found.measured + found.failed.len();
+        let suspects = match found.suspect_count() {
+            None => "too few pairs to name a suspect".to_owned(),
+            Some(0) => "no suspects".to_owned(),
+            Some(1) => "1 suspect".to_owned(),
+            Some(count) => format!("{count} suspects"),
+        };
+        [
+            Some(format!("{} of {tried} pairs", found.measured)),
+            found.overall.map(|median| format!("median {}", human(median))),
+            found.spread.map(|spread| format!("spread {}", survey::percent(spread))),
+            Some(suspects),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" · ")
+    }
+
+    /// A sentence for each suspect.
+    pub fn suspects(&self) -> Vec<String> {
+        self.found.sentences(self.matrix.hosts(), self.metric.better, self.ends)
+    }
+
+    /// Judges a figure. What holds for the measured pairs alone is inconclusive where others failed.
+    pub fn judge(&self, assertion: &Assertion) -> Judgement {
+        let is_spread = assertion.metric.name == "spread";
+        let observed = if is_spread { self.found.spread } else { self.found.suspect_count().map(|count| count as f64) };
+        let holds = observed.map(|observed| assertion.operator.holds(observed, assertion.limit));
+        let failed = self.found.failed.len();
+        let mut reasons: Vec<String> = Vec::new();
+        let verdict = match holds {
+            _ if self.found.measured == 0 => {
+                reasons.push("no pair has a value".to_owned());
+                Verdict::Fail
+            }
+            None => {
+                let few = self.found.limits.iter().find(|limit| matches!(limit, Limit::TooFewPairs { .. }));
+                reasons.extend(few.map(Limit::sentence));
+                Verdict::Inconclusive
+            }
+            Some(true) if failed > 0 => {
+                let list = survey::pairs(self.matrix.hosts(), &self.found.failed, MOST_NAMED);
+                reasons.push(format!("{failed} pairs have no value: {list}"));
+                Verdict::Inconclusive
+            }
+            Some(true) => Verdict::Pass,
+            Some(false) => Verdict::Fail,
+        };
+        if verdict != Verdict::Pass {
+            let suspects = self.suspects();
+            reasons.extend(suspects.iter().take(MOST_NAMED).cloned());
+            if suspects.len() > MOST_NAMED {
+                reasons.push(format!("and {} more", suspects.len() - MOST_NAMED));
+            }
+        }
+        Judgement {
+            verdict,
+            observed,
+            interval: None,
+            n: self.found.measured,
+            needed: None,
+            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::{assertion::parse, metrics};
+
+    use super::*;
+
+    /// Eight hosts at about 100, without the values of some pairs; what `n3` sends is a fifth slower.
+    fn fabric(is_slow: bool, failed: &[(u32, u32)]) -> Surveyed {
+        let value = |from: u32, to: u32| {
+            let noise = f64::from((from * 5 + to * 3) % 7) / 10.0;
+            if is_slow && from == 3 { 80.0 + noise } else { 100.0 + noise }
+        };
+        let pair = |from: u32, to: u32| Pair {
+            from: format!("n{from}"),
+            to: format!("n{to}"),
+            way: Way::Forward,
+            values: if failed.contains(&(from, to)) { Vec::new() } else { vec![value(from, to)] },
+        };
+        let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));
+        let pairs: Vec<Pair> = all.map(|(from, to)| pair(from, to)).collect();
+        Surveyed::of(&pairs, metrics::find("throughput").unwrap(), Family::Stream)
+    }
+
+    fn judged(text: &str, fabric: &Surveyed) -> (Verdict, String) {
+        let judgement = fabric.judge(&parse(text).unwrap());
+        (judgement.verdict, judgement.reason.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_verdict_names_the_suspects() {
+        let slow = fabric(true, &[]);
+        let (verdict, reason) = judged("suspects == 0", &slow);
+        assert_eq!(verdict, Verdict::Fail);
+        assert!(reason.starts_with("n3 is slow as a sender"), "{reason}");
+        assert_eq!(judged("spread < 5%", &slow).0, Verdict::Fail);
+        assert!(slow.summary().starts_with("56 of 56 pairs · median 100 bit/s · spread "), "{}", slow.summary());
+        let healthy = fabric(false, &[]);
+        assert_eq!(judged("suspects == 0", &healthy), (Verdict::Pass, String::new()));
+        assert_eq!(judged("spread < 5%", &healthy).0, Verdict::Pass);
+        assert!(healthy.summary().ends_with("no suspects"));
+    }
+
+    #[test]
+    fn a_survey_with_holes_proves_nothing_good() {
+        let (verdict, reason) = judged("suspects == 0", &fabric(false, &[(1, 2), (2, 1)]));
+        assert_eq!((verdict, reason.as_str()), (Verdict::Inconclusive, "2 pairs have no value: n1>n2, n2>n1"));
+        assert_eq!(judged("suspects == 0", &fabric(true, &[(1, 2)])).0, Verdict::Fail);
+        let none = Surveyed::of(&[], metrics::find("throughput").unwrap(), Family::Stream);
+        assert_eq!(judged("suspects == 0", &none).0, Verdict::Fail);
+        let pair =
+            |from: &str, to: &str| Pair { from: from.into(), to: to.into(), way: Way::Forward, values: vec![1e9] };
+        let two = [pair("a", "b"), pair("b", "a")];
+        let few = Surveyed::of(&two, metrics::find("throughput").unwrap(), Family::Stream);
+        assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);
+    }
+}
