@@ -39,6 +39,7 @@ mod netperf_lab;
 mod netperf_scripts;
 mod nodeset;
 mod outputs;
+mod pairs;
 mod peer_iperf3;
 mod peer_iperf3_server;
 mod peer_netperf;

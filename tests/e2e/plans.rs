@@ -19,6 +19,12 @@ fn plans() -> Vec<PathBuf> {
     plans
 }
 
+fn path_with_program() -> std::ffi::OsString {
+    let program = Path::new(env!("CARGO_BIN_EXE_plumb")).parent().expect("a folder").to_owned();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::iter::once(program).chain(std::env::split_paths(&others))).expect("a path")
+}
+
 #[test]
 fn every_plan_measures_all_of_its_cases() {
     let mut wrong = String::new();
@@ -34,6 +40,8 @@ fn every_plan_measures_all_of_its_cases() {
         options.sets.extend(groups.iter().map(|g| format!("tests.{g}.concurrent.start.max_skew=10s")));
         let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
             .current_dir(dir.path())
+            // Plans may start daemons by the program's name.
+            .env("PATH", path_with_program())
             .args(["run", "--progress", "never", "-o"])
             .arg(&rows)
             .args(options.sets.iter().flat_map(|s| ["--set", s]))

@@ -1,0 +1,156 @@
+//! `pairs` of a plan between hosts on a bridge: rounds, loads, suspects, and a daemon that is killed.
+
+use std::{collections::BTreeSet, fs, process::Child};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::{
+    fleet::{Fleet, HUB},
+    netns::is_installed,
+    program::{Folder, Row, end, number, of, rows, skip_without, until},
+};
+
+/// Hosts whose daemons are started by a command, with their addresses as a range.
+fn hosts(count: usize) -> String {
+    format!(
+        "hosts: {{h: {{address: \"10.77.0.[1-{count}]\", launch: {{command: {{run: [/run/fleet/bin/on, \"{{host}}\"], program: /run/fleet/bin/plumb}}}}}}}}"
+    )
+}
+
+/// Hosts that send at 50 Mbit/s, so that their links decide, and not the CPUs of this machine.
+fn shaped(count: usize) -> Option<Fleet> {
+    if !is_installed("tc") {
+        skip_without("iproute2", "there is no `tc`");
+        return None;
+    }
+    let fleet = Fleet::new(count)?;
+    for host in fleet.hosts() {
+        shape(&fleet, &host, "50mbit");
+    }
+    Some(fleet)
+}
+
+fn shape(fleet: &Fleet, host: &str, rate: &str) {
+    let words = format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 16kb latency 40ms");
+    fleet.read(host, &words.split(' ').collect::<Vec<_>>());
+}
+
+/// Whatever `host` sends to the address goes at another rate.
+fn shape_link(fleet: &Fleet, host: &str, to: &str, rate: &str) {
+    for words in [
+        "tc qdisc del dev eth0 root",
+        "tc qdisc add dev eth0 root handle 1: htb default 10",
+        "tc class add dev eth0 parent 1: classid 1:10 htb rate 50mbit burst 16kb",
+        &format!("tc class add dev eth0 parent 1: classid 1:20 htb rate {rate} burst 16kb"),
+        &format!("tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {to}/32 flowid 1:20"),
+    ] {
+        fleet.read(host, &words.split(' ').collect::<Vec<_>>());
+    }
+}
+
+fn pairs_of(rows: &[Row]) -> BTreeSet<(String, String)> {
+    rows.iter().map(|row| (row["from"].clone(), row["to"].clone())).collect()
+}
+
+#[test]
+fn a_slow_host_and_a_slow_link_are_the_suspects() {
+    let Some(fleet) = shaped(8) else { return };
+    shape(&fleet, "h6", "40mbit");
+    shape_link(&fleet, "h2", "10.77.0.5", "35mbit");
+    let folder = Folder::new();
+    let tests = "  links: {workload: tcp_stream, warmup: 300ms, duration: 700ms, pairs: {of: h}, assert: [suspects == 0, {that: spread < 90%, severity: warn}]}\n  \
+                 delays: {workload: tcp_rr, duration: 100ms, pairs: {of: \"h[1-4]\", shape: neighbours}}\n  \
+                 halves: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: bisection}, concurrent: {start: {max_skew: 5s}}}\n  \
+                 crowd: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: incast, to: \"h[1]\"}, concurrent: {start: {max_skew: 5s}}}";
+    let plan = folder.plan(&format!("{}\noutput: {{junit: {}}}", hosts(8), folder.name("j.xml")), tests);
+    let ran = fleet.plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    let all = rows(&folder.path("r.csv"));
+    let iterations = of(&all, "iteration");
+    let links: Vec<Row> = iterations.iter().filter(|row| row["test"] == "links").map(|row| (*row).clone()).collect();
+    assert_eq!((links.len(), pairs_of(&links).len()), (56, 56));
+    assert!(links.iter().all(|row| row["status"] == "ok" && number(row, "throughput_bits_per_s") < 52e6));
+    let total = |test: &str| -> Vec<f64> {
+        let is_it = |row: &&&Row| row["test"] == test && row["member"].is_empty();
+        iterations.iter().filter(is_it).map(|row| number(row, "throughput_bits_per_s")).collect()
+    };
+    assert_eq!((total("halves").len(), total("crowd").len()), (1, 1), "{}", ran.stderr);
+    assert_eq!(iterations.iter().filter(|row| row["test"] == "crowd").count(), 7 + 1);
+    assert_eq!(iterations.iter().filter(|row| row["test"] == "delays").count(), 6);
+
+    // The run, its files, and the filters say the same.
+    let said = |text: &str| {
+        assert!(text.contains("h6 is slow as a sender: "), "{text}");
+        assert!(text.contains("h2>h5 is slow: "), "{text}");
+        assert!(!text.contains("as a receiver") && !text.contains("in both directions"), "{text}");
+        assert_eq!(text.matches(" is slow").count() % 2, 0, "{text}");
+    };
+    said(&ran.stdout);
+    assert!(ran.stdout.contains("survey links: 56 of 56 pairs · median "), "{}", ran.stdout);
+    let gated = fleet.plumb(&["gate", &folder.name("r.csv"), "--plan", &plan, "--format", "csv"]);
+    assert_eq!(gated.code, Some(1), "{}{}", gated.stdout, gated.stderr);
+    said(&gated.stdout);
+    let junit = fs::read_to_string(folder.path("j.xml")).unwrap();
+    said(&junit.replace("&gt;", ">"));
+    let survey = fleet.plumb(&["survey", &folder.name("r.csv"), "--where", "test=links", "--fail-on", "suspects"]);
+    assert_eq!(survey.code, Some(1), "{}{}", survey.stdout, survey.stderr);
+    let alone = fleet.plumb(&["gate", &folder.name("r.csv"), "--assert", "suspects == 0"]);
+    assert_eq!(alone.code, Some(2), "{}", alone.stderr);
+    assert!(alone.stderr.contains("which only a plan knows: give --plan PLAN"), "{}", alone.stderr);
+}
+
+/// The daemon of a host, once there is a row of a survey.
+fn daemon_in_the_middle(fleet: &Fleet, folder: &Folder, host: &str, running: &mut Child) -> Pid {
+    let table = folder.path("r.csv");
+    let is_begun = || fs::read_to_string(&table).is_ok_and(|text| text.lines().count() > 2);
+    until("the first rows", || is_begun() || running.try_wait().unwrap().is_some());
+    assert!(running.try_wait().unwrap().is_none(), "the run has ended");
+    let is_daemon = |line: &str| line.contains(" serve --launched");
+    let found = fleet.processes(host).into_iter().find(|(_, line)| is_daemon(line)).expect("its daemon runs");
+    Pid::from_raw(found.0)
+}
+
+#[test]
+fn a_daemon_that_is_killed_takes_its_own_pairs_along_and_no_others() {
+    let Some(fleet) = Fleet::new(6) else { return };
+    let folder = Folder::new();
+    let tests =
+        "  links: {workload: tcp_stream, duration: 500ms, rate: 1Mbit/s, pairs: {of: h}, assert: [spread < 100%]}";
+    let plan = folder.plan(&hosts(6), tests);
+    let words = ["/run/fleet/bin/plumb", "run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"];
+    let mut running = fleet.command(HUB, &words).spawn().unwrap();
+    kill(daemon_in_the_middle(&fleet, &folder, "h3", &mut running), Signal::SIGKILL).unwrap();
+    let ran = end(running);
+    assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+    let first = rows(&folder.path("r.csv"));
+    let with = |status: &str| -> Vec<Row> {
+        let is_it = |row: &&&Row| row["status"] == status;
+        of(&first, "iteration").iter().filter(is_it).map(|row| (*row).clone()).collect()
+    };
+    let (good, failed) = (with("ok"), with("failed"));
+    assert_eq!(good.len() + failed.len(), 30, "{}", ran.stderr);
+    assert!(!failed.is_empty() && failed.iter().all(|row| row["from"] == "h3" || row["to"] == "h3"), "{}", ran.stderr);
+    assert!(failed.iter().all(|row| row["error"].contains("h3")), "{}", failed[0]["error"]);
+    // The other hosts measured among themselves, to the end.
+    assert_eq!(good.iter().filter(|row| row["from"] != "h3" && row["to"] != "h3").count(), 20);
+    assert!(ran.stdout.contains("pairs have no value"), "{}", ran.stdout);
+
+    // What is there stays as it is, and only what failed is measured.
+    let folder_of = folder.name("r.csv");
+    let ran = fleet.plumb(&["run", &plan, "--resume", &folder_of]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let all = rows(&folder.path("r.csv"));
+    let whole: Vec<Row> = of(&all, "iteration").iter().map(|row| (*row).clone()).collect();
+    assert_eq!((whole.len(), pairs_of(&whole).len()), (30, 30));
+    assert!(whole.iter().all(|row| row["status"] == "ok"));
+    let times = |rows: &[Row]| -> BTreeSet<String> { rows.iter().map(|row| row["time"].clone()).collect() };
+    assert!(times(&whole).is_superset(&times(&good)));
+    assert_eq!(ran.stderr.matches("links round ").count(), {
+        let again: BTreeSet<_> = failed.iter().map(|row| row["case_id"].clone()).collect();
+        // Each round has one pair of the host.
+        again.len()
+    });
+}
