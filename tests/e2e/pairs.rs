@@ -9,8 +9,9 @@ use nix::{
 
 use crate::{
     fleet::{Fleet, HUB},
+    launch::launch_of,
     netns::is_installed,
-    program::{Folder, Row, end, number, of, rows, skip_without, until},
+    program::{Folder, Row, Serve, end, number, of, plumb, rows, skip_without, until},
 };
 
 /// Hosts whose daemons are started by a command, with their addresses as a range.
@@ -153,4 +154,52 @@ fn a_daemon_that_is_killed_takes_its_own_pairs_along_and_no_others() {
         // Each round has one pair of the host.
         again.len()
     });
+}
+
+#[test]
+fn a_range_of_addresses_is_one_allocation_and_each_host_has_its_own() {
+    let Some(fleet) = Fleet::new(3).and_then(Fleet::with_slurm) else { return };
+    let folder = Folder::new();
+    // Slurm numbers its tasks by its own list of nodes.
+    let top = "hosts: {node: {address: \"10.77.0.[3,1,2]\", launch: slurm}}";
+    let plan = folder.plan(top, "  links: {workload: tcp_rr, transactions: 10, pairs: {of: node}}");
+    let ran = fleet.plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(pairs_of(&rows(&folder.path("r.csv"))).len(), 6);
+    for (host, node, address) in
+        [("node1", "h3", "10.77.0.3"), ("node2", "h1", "10.77.0.1"), ("node3", "h2", "10.77.0.2")]
+    {
+        let launch = launch_of(&folder, host);
+        assert_eq!((&launch["node"], &launch["data_address"]), (&node.into(), &address.into()), "{launch}");
+    }
+    let plan = folder.plan(&top.replace("[3,1,2]", "[1-2,9]"), "  links: {workload: tcp_rr, pairs: {of: node}}");
+    let ran = fleet.plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+    assert!(
+        ran.stderr.contains("has the address 10.77.0.9 of host `node3`; the others have 10.77.0.3"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn a_daemon_that_grants_too_few_sessions_is_named_before_anything_is_measured() {
+    let receiver = Serve::start(&["--max-sessions", "4", "--max-sessions-per-client", "2"]);
+    let senders: Vec<Serve> = (0..3).map(|_| Serve::start(&[])).collect();
+    let folder = Folder::new();
+    let tests = "  crowd: {workload: tcp_rr, transactions: 10, pairs: {of: h, shape: incast, to: h1}}\n  \
+                 links: {workload: tcp_rr, transactions: 10, pairs: {of: h}}";
+    let plan = folder.plan("hosts: {\"h[1-4]\": {address: 127.0.0.1}}", tests);
+    let hosts: Vec<String> =
+        [&receiver].into_iter().chain(&senders).zip(1..).map(|(it, n)| format!("h{n}={}", it.address)).collect();
+    let mut words = vec!["run", plan.as_str(), "--progress", "never"];
+    hosts.iter().for_each(|host| words.extend(["--host", host.as_str()]));
+    let ran = plumb(&words);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let sentence = "host `h1` grants 2 sessions to one client, and crowd needs 3 at the same time: start its daemon with \
+                    --max-sessions 3 --max-sessions-per-client 3";
+    assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+    words.extend(["--only", "links"]);
+    let ran = plumb(&words);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
 }

@@ -30,6 +30,9 @@ use crate::{
 /// Most pairs of a survey that are shown one by one.
 const MOST_PAIRS: usize = 30;
 
+/// Most suspects of a survey that are named below the results.
+const MOST_SUSPECTS: usize = 8;
+
 /// The results of a run.
 #[derive(Default)]
 pub struct Report {
@@ -95,7 +98,12 @@ impl Report {
         }
         for survey in surveys {
             self.notes.push(format!("survey {}: {}", survey.name, survey.summary));
-            self.notes.extend(survey.suspects.iter().map(|suspect| format!("survey {}: {suspect}", survey.name)));
+            let named = survey.suspects.iter().take(MOST_SUSPECTS);
+            self.notes.extend(named.map(|suspect| format!("survey {}: {suspect}", survey.name)));
+            if survey.suspects.len() > MOST_SUSPECTS {
+                let more = survey.suspects.len() - MOST_SUSPECTS;
+                self.notes.push(format!("survey {}: and {more} more, which plumb survey names", survey.name));
+            }
             self.verdicts.add(plan, &survey.verdicts);
             self.cases.push(CaseResult {
                 test: survey.test,
