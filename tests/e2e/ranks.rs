@@ -30,6 +30,10 @@ fn launched(hosts: usize) -> String {
     format!("{{{}}}", (1..=hosts).map(host).collect::<Vec<_>>().join(", "))
 }
 
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
 fn measured(folder: &Folder, top: &str, tests: &str) -> Ran {
     let plan = folder.plan(top, tests);
     plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"])
@@ -60,7 +64,10 @@ fn every_operation_gives_a_row_of_all_and_one_of_each_rank() {
         assert!(!all["algorithm"].is_empty(), "{name}");
         let times: Vec<f64> = each.iter().map(|row| number(row, "operation_time_us")).collect();
         let greatest = times.iter().copied().fold(0.0, f64::max);
-        assert!((number(all, "operation_time_us") - greatest).abs() < 0.01 * greatest, "{name}: {times:?}");
+        // The slowest rank of each operation may be another one.
+        assert!(number(all, "operation_time_us") >= 0.999 * greatest, "{name}: {times:?}");
+        let mean = times.iter().sum::<f64>() / 4.0;
+        assert!((number(all, "operation_time_mean_us") - mean).abs() < 0.01 * mean, "{name}: {times:?}");
         assert!(number(all, "own_time_us") >= 0.0 && number(all, "arrival_spread_us") >= 0.0, "{name}");
         // The ranks share a clock.
         assert!(number(all, "arrival_bound_us") < 0.001, "{name}");
@@ -109,6 +116,29 @@ fn bytes_between_hosts_are_those_of_their_interfaces() {
         let carried = fleet.sent_bytes(&host) - before;
         // Warm-up and the agreement to go on are not counted; headers are few beside such blocks.
         assert!(carried > payload && carried < payload * 12 / 10 + 3_000_000, "{host}: {carried} for {payload}");
+    }
+}
+
+/// Every host sends through a token bucket of 50 Mbit/s: operations whose algorithm keeps every link busy come near it, and
+/// none has more.
+#[test]
+fn bus_bandwidth_is_bounded_by_the_links() {
+    let Some(fleet) = Fleet::new(3) else { return };
+    for host in fleet.hosts() {
+        fleet.read(&host, &words("tc qdisc add dev eth0 root tbf rate 50mbit burst 16kb latency 50ms"));
+    }
+    let folder = Folder::new();
+    let ran = run(
+        &fleet,
+        &folder,
+        &launched(3),
+        "  c: {workload: tcp_collective, ranks: \"h[1-3]\", message_size: 240000, duration: 2s, matrix: {operation: [allreduce, \
+         allgather, alltoall, scatter]}}",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for row in of(&rows(&folder.path("r.csv")), "iteration") {
+        let bus = number(row, "bus_bits_per_s");
+        assert!(bus > 25e6 && bus < 51e6, "{}: {bus}", row["operation"]);
     }
 }
 

@@ -43,6 +43,8 @@ impl RankClock {
 /// Arrival at the operations of a test, over those whose instants all ranks know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrivals {
+    /// Time from entry to exit at the slowest rank of each operation, mean, nanoseconds. Clocks have no part in it.
+    pub slowest_ns: f64,
     /// From the entry of the first rank to that of the last one, mean, nanoseconds.
     pub spread_ns: f64,
     /// From the entry of the last rank to the last exit, mean, nanoseconds.
@@ -63,8 +65,9 @@ impl Arrivals {
         let operations = reports.iter().map(|report| report.instants.len()).min().filter(|count| *count > 0)?;
         // Of this host's clock only differences within a test matter, and a double holds them to a nanosecond from here on.
         let origin = clocks[0].to_ours(reports[0].monotonic_start_ns);
-        let (mut spread, mut own) = (0.0, 0.0);
+        let (mut slowest, mut spread, mut own) = (0.0, 0.0, 0.0);
         for number in 0..operations {
+            let mut longest_ns = 0;
             let (mut first, mut last, mut exit) = (f64::INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY);
             for (report, clock) in reports.iter().zip(clocks) {
                 let (entered, left) = report.instants[number];
@@ -72,7 +75,9 @@ impl Arrivals {
                 first = first.min(entry);
                 last = last.max(entry);
                 exit = exit.max(entry + (left - entered) as f64);
+                longest_ns = longest_ns.max(left - entered);
             }
+            slowest += longest_ns as f64;
             spread += last - first;
             own += (exit - last).max(0.0);
         }
@@ -81,7 +86,7 @@ impl Arrivals {
         // Two clocks are compared: the least known ones.
         let bound_ns = bounds.iter().rev().take(2).sum();
         let count = operations as f64;
-        Some(Self { spread_ns: spread / count, own_ns: own / count, bound_ns, operations })
+        Some(Self { slowest_ns: slowest / count, spread_ns: spread / count, own_ns: own / count, bound_ns, operations })
     }
 }
 
@@ -124,6 +129,7 @@ mod tests {
             report(1, 22_000_000_000, &[(3_000, 7_900), (101_000, 106_000)]),
         ];
         let arrivals = Arrivals::of(&reports, &clocks).unwrap();
+        assert!((arrivals.slowest_ns - 6_750.0).abs() < 0.1, "{arrivals:?}");
         assert!((arrivals.spread_ns - 2_000.0).abs() < 10.0, "{arrivals:?}");
         assert!((arrivals.own_ns - 5_000.0).abs() < 10.0, "{arrivals:?}");
         assert_eq!((arrivals.bound_ns, arrivals.operations), (2_000, 2));

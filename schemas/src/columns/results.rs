@@ -163,11 +163,11 @@ columns! {
         algorithm: Text = "Algorithm of the operation, chosen by its size and the number of ranks; `library`: the library's own choice.";
         library: Text = "Library that carried the data (MPI), with its version; empty: our own connections.";
         class: Text = "Class of a NAS kernel: S, W, A or B.";
-        operation_time_us: Number = "Mean time of an operation at the slowest rank, from its entry to its exit, microseconds."
+        operation_time_us: Number = "Time of an operation at its slowest rank, from entry to exit, mean over the operations, microseconds. Of very many operations every 2nd, 4th, … counts. In a row of one rank: at that rank."
             => ("operation_time", Microseconds, Lower, Gauge, "operation time");
-        operation_time_mean_us: Number = "The same, mean over the ranks."
+        operation_time_mean_us: Number = "Time of an operation, mean over operations and ranks, microseconds."
             => ("operation_time_mean", Microseconds, Lower, Gauge, "operation time, mean of ranks");
-        operation_time_min_us: Number = "The same, at the fastest rank."
+        operation_time_min_us: Number = "Mean time of an operation at the rank where it is least, microseconds."
             => ("operation_time_min", Microseconds, Lower, Gauge, "operation time, fastest rank");
         own_time_us: Number = "Time of an operation from the entry of its last rank to the exit of its last rank, mean, microseconds: without the waiting for ranks that came late. Clocks of several hosts are known to within `arrival_bound_us`."
             => ("own_time", Microseconds, Lower, Gauge, "operation's own time");

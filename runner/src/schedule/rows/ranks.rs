@@ -109,7 +109,7 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
     match job.spec.work {
         Work::Operation { operation, message_bytes, .. } => {
             let times: Vec<f64> = reports().filter_map(mean_us).collect();
-            row.operation_time_us = times.iter().copied().reduce(f64::max);
+            row.operation_time_us = outcome.arrivals.map(|arrivals| arrivals.slowest_ns / 1e3);
             row.operation_time_min_us = times.iter().copied().reduce(f64::min);
             row.operation_time_mean_us = (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
             bus(&mut row, operation, message_bytes, outcome.reports.len());
