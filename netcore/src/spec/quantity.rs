@@ -37,6 +37,7 @@ quantities! {
     Microseconds(u32), in plans a "Time";
     Milliseconds(u32), in plans a "Time";
     Seconds(u32), in plans a "Time";
+    BitsPerSecond(u64), in plans a "Rate";
     /// Seconds for which a close waits for what is unsent.
     Linger(u32), in plans a "Time";
 }

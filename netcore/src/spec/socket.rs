@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 
 use super::{
     Transport,
-    quantity::{Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
+    quantity::{BitsPerSecond, Bytes, Bytes32, Linger, Microseconds, Milliseconds, Seconds},
 };
 use crate::sys::opt::{self, Opt};
 
@@ -128,6 +128,27 @@ impl OptionValue for String {
     fn read(kernel: &[u8]) -> String {
         let text = kernel.split(|byte| *byte == 0).next().unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
+    }
+}
+
+impl OptionValue for BitsPerSecond {
+    /// A 64-bit number of bytes per second.
+    const SIZE: usize = 8;
+
+    fn to_kernel(&self) -> Vec<u8> {
+        // A rate of less than a byte per second would be none.
+        (self.0 / 8).max(1).to_ne_bytes().to_vec()
+    }
+
+    fn shown(&self) -> String {
+        format!("{}bit/s", self.0)
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        match kernel.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes)) {
+            Some(u64::MAX) | None => "unlimited".to_owned(),
+            Some(bytes) => format!("{}bit/s", u128::from(bytes) * 8),
+        }
     }
 }
 
@@ -391,6 +412,8 @@ socket_options! {
     defer_accept: Seconds, |t, _| Setter::Opening.on(t.is_tcp());
     /// `TCP_NOTSENT_LOWAT`.
     notsent_lowat: Bytes32, |t, _| asked(opt::TCP_NOTSENT_LOWAT).on(t.is_tcp());
+    /// `SO_MAX_PACING_RATE`: a limit for each connection, as if the network had no more for it.
+    pacing_rate: BitsPerSecond, |t, _| asked(opt::SO_MAX_PACING_RATE).on(t.is_tcp());
     /// `TCP_USER_TIMEOUT`, for example 5s: how long sent data may stay unacknowledged before the connection is given up.
     user_timeout: Milliseconds, |t, _| asked(opt::TCP_USER_TIMEOUT).on(t.is_tcp());
     /// `IP_TTL`, or the IPv6 hop limit (netperf -I).

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::spec::{
         Dscp,
-        quantity::{Bytes, Bytes32, Microseconds, Milliseconds},
+        quantity::{BitsPerSecond, Bytes, Bytes32, Microseconds, Milliseconds},
         socket::MtuDiscover,
     };
     use crate::sys;
@@ -182,6 +182,7 @@ mod tests {
             keepalive: Some(true),
             busy_poll: Some(Microseconds(50)),
             notsent_lowat: Some(Bytes32(1 << 17)),
+            pacing_rate: Some(BitsPerSecond(80_000_000)),
             user_timeout: Some(Milliseconds(5000)),
             ttl: Some(9),
             dont_route: Some(true),
@@ -203,7 +204,7 @@ mod tests {
             }
             assert_eq!(granted.at_end, granted.at_start);
         }
-        assert_eq!(list.len(), 17);
+        assert_eq!(list.len(), 18);
         let asked = |name| list.iter().find(|granted| granted.option == name).and_then(|it| it.requested.as_deref());
         assert_eq!((asked("user_timeout"), asked("busy_poll")), (Some("5000ms"), Some("50us")));
     }

@@ -108,6 +108,14 @@ pub(super) fn number<'de, D: Deserializer<'de>>(name: &str, text: D) -> Result<O
             }
             Size(bytes) => Ok(Some(bytes)),
         },
+        "BitsPerSecond" => match Rate::deserialize(text)? {
+            // A rate beyond 2^64 limits nothing, and rates are positive.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            Rate(units::Rate::Bits(bits)) => Ok(Some(bits as u64)),
+            Rate(units::Rate::Events(_)) => {
+                Err(D::Error::custom("a connection has no messages: write it in bits, for example 100Mbit/s"))
+            }
+        },
         _ => Ok(None),
     }
 }

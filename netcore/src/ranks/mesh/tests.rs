@@ -13,26 +13,35 @@ use crate::{
     },
     spec::{
         Transport,
+        quantity::BitsPerSecond,
         ranks::{Operation, RanksSpec, Work},
     },
+    sys::opt,
     transport::Deadline,
 };
 
 const LONG: Duration = Duration::from_mins(1);
 
-fn listening(size: usize) -> (Vec<Listening>, Vec<(std::net::IpAddr, Endpoints)>) {
+fn spec() -> RanksSpec {
     let work = Work::Operation { operation: Operation::Barrier, message_bytes: 0, compute_ns: 0 };
-    let spec = RanksSpec::new(Transport::Tcp, work);
+    RanksSpec::new(Transport::Tcp, work)
+}
+
+fn listening(size: usize, spec: &RanksSpec) -> (Vec<Listening>, Vec<(std::net::IpAddr, Endpoints)>) {
     let loopback = Ipv4Addr::LOCALHOST.into();
     let listening: Vec<_> =
-        (0..size).map(|rank| Listening::new(&spec, rank, Some(loopback), [7; 16]).unwrap()).collect();
+        (0..size).map(|rank| Listening::new(spec, rank, Some(loopback), [7; 16]).unwrap()).collect();
     let endpoints = listening.iter().map(|each| (loopback, each.endpoints())).collect();
     (listening, endpoints)
 }
 
 /// Runs `each` on a thread per rank, over connections within this machine.
 pub fn run<T: Send>(size: usize, each: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
-    let (listening, endpoints) = listening(size);
+    run_with(&spec(), size, each)
+}
+
+fn run_with<T: Send>(spec: &RanksSpec, size: usize, each: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
+    let (listening, endpoints) = listening(size, spec);
     let (each, endpoints) = (&each, &endpoints);
     thread::scope(|scope| {
         let start = |rank: Listening| {
@@ -124,7 +133,7 @@ fn an_abort_frees_a_rank_from_any_call() {
 
 #[test]
 fn strangers_are_dropped_and_a_missing_rank_is_waited_for_in_vain() {
-    let (mut ranks, endpoints) = listening(2);
+    let (mut ranks, endpoints) = listening(2, &spec());
     let port = endpoints[0].1.ports[0];
     let mut strangers: Vec<_> = (0..3).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
     strangers[1].write_all(&[7; 28]).unwrap();
@@ -139,12 +148,27 @@ fn strangers_are_dropped_and_a_missing_rank_is_waited_for_in_vain() {
         second.receive(0, &mut buffer).unwrap();
         assert_eq!(&buffer, b"hello");
     });
-    let (mut ranks, endpoints) = listening(2);
+    let (mut ranks, endpoints) = listening(2, &spec());
     let alone = ranks.swap_remove(0);
     let cancelled = alone.connect(&endpoints, &Deadline::after(LONG, &|| true)).err().unwrap();
     assert!(matches!(cancelled, EndError::Cancelled), "{cancelled}");
-    let (mut ranks, endpoints) = listening(2);
+    let (mut ranks, endpoints) = listening(2, &spec());
     let missed = ranks.swap_remove(0).connect(&endpoints, &Deadline::after(Duration::from_millis(60), &|| false));
     let missed = missed.err().unwrap().to_string();
     assert!(missed.contains("0 of 1 data connections were made within 0.06 s"), "{missed}");
+}
+
+/// Also at the end that accepts, which gets its options from the listening socket.
+#[test]
+fn both_ends_of_a_connection_have_the_options() {
+    let mut spec = spec();
+    spec.socket.pacing_rate = Some(BitsPerSecond(8_000_000_000));
+    let granted = run_with(&spec, 2, |mut mesh| {
+        let mut rate = [0; 8];
+        opt::get(mesh.socket(1 - mesh.rank), opt::SO_MAX_PACING_RATE, &mut rate).unwrap();
+        let no_delay = opt::get_int(mesh.socket(1 - mesh.rank), opt::TCP_NODELAY).unwrap();
+        part(&mut mesh).unwrap();
+        (u64::from_ne_bytes(rate), no_delay)
+    });
+    assert_eq!(granted, [(1_000_000_000, 1); 2]);
 }
