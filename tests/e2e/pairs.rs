@@ -74,6 +74,12 @@ fn a_slow_host_and_a_slow_link_are_the_suspects() {
     let links: Vec<Row> = iterations.iter().filter(|row| row["test"] == "links").map(|row| (*row).clone()).collect();
     assert_eq!((links.len(), pairs_of(&links).len()), (56, 56));
     assert!(links.iter().all(|row| row["status"] == "ok" && number(row, "throughput_bits_per_s") < 52e6));
+    // No host is in two pairs of a round.
+    for round in 1..=14 {
+        let of_round: Vec<&Row> = links.iter().filter(|row| row["round"] == round.to_string()).collect();
+        let ends: BTreeSet<&str> = of_round.iter().flat_map(|row| [row["from"].as_str(), &row["to"]]).collect();
+        assert_eq!((of_round.len(), ends.len()), (4, 8), "round {round}");
+    }
     let total = |test: &str| -> Vec<f64> {
         let is_it = |row: &&&Row| row["test"] == test && row["member"].is_empty();
         iterations.iter().filter(is_it).map(|row| number(row, "throughput_bits_per_s")).collect()
@@ -193,7 +199,9 @@ fn a_daemon_that_grants_too_few_sessions_is_named_before_anything_is_measured() 
     let hosts: Vec<String> =
         [&receiver].into_iter().chain(&senders).zip(1..).map(|(it, n)| format!("h{n}={}", it.address)).collect();
     let mut words = vec!["run", plan.as_str(), "--progress", "never"];
-    hosts.iter().for_each(|host| words.extend(["--host", host.as_str()]));
+    for host in &hosts {
+        words.extend(["--host", host.as_str()]);
+    }
     let ran = plumb(&words);
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let sentence = "host `h1` grants 2 sessions to one client, and crowd needs 3 at the same time: start its daemon with \

@@ -29,6 +29,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Time for which a host that did not answer is not asked again.
 const OUTAGE: Duration = Duration::from_secs(10);
 
+/// The longest wait for a host that did not answer before.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
 /// Most sessions that are opened at the same time.
 const AT_ONCE: usize = 64;
 
@@ -152,6 +155,9 @@ impl Hosts {
         if self.fleet.has_ended(end.name()) {
             // Its daemon has ended, too, or is about to. Waiting longer would keep the other hosts.
             target.timeouts.connect = target.timeouts.connect.min(AGAIN);
+        }
+        if self.outages.contains_key(end) {
+            target.timeouts.connect = target.timeouts.connect.min(ASKED_AGAIN);
         }
         // A daemon of this run is not started again.
         let waits = self.met.contains(end) && self.fleet.end(end.name()).is_none();

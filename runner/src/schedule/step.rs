@@ -91,6 +91,7 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
         test: Some(case.test.to_string()),
         case_id: Some(case.id.clone()),
         case: Some(case.name.clone()),
+        round: case.round.as_ref().map(|round| round.number.into()),
         tag: (!case.tags.is_empty()).then(|| case.tags.join(" ")),
         axes: axis_paths
             .iter()

@@ -19,6 +19,7 @@ columns! {
         case_id: Text = "`c` and a hash of everything that affects the workload; stable across renames of files and hosts.";
         case: Text = "The test and its swept values, readable: `bulk[message_size=65536]`.";
         member: Text = "Name of the member of a concurrent group.";
+        round: Integer = "Round of a survey (`pairs`) in which the pair was measured, from 1: the pairs of a round run at the same time.";
         tag: Text = "The test's tags, separated by spaces.";
     }
     "kind" {
