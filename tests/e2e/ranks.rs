@@ -123,7 +123,7 @@ fn bytes_between_hosts_are_those_of_their_interfaces() {
 /// none has more.
 #[test]
 fn bus_bandwidth_is_bounded_by_the_links() {
-    let Some(fleet) = Fleet::new(3) else { return };
+    let Some(fleet) = Fleet::new(4) else { return };
     for host in fleet.hosts() {
         fleet.read(&host, &words("tc qdisc add dev eth0 root tbf rate 50mbit burst 16kb latency 50ms"));
     }
@@ -131,14 +131,14 @@ fn bus_bandwidth_is_bounded_by_the_links() {
     let ran = run(
         &fleet,
         &folder,
-        &launched(3),
-        "  c: {workload: tcp_collective, ranks: \"h[1-3]\", message_size: 240000, duration: 2s, matrix: {operation: [allreduce, \
+        &launched(4),
+        "  c: {workload: tcp_collective, ranks: \"h[1-4]\", message_size: 240000, duration: 2s, matrix: {operation: [allreduce, \
          allgather, alltoall, scatter]}}",
     );
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for row in of(&rows(&folder.path("r.csv")), "iteration") {
         let bus = number(row, "bus_bits_per_s");
-        assert!(bus > 25e6 && bus < 51e6, "{}: {bus}", row["operation"]);
+        assert!(bus > 20e6 && bus < 51e6, "{}: {bus}", row["operation"]);
     }
 }
 
