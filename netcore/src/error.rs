@@ -1,6 +1,6 @@
 //! Why an end fails, from its sockets to its threads.
 
-use crate::spec::support::Unsupported;
+use crate::{mpi::MpiError, spec::support::Unsupported};
 
 /// The failure of an end to prepare or connect.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,8 @@ pub enum EndError {
     /// The test does not fit this machine.
     #[error("{0}")]
     Impossible(String),
+    #[error("the ranks cannot reach each other: {0}")]
+    Mpi(#[from] MpiError),
     #[error("the data connections were given up before all of them were there: the client has cancelled the test")]
     Cancelled,
     /// The flows did not connect in time.

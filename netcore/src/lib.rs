@@ -20,6 +20,7 @@ pub mod error;
 pub mod fuzz;
 mod io;
 pub mod measure;
+pub mod mpi;
 mod pace;
 mod pattern;
 pub mod peers;

@@ -154,6 +154,9 @@ pub struct HostRecord<Facts = Value, Clock = Value> {
     /// Offsets of its clocks from ours, with the bound of the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<Clock>,
+    /// Its daemon as a rank of MPI: library, version, settings of the transport.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mpi: Option<Value>,
 }
 
 /// A daemon that the run started.

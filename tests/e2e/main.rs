@@ -33,6 +33,7 @@ mod launch_mpi;
 mod launch_slurm;
 mod migrating;
 mod module_order;
+mod mpi;
 mod netns;
 mod netperf_command;
 mod netperf_lab;

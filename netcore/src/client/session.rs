@@ -24,6 +24,7 @@ use crate::{
         clock::{self, monotonic_ns},
         host::HostFacts,
     },
+    mpi::RankFacts,
 };
 
 /// After this long the clocks are compared again before a test.
@@ -40,6 +41,8 @@ pub struct PeerFacts {
     pub address: IpAddr,
     /// A random number of the daemon.
     pub number: u64,
+    /// The daemon as a rank of MPI, if it is one.
+    pub mpi: Option<RankFacts>,
 }
 
 #[derive(Debug)]
@@ -85,6 +88,7 @@ impl Session {
             clock: ClockOffset::default(),
             address,
             number: hello.process,
+            mpi: hello.mpi,
         };
         let mut session = Self {
             host,
@@ -301,7 +305,7 @@ fn our_hello() -> Hello {
     static FACTS: OnceLock<(u64, HostFacts)> = OnceLock::new();
     // Without random numbers no test gets a token either.
     let (process, host) = FACTS.get_or_init(|| (getrandom::u64().unwrap_or_default(), HostFacts::collect())).clone();
-    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), process, limits: None, host }
+    Hello { tool_version: env!("CARGO_PKG_VERSION").to_owned(), process, limits: None, host, mpi: None }
 }
 
 fn greeting_error(host: &HostLabel, error: ChannelError) -> ClientError {

@@ -9,6 +9,7 @@ use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
     measure::{KEPT_BYTES, cpu::free_cpus, host::HostFacts},
+    mpi::RankFacts,
     report::{ClockReading, NicFacts, Window},
     spec::{Side, TestSpec, Transport, memory, ranks::RanksSpec},
 };
@@ -24,6 +25,9 @@ pub struct Hello {
     /// The daemon's limits; `None` from a client.
     pub limits: Option<Limits>,
     pub host: HostFacts,
+    /// This process as a rank of MPI, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<RankFacts>,
 }
 
 /// A daemon's first frame.

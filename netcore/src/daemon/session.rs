@@ -45,6 +45,7 @@ use crate::{
         clock::{self, monotonic_ns},
         host::HostFacts,
     },
+    mpi,
     report::{Phase, SideReport, Window},
     spec::{Side, TestSpec},
 };
@@ -102,6 +103,7 @@ fn greet<'s>(
         process: shared.number,
         limits: Some(shared.config.limits.clone()),
         host: HostFacts::collect(),
+        mpi: mpi::world().map(|world| world.facts.clone()),
     };
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, deadline)?;
     channel.set_bound(REQUEST_BOUND);

@@ -11,6 +11,7 @@ mod offered;
 mod request_response;
 pub(crate) mod sequence;
 mod stream;
+mod windowed;
 mod workers;
 
 #[cfg(any(test, fuzzing))]
@@ -30,6 +31,7 @@ use crate::{
         buffers::Buffers,
         conduit::Conduit,
         expected::Expected,
+        message::{Messages, Window},
         nonblocking::Nonblocking,
         sendfile::Sendfile,
         spin::Spin,
@@ -44,7 +46,7 @@ use crate::{
         histogram::{HistogramSlot, Recorder},
         watch::Watch,
     },
-    spec::{Io, Receive, Role, Side, TestSpec, Transport},
+    spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
     transport::{Link, link},
 };
 
@@ -256,6 +258,9 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     if worker.spec.transport.is_datagram() {
         return if spins { by_datagrams(worker, &spin(worker)) } else { by_datagrams(worker, &Block) };
     }
+    if worker.spec.transport == Transport::Mpi {
+        return by_messages(worker, Block);
+    }
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
     }
@@ -309,9 +314,32 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     if worker.spec.transport.is_datagram() {
         return by_datagrams(worker, &turns);
     }
+    if worker.spec.transport == Transport::Mpi {
+        return by_messages(worker, turns);
+    }
     let link = worker.link.clone();
     let receive_flags = worker.receive_flags();
     over(worker, Nonblocking { link, wait: turns, receive_flags })
+}
+
+/// Runs a worker's loop over messages between ranks.
+fn by_messages<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError> {
+    const WHAT: &str = "prepare its messages";
+    let link = worker.link.clone();
+    if worker.spec.resolved_io() == Io::Blocking {
+        let channel = Messages::new(&link).map_err(worker.error(WHAT))?;
+        return over(worker, channel);
+    }
+    let receives = matches!(worker.role, Role::Receiver | Role::Duplex);
+    if receives && worker.spec.has_window() {
+        return windowed::receive(worker, &wait);
+    }
+    let (shape, _) = memory::shapes(&worker.spec, worker.side, worker.role);
+    let ring = Buffers::to_send(shape, &worker.spec.end(worker.side).buffers, &worker.spec.payload);
+    let ring = ring.map_err(|error| worker.error(WHAT)(io::Error::other(error)))?;
+    let most = worker.spec.inflight as usize;
+    let channel = Window::new(link, wait, ring, most).map_err(worker.error(WHAT))?;
+    over(worker, channel)
 }
 
 /// Runs a worker's loop over the submission ring of its thread.

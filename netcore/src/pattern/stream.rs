@@ -29,13 +29,13 @@ impl Timing for Untimed {
 }
 
 /// Two clock readings per call, since a stream's thread may do other things between calls.
-struct Timed {
-    recorder: Recorder,
-    start: Instant,
+pub(super) struct Timed {
+    pub(super) recorder: Recorder,
+    pub(super) start: Instant,
 }
 
 impl Timed {
-    fn of(worker: &Worker) -> Option<Self> {
+    pub(super) fn of(worker: &Worker) -> Option<Self> {
         worker.latency_slot.as_ref().map(|_| Self { recorder: worker.latencies(), start: Instant::now() })
     }
 }

@@ -1,11 +1,12 @@
 //! The way by which the ranks of a test talk: one type for all, so that every algorithm is compiled once.
 
-use super::{Communicator, RankError, mesh::Mesh};
+use super::{Communicator, RankError, mesh::Mesh, mpi::Ranks};
 use crate::spec::ranks::Operation;
 
 /// The connected ranks of a test.
 pub enum Backend {
     Mesh(Mesh),
+    Mpi(Ranks),
 }
 
 impl Communicator for Backend {
@@ -13,6 +14,7 @@ impl Communicator for Backend {
     fn rank(&self) -> usize {
         match self {
             Self::Mesh(ranks) => ranks.rank(),
+            Self::Mpi(ranks) => ranks.rank(),
         }
     }
 
@@ -20,6 +22,7 @@ impl Communicator for Backend {
     fn size(&self) -> usize {
         match self {
             Self::Mesh(ranks) => ranks.size(),
+            Self::Mpi(ranks) => ranks.size(),
         }
     }
 
@@ -27,6 +30,7 @@ impl Communicator for Backend {
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), RankError> {
         match self {
             Self::Mesh(ranks) => ranks.send(to, bytes),
+            Self::Mpi(ranks) => ranks.send(to, bytes),
         }
     }
 
@@ -34,6 +38,7 @@ impl Communicator for Backend {
     fn receive(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
         match self {
             Self::Mesh(ranks) => ranks.receive(from, buffer),
+            Self::Mpi(ranks) => ranks.receive(from, buffer),
         }
     }
 
@@ -41,12 +46,14 @@ impl Communicator for Backend {
     fn exchange(&mut self, to: usize, bytes: &[u8], from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
         match self {
             Self::Mesh(ranks) => ranks.exchange(to, bytes, from, buffer),
+            Self::Mpi(ranks) => ranks.exchange(to, bytes, from, buffer),
         }
     }
 
     fn has_collectives(&self) -> bool {
         match self {
             Self::Mesh(ranks) => ranks.has_collectives(),
+            Self::Mpi(ranks) => ranks.has_collectives(),
         }
     }
 
@@ -59,18 +66,21 @@ impl Communicator for Backend {
     ) -> Result<(), RankError> {
         match self {
             Self::Mesh(ranks) => ranks.collective(operation, message, send, receive),
+            Self::Mpi(ranks) => ranks.collective(operation, message, send, receive),
         }
     }
 
     fn go_on(&self) -> Result<(), RankError> {
         match self {
             Self::Mesh(ranks) => ranks.go_on(),
+            Self::Mpi(ranks) => ranks.go_on(),
         }
     }
 
     fn part(&mut self) {
         match self {
             Self::Mesh(ranks) => ranks.part(),
+            Self::Mpi(ranks) => ranks.part(),
         }
     }
 }

@@ -27,16 +27,21 @@ use super::{
     collectives::all,
     measuring::{self, Loop, Measured},
     mesh::{GRACE, Guard, meeting::Listening},
+    mpi::Ranks,
     nas::{self, Outcome},
     prepared::Prepared,
 };
 use crate::{
     error::EndError,
     measure::histogram,
+    mpi::Place,
     report::{Ending, NicFacts, RankReport},
-    spec::ranks::{RanksSpec, Work},
+    spec::{
+        Transport,
+        ranks::{RanksSpec, Work},
+    },
     sys,
-    transport::Deadline,
+    transport::{self, Deadline},
 };
 
 pub use crate::transport::{connection::Token, rendezvous::Endpoints};
@@ -51,6 +56,8 @@ pub struct RankEnd {
 
 enum State {
     Listening(Box<Listening>),
+    /// Known to the others by its place among the ranks of MPI.
+    Placed(Place, Token),
     Connected {
         ranks: Box<Backend>,
         guard: Arc<Guard>,
@@ -69,14 +76,19 @@ enum Task {
 impl RankEnd {
     /// Listens. `address`: the local address of the data sockets.
     pub fn prepare(spec: &RanksSpec, rank: usize, address: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
-        let listening = Listening::new(spec, rank, address, token)?;
-        Ok(Self { spec: spec.clone(), rank, state: State::Listening(Box::new(listening)), nic: None })
+        let state = if spec.transport == Transport::Mpi {
+            State::Placed(transport::mpi::rank()?, token)
+        } else {
+            State::Listening(Box::new(Listening::new(spec, rank, address, token)?))
+        };
+        Ok(Self { spec: spec.clone(), rank, state, nic: None })
     }
 
     /// Where the other ranks connect to.
     pub fn endpoints(&self) -> Endpoints {
         match &self.state {
             State::Listening(listening) => listening.endpoints(),
+            State::Placed(place, _) => Endpoints { mpi: Some(place.clone()), ..Endpoints::default() },
             _ => Endpoints::default(),
         }
     }
@@ -89,12 +101,20 @@ impl RankEnd {
         deadline: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(), EndError> {
-        let State::Listening(listening) = std::mem::replace(&mut self.state, State::Broken) else {
-            return Err(EndError::Impossible(format!("rank {} is connected already", self.rank)));
+        let deadline = Deadline::after(deadline, cancelled);
+        let (ranks, guard) = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Listening(listening) => {
+                let mesh = listening.connect(peers, &deadline)?;
+                let guard = mesh.guard().clone();
+                (Box::new(Backend::Mesh(mesh)), guard)
+            }
+            State::Placed(_, token) => {
+                let endpoints = peers.iter().map(|(_, endpoints)| endpoints);
+                let ranks = Ranks::connect(self.rank, endpoints, &token, &deadline)?;
+                (Box::new(Backend::Mpi(ranks)), Arc::new(Guard::alone()?))
+            }
+            _ => return Err(EndError::Impossible(format!("rank {} is connected already", self.rank))),
         };
-        let mesh = listening.connect(peers, &Deadline::after(deadline, cancelled))?;
-        let guard = mesh.guard().clone();
-        let ranks = Box::new(Backend::Mesh(mesh));
         let task = match self.spec.work {
             Work::Operation { operation, message_bytes, compute_ns } => {
                 Task::Operation(Prepared::new(operation, message_bytes, compute_ns, &*ranks)?)
@@ -173,6 +193,8 @@ impl RankRunning {
     /// Ends the work at once.
     pub fn abort(&self) {
         self.shared.guard.abort();
+        // A rank in a library hears of it from rank 0, between two blocks.
+        self.stop_at(0);
     }
 
     /// Waits for the end and returns the report.

@@ -60,6 +60,18 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// Without connections: the worker looks at it between its calls.
+    pub fn alone() -> Result<Self, EndError> {
+        Self::over(Vec::new())
+    }
+
+    fn over(peers: Vec<Option<Arc<OwnedFd>>>) -> Result<Self, EndError> {
+        let over = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+            .map_err(EndError::system("no descriptor for an event"))?;
+        let (aborted, parting) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { peers, over, aborted, gone: AtomicUsize::new(usize::MAX), parting })
+    }
+
     /// Gives up the test: the worker's call fails with [`RankError::Aborted`].
     pub fn abort(&self) {
         self.aborted.store(true, SeqCst);
@@ -130,15 +142,7 @@ impl Mesh {
     /// Over connections to all ranks but this one, by their ranks.
     pub fn new(rank: usize, peers: Vec<Option<OwnedFd>>) -> Result<Self, EndError> {
         let peers: Vec<_> = peers.into_iter().map(|peer| peer.map(Arc::new)).collect();
-        let over = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
-            .map_err(EndError::system("no descriptor for an event"))?;
-        let guard = Arc::new(Guard {
-            peers: peers.clone(),
-            over,
-            aborted: AtomicBool::new(false),
-            gone: AtomicUsize::new(usize::MAX),
-            parting: AtomicBool::new(false),
-        });
+        let guard = Arc::new(Guard::over(peers.clone())?);
         let watcher = {
             let guard = guard.clone();
             thread::Builder::new().name("rank watch".to_owned()).spawn(move || guard.watch())

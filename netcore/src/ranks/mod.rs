@@ -9,6 +9,7 @@ mod measuring;
 #[cfg(test)]
 mod memory;
 mod mesh;
+mod mpi;
 mod nas;
 mod prepared;
 mod skeletons;

@@ -3,7 +3,7 @@
 //! It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
-    Receive, Role, Side, TestSpec, Transport, rings,
+    Io, Receive, Role, Side, TestSpec, Transport, rings,
     segments::CHUNK_BYTES,
     shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
     support,
@@ -67,6 +67,7 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
             + receive.counted_bytes(options)
             + in_flight(spec, *role, send.message_bytes)
             + copies(spec, side, *role)
+            + windows(spec, *role, receive.counted_bytes(options))
     };
     let flow = |flow: u32| -> u128 { spec.roles(side, flow).iter().map(of_role).sum() };
     // The flows of a direction are alike: computed from the first of each.
@@ -82,8 +83,13 @@ fn copies(spec: &TestSpec, side: Side, role: Role) -> u128 {
     let ring = |side: Side, bytes: u64| u128::from(spec.end(side).buffers.ring) * u128::from(bytes);
     let other = if side == Side::Near { Side::Far } else { Side::Near };
     let sizes = &spec.sizes;
+    // Messages in progress lie in a ring of their own.
+    let of_messages = spec.transport == Transport::Mpi && spec.resolved_io() == Io::Nonblocking;
     let sent = match role {
         Role::Sender | Role::Duplex if !spec.resolved_io().facts().copies => ring(side, sizes.message_bytes),
+        Role::Sender if of_messages => ring(side, sizes.message_bytes),
+        Role::Requester if of_messages => ring(side, sizes.request_bytes),
+        Role::Responder if of_messages => ring(side, sizes.response_bytes),
         _ => 0,
     };
     let expected = match role {
@@ -94,6 +100,11 @@ fn copies(spec: &TestSpec, side: Side, role: Role) -> u128 {
         Role::Responder => ring(other, sizes.request_bytes),
     };
     sent + 2 * expected
+}
+
+/// Bytes of the buffers of receives in progress, which wait for messages between ranks.
+fn windows(spec: &TestSpec, role: Role, receive: u128) -> u128 {
+    if spec.has_window() && role == Role::Receiver { receive.saturating_mul(spec.inflight.into()) } else { 0 }
 }
 
 /// Bytes beside the buffers, for the transactions in flight.

@@ -70,6 +70,8 @@ pub enum Transport {
     Icmp,
     /// A pipe within one process.
     Pipe,
+    /// Messages between two ranks of MPI.
+    Mpi,
 }
 
 /// By which calls bytes cross the socket.
@@ -338,10 +340,15 @@ impl TestSpec {
     pub fn resolved_io(&self) -> Io {
         match self.io {
             Io::Auto if self.transport.is_datagram() && self.pattern == Pattern::Stream => Io::Batch,
-            Io::Auto if self.shares_threads() => Io::Nonblocking,
+            Io::Auto if self.shares_threads() || self.has_window() => Io::Nonblocking,
             Io::Auto => Io::Blocking,
             chosen => chosen,
         }
+    }
+
+    /// Whether several messages of a flow are in progress at the same time, without a call for each that waits.
+    pub fn has_window(&self) -> bool {
+        self.transport == Transport::Mpi && self.inflight > 1
     }
 
     /// Flows: connections, or pairs of datagram sockets. Twice `streams` when bidirectional.

@@ -64,12 +64,16 @@ const DATAGRAMS: Facts = Facts {
     ..NOTHING
 };
 
+/// Messages of a library that waits by itself.
+const MESSAGES: Facts =
+    Facts { stream: &[Io::Blocking, Io::Nonblocking], request_response: &[Io::Blocking, Io::Nonblocking], ..NOTHING };
+
 /// Blocking calls only.
 const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::Blocking], ..NOTHING };
 
 impl Transport {
     /// All transports, in the order of the enum.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Tcp,
         Self::Mptcp,
         Self::Udp,
@@ -83,6 +87,7 @@ impl Transport {
         Self::Link,
         Self::Icmp,
         Self::Pipe,
+        Self::Mpi,
     ];
 
     const fn facts(self) -> Facts {
@@ -132,6 +137,7 @@ impl Transport {
             Self::Link => Facts { name: "link", ..DATAGRAMS },
             Self::Icmp => Facts { name: "icmp", ip: true, datagrams: true, ping: &[Io::Blocking, Io::Spin], ..NOTHING },
             Self::Pipe => Facts { name: "pipe", ..WAITING },
+            Self::Mpi => Facts { name: "mpi", ranks: true, ..MESSAGES },
         }
     }
 
@@ -179,6 +185,11 @@ impl Transport {
     /// Whether its sockets can be bound to a network interface.
     pub fn has_interface(self) -> bool {
         self.uses_ip() || self == Self::Link
+    }
+
+    /// Whether it keeps message boundaries and loses nothing.
+    pub fn has_messages(self) -> bool {
+        matches!(self, Self::UnixSeqpacket | Self::Mpi)
     }
 
     /// Whether its connections can be kept alive and linger.

@@ -6,7 +6,7 @@ mod pages;
 mod transports;
 
 use pages::{constant, discard};
-use transports::{datagrams, pipes};
+use transports::{datagrams, messages, pipes};
 
 use super::{
     Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, memory,
@@ -85,9 +85,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         spec.pattern.is_connecting() && spec.near.port_count.is_some() && spec.near.port.is_none() =>
             "port_count", "a range of local ports needs its first one: `port`";
-        // The kernel silently truncates a message that does not fit the receive call.
-        spec.transport == Transport::UnixSeqpacket && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
-            "receive_size", "sequenced packets are received whole: receive_size must not be less than message_size";
+        // The kernel silently truncates a packet that does not fit the receive call; for MPI that is an error.
+        spec.transport.has_messages() && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
+            "receive_size", "over {transport} messages are received whole: receive_size must not be less than message_size";
     }
     if let Some(reuseport) = spec.far.socket.reuseport {
         shared_port(spec, reuseport)?;
@@ -98,6 +98,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     if spec.transport == Transport::Pipe {
         pipes(spec)?;
+    }
+    if spec.transport == Transport::Mpi {
+        messages(spec)?;
     }
     segments::check(spec)?;
     pace(spec)

@@ -10,8 +10,11 @@ pub(super) const NO_END_OF_SCTP: &str = "over sctp only a blocking call learns t
 
 impl TestSpec {
     /// Whether a thread serves several flows: the test asks for fewer threads than there are loops.
+    ///
+    /// A library of MPI is called by one thread, which serves all flows.
     pub fn shares_threads(&self) -> bool {
-        self.threads.is_some_and(|threads| threads < self.loops())
+        let threads = if self.transport == Transport::Mpi { Some(1) } else { self.threads };
+        threads.is_some_and(|threads| threads < self.loops())
     }
 
     /// The CPU that the plan pins both a worker and its peer to, where each has a thread of its own. It tells something only
@@ -34,6 +37,13 @@ impl TestSpec {
 }
 
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
+    refuse_if! {
+        spec.transport == Transport::Mpi && spec.threads.is_some_and(|threads| threads != 1) => "threads",
+            "the library of a rank is called by one thread: leave `threads` out";
+        spec.transport == Transport::Mpi && spec.loops() > 1 && !spec.io.facts().shares_threads => "io",
+            "one thread calls the library of a rank, and with several flows it must not wait for one of them: leave `io` out, \
+             or write nonblocking";
+    }
     let Some(threads) = spec.threads else { return Ok(()) };
     let (flows, loops, io) = (spec.flows(), spec.loops(), spec.io.name());
     refuse_if! {

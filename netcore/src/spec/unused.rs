@@ -1,6 +1,6 @@
 //! Keys that are set and mean nothing to the workload. They are noted and accepted, since `defaults` serve many workloads.
 
-use super::{Pattern, TestSpec, Transport, segments};
+use super::{Io, Pattern, TestSpec, Transport, segments};
 
 /// Unused keys by their names in plans. A key set to its default looks like an absent key.
 pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
@@ -16,7 +16,12 @@ pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
         ("receive_size", now.receive_bytes > then.receive_bytes.max(now.message_bytes) && !stream),
         ("request_size", now.request_bytes != then.request_bytes && !exchange),
         ("response_size", now.response_bytes != then.response_bytes && !exchange),
-        ("inflight", spec.inflight != default.inflight && stream),
+        (
+            "inflight",
+            spec.inflight != default.inflight
+                && stream
+                && !(spec.has_window() && spec.resolved_io() == Io::Nonblocking),
+        ),
         ("coalesce", spec.coalesce && spec.pattern != Pattern::RequestResponse),
         ("close", spec.close != default.close && !spec.pattern.is_connecting()),
         ("reply_timeout", spec.reply_timeout_ns != default.reply_timeout_ns && !answers_may_be_lost),

@@ -8,6 +8,7 @@ pub mod folder;
 pub mod icmp;
 pub mod link;
 pub mod listener;
+pub mod mpi;
 pub mod opening;
 pub mod options;
 pub mod pacing;
@@ -31,6 +32,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
     error::EndError,
+    mpi::Route,
     spec::{Family, Pattern, TestSpec, Transport},
     sys::{self, opt},
 };
@@ -52,6 +54,8 @@ pub struct Link {
     pub peer: Option<SocketAddr>,
     /// Header of each message on the link layer; empty elsewhere.
     pub header: Vec<u8>,
+    /// The way of messages between ranks. The descriptors then stand for nothing.
+    pub route: Option<Route>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
@@ -73,6 +77,7 @@ impl Link {
             is_pipe: false,
             peer: None,
             header: Vec::new(),
+            route: None,
             freed: AtomicBool::new(false),
         }
     }
@@ -103,6 +108,10 @@ impl Link {
 
     /// Ends the stream: the peer reads to its end.
     pub fn end_of_stream(&self) {
+        if let Some(route) = &self.route {
+            route.end();
+            return;
+        }
         if self.is_pipe {
             // A pipe ends when its last writer is gone. The descriptor stays valid and refers to /dev/null.
             let _ = sys::lead_nowhere(&self.send);
@@ -121,6 +130,10 @@ impl Link {
     /// Frees threads that are blocked on the flow's descriptors. Call it repeatedly until they have left.
     pub fn free(&self) {
         self.freed.store(true, Relaxed);
+        if self.route.is_some() {
+            // The peer ends, too, and that frees a thread in the library.
+            return;
+        }
         if self.is_pipe {
             pipe::free(self);
             return;
@@ -161,7 +174,7 @@ impl Protocol {
         Self::of(transport).filter(|protocol| protocol.kind != libc::SOCK_DGRAM)
     }
 
-    /// `None`: a pipe.
+    /// `None`: a pipe, or MPI.
     pub fn of(transport: Transport) -> Option<Self> {
         let (kind, number) = match transport {
             Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
@@ -174,7 +187,7 @@ impl Protocol {
             Transport::UdpLite => (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
             Transport::Icmp => (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
             Transport::UnixDatagram | Transport::Link => (libc::SOCK_DGRAM, 0),
-            Transport::Pipe => return None,
+            Transport::Pipe | Transport::Mpi => return None,
         };
         Some(Self { transport, kind, number })
     }

@@ -15,12 +15,13 @@ use super::{
     connection::{self, Token},
     datagram,
     folder::{self, Folder},
-    has_socket_pairs, icmp, largest_message, link, listener, opening,
+    has_socket_pairs, icmp, largest_message, link, listener, mpi, opening,
     options::Prepared,
     pipe, vsock,
 };
 use crate::{
     error::EndError,
+    mpi::Place,
     spec::{Family, Reuseport, Side, TestSpec, Transport},
 };
 
@@ -36,6 +37,9 @@ pub struct Endpoints {
     pub cid: Option<u32>,
     /// Hardware address of a link end.
     pub mac: Option<[u8; 6]>,
+    /// Rank and tags of an end of MPI.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<Place>,
 }
 
 /// An end before its flows are connected.
@@ -109,7 +113,7 @@ impl Rendezvous {
                 let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
                 let mut connected = open_all(spec, token, destination, deadline).map(Connected::of)?;
-                if spec.is_alone() || spec.transport == Transport::Icmp {
+                if spec.is_alone() || matches!(spec.transport, Transport::Icmp | Transport::Mpi) {
                     // The peer is known even without a lasting connection, and a ping socket has no peer name.
                     connected.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
@@ -140,6 +144,10 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
     let mut sockets = Vec::new();
     if spec.transport == Transport::Icmp {
         // The kernel answers; nothing listens.
+        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
+    }
+    if spec.transport == Transport::Mpi {
+        endpoints.mpi = Some(mpi::place(spec)?);
         return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
     }
     if spec.transport == Transport::Link {
@@ -227,6 +235,9 @@ fn accept(
     folder: Option<&Folder>,
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
+    if let Some(place) = &endpoints.mpi {
+        return mpi::admit(place, token, spec, deadline);
+    }
     if spec.reuseport().is_some() {
         return listener::admit_group(sockets, token, spec, deadline);
     }
@@ -272,6 +283,9 @@ fn open_all(
     destination: Destination<'_>,
     deadline: &Deadline<'_>,
 ) -> Result<Vec<Link>, EndError> {
+    if spec.transport == Transport::Mpi {
+        return mpi::open(destination.endpoints.mpi.as_ref(), token, spec, deadline);
+    }
     let open = |flow| {
         if spec.transport == Transport::Icmp {
             let ip = destination.endpoints.address.unwrap_or(destination.ip);

@@ -145,7 +145,8 @@ impl Client {
         stream.read_exact(&mut [0; 8]).unwrap();
         let (decoder, replies) = (Decoder::new(GREETING_BOUND), VecDeque::new());
         let mut client = Self { stream, decoder, sent: Vec::new(), replies, closed: false, near: None };
-        let hello = Hello { tool_version: "random".into(), process: 0, limits: None, host: HostFacts::default() };
+        let hello =
+            Hello { tool_version: "random".into(), process: 0, limits: None, host: HostFacts::default(), mpi: None };
         client.write(&encode(&serde_json::to_vec(&hello).unwrap(), GREETING_BOUND).unwrap());
         client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let greeting = client.frame().expect("a greeting");

@@ -105,7 +105,7 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
     let mut whims = whims.iter().copied();
     let mut channel = Channel::accept(stream, None, soon()).ok()?;
     let _: Hello = channel.recv(soon()).ok()?;
-    let hello = Hello { tool_version: "0".into(), process: 0, limits: None, host: HostFacts::default() };
+    let hello = Hello { tool_version: "0".into(), process: 0, limits: None, host: HostFacts::default(), mpi: None };
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
     channel.set_bound(REPLY_BOUND);
     let mut end: Option<End> = None;

@@ -62,7 +62,7 @@ impl Raw {
 
     fn admitted(address: SocketAddr, key: Option<&Key>, process: u64) -> Option<Self> {
         let mut raw = Self(Channel::initiate(TcpStream::connect(address).unwrap(), key, soon()).unwrap());
-        let hello = Hello { tool_version: "test".into(), process, limits: None, host: HostFacts::default() };
+        let hello = Hello { tool_version: "test".into(), process, limits: None, host: HostFacts::default(), mpi: None };
         raw.0.send(&hello, GREETING_BOUND, soon()).unwrap();
         let greeting: Greeting = raw.0.recv(soon()).unwrap();
         raw.0.set_bound(REPLY_BOUND);

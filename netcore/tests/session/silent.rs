@@ -94,7 +94,8 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
     }
     let _: Hello = channel.recv(soon()).ok()?;
     let limits = Limits { queue_ns: (part == Part::Waiting).then_some(50_000_000), ..Limits::default() };
-    let hello = Hello { tool_version: "0".into(), process: 0, limits: Some(limits), host: HostFacts::default() };
+    let hello =
+        Hello { tool_version: "0".into(), process: 0, limits: Some(limits), host: HostFacts::default(), mpi: None };
     channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
     channel.set_bound(REPLY_BOUND);
     loop {

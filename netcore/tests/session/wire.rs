@@ -12,6 +12,7 @@ use netcore::{
     },
     end::Endpoints,
     measure::host::{CpuSharesOf, HostFacts},
+    mpi::{Family as Library, Place, RankFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies,
         NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span, Spinning, TcpInfo, TimeWait,
@@ -86,6 +87,20 @@ fn spec() -> TestSpec {
     TestSpec { pace: Some(pace), ..TestSpec::new(Pattern::Stream, Transport::Tcp) }
 }
 
+fn rank() -> RankFacts {
+    RankFacts {
+        world: 1,
+        rank: 0,
+        size: 2,
+        family: Library::OpenMpi,
+        library: String::new(),
+        file: String::new(),
+        threads: String::new(),
+        processor: String::new(),
+        settings: BTreeMap::from([("UCX_TLS".to_owned(), String::new())]),
+    }
+}
+
 /// Every message with every field, and every word of the enumerations in them.
 fn words() -> Value {
     let hello = || {
@@ -94,10 +109,12 @@ fn words() -> Value {
             process: 1,
             limits: Some(Limits { queue_ns: Some(1), ..Limits::default() }),
             host: HostFacts::default(),
+            mpi: Some(rank()),
         })
     };
     let address = "192.0.2.1".parse().unwrap();
-    let endpoints = Endpoints { address: Some(address), ports: vec![1], cid: Some(1), mac: Some([0; 6]) };
+    let mpi = Some(Place { world: 1, rank: 1, tag: 2 });
+    let endpoints = Endpoints { address: Some(address), ports: vec![1], cid: Some(1), mac: Some([0; 6]), mpi };
     let operation = Work::Operation { operation: Operation::Bcast, message_bytes: 1, compute_ns: 1 };
     let requests = [
         Request::Probe,

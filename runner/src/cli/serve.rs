@@ -99,6 +99,12 @@ pub struct Args {
     /// For launchers whose standard input reaches only one process (MPICH): make the key here and print it.
     #[arg(long, hide = true, requires = "launched", conflicts_with = "relay")]
     own_key: bool,
+    /// For launchers of MPI: be a rank, for tests over MPI.
+    #[arg(long, hide = true, requires = "launched")]
+    mpi: bool,
+    /// The MPI library to open [default: the launcher's].
+    #[arg(long, hide = true, value_name = "FILE", requires = "mpi")]
+    mpi_library: Option<String>,
     /// For launchers: the longest silence on standard input.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched", hide = true)]
     silence: Duration,
@@ -158,6 +164,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
             relay: args.relay,
             own_key: args.own_key,
             allow_hooks: args.allow_hooks,
+            mpi: args.mpi.then(|| args.mpi_library.clone()),
         };
         return lifeline::serve(&options).map(|()| Exit::Success);
     }

@@ -102,6 +102,7 @@ impl Hosts {
                 tool_version: env!("CARGO_PKG_VERSION").into(),
                 facts: HostFacts::collect(),
                 clock: None,
+                mpi: None,
             },
         );
         let target = |(end, place): (&Endpoint, &Location)| {
@@ -140,6 +141,7 @@ impl Hosts {
                 tool_version: peer.tool_version.clone(),
                 facts: peer.host.clone(),
                 clock: Some(peer.clock),
+                mpi: peer.mpi.as_ref().and_then(|rank| serde_json::to_value(rank).ok()),
             },
         );
         self.granted.insert(end.clone(), peer.limits.clone());

@@ -2,6 +2,7 @@
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`mod@gather`]: the ends of a plan, started and reached
+//! - `polling`: ranks of MPI that wait for each other's CPU
 //! - `ranks`: one iteration of a test of several ranks
 //! - [`require`]: `require` of the plan, checked before anything runs
 //! - `sessions`: sessions with daemons, opened at the same time and kept
@@ -11,6 +12,7 @@
 
 pub mod bench;
 pub mod gather;
+mod polling;
 mod ranks;
 pub mod require;
 mod sessions;
@@ -28,11 +30,16 @@ use netcore::{
     client::{PeerTarget, Session},
     control::{key::Key, message::Limits, stop::StopFlag},
     daemon::{Daemon, Embedded},
+    spec::Transport,
 };
 
 use crate::{
     error::Error,
-    launch::{address, fleet::Fleet, recipe::Allowed},
+    launch::{
+        address,
+        fleet::Fleet,
+        recipe::{Allowed, Asked},
+    },
     plan::{
         case::{Endpoint, Member, Plan},
         model::Host,
@@ -166,6 +173,7 @@ impl Hosts {
         let views = if nics || cpus { self.views(nics, cpus, steps) } else { Ok(BTreeMap::new()) };
         let views = views.map_err(Error::measurement)?;
         let (errors, warnings) = require::check(plan, &self.records, &views);
+        let warnings = [warnings, polling::warnings(&self.records)].concat();
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 
@@ -181,7 +189,7 @@ impl Hosts {
 }
 
 /// The hosts with `launch` whose ends take part, with all members of their groups.
-fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
+fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, Asked<'a>> {
     let steps = || steps.iter().filter(|step| step.skip.is_none());
     let measured = steps().flat_map(|step| &step.members).flat_map(Member::ends);
     let measured = measured.filter_map(|(end, has_daemon)| has_daemon.then_some(end));
@@ -200,5 +208,13 @@ fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, &'a Host> {
         None => names.contains(name),
     };
     let hosts = plan.hosts.iter().filter(|(name, host)| host.launch.is_some() && takes_part(name, host));
-    hosts.map(|(name, host)| (name.clone(), host)).collect()
+    let ranks: BTreeSet<&str> = steps()
+        .flat_map(|step| &step.members)
+        .filter(|member| member.transport() == Some(Transport::Mpi))
+        .flat_map(Member::ends)
+        .map(|(end, _)| end.name())
+        .collect();
+    let asked =
+        |(name, host): (&String, &'a Host)| (name.clone(), Asked { host, over_mpi: ranks.contains(name.as_str()) });
+    hosts.map(asked).collect()
 }

@@ -27,7 +27,7 @@ use super::{
     contract::{CONTRACT, Greeting, Message},
     guardian::Guardian,
     process::{self, News, Process},
-    recipe::{Allowed, Recipe},
+    recipe::{Allowed, Asked, Recipe},
     remedy,
 };
 use crate::{
@@ -54,6 +54,9 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Lines of a launcher in an error.
 const QUOTED: usize = 4;
+
+/// Begins the sentence with which a daemon ends that cannot serve.
+const OWN_ERROR: &str = "error: ";
 
 /// A daemon that was started.
 #[derive(Clone, Debug)]
@@ -89,7 +92,7 @@ struct Running {
 impl Fleet {
     /// Starts the daemons of these hosts. Returns those that came, and a sentence about each launcher that failed.
     pub fn start(
-        hosts: &BTreeMap<String, &Host>,
+        hosts: &BTreeMap<String, Asked<'_>>,
         allowed: Allowed,
         stop: &StopFlag,
         progress: &Progress,
@@ -162,15 +165,16 @@ impl Fleet {
     }
 
     /// Decides the addresses of every end. Returns sentences about those that cannot be decided.
-    fn place(&mut self, hosts: &BTreeMap<String, &Host>, key: &Key) -> Vec<String> {
+    fn place(&mut self, hosts: &BTreeMap<String, Asked<'_>>, key: &Key) -> Vec<String> {
         let mut wrong = Vec::new();
+        let by_name: BTreeMap<String, &Host> = hosts.iter().map(|(name, asked)| (name.clone(), asked.host)).collect();
         for (launcher, running) in self.running.iter_mut().enumerate() {
-            if let Err(sentence) = address::by_address(&running.recipe.ends, hosts, &mut running.greetings) {
+            if let Err(sentence) = address::by_address(&running.recipe.ends, &by_name, &mut running.greetings) {
                 wrong.push(sentence);
                 continue;
             }
             for (name, greeting) in running.recipe.ends.iter().zip(&running.greetings) {
-                let Some(host) = hosts.get(name) else { continue };
+                let Some(Asked { host, .. }) = hosts.get(name) else { continue };
                 let relayed = running.process.relay();
                 let placed = host.address.as_deref().map_or_else(
                     || address::choose(host, greeting).map_err(|why| format!("host `{name}`: {why}")),
@@ -218,9 +222,9 @@ impl Fleet {
     }
 
     /// Tells every daemon the addresses of the others, so that its near ends may connect to them.
-    fn introduce(&self, hosts: &BTreeMap<String, &Host>) {
+    fn introduce(&self, hosts: &BTreeMap<String, Asked<'_>>) {
         let reported = self.running.iter().flat_map(|running| &running.greetings).flat_map(|it| &it.addresses);
-        let named = hosts.values().flat_map(|host| host.bind.iter().flat_map(|list| &list.0));
+        let named = hosts.values().flat_map(|asked| asked.host.bind.iter().flat_map(|list| &list.0));
         let bound = named.filter_map(|text| Some(crate::plan::bind_parts(text).ok()?.0));
         let own = addresses().unwrap_or_default();
         let mut all: Vec<IpAddr> = reported.chain(&own).map(|it| it.address).collect();
@@ -254,15 +258,18 @@ impl Drop for Fleet {
 }
 
 /// The launchers of these hosts: one for each, for each group, or for each end of a group.
-fn recipes(hosts: &BTreeMap<String, &Host>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
-    let mut groups: BTreeMap<&str, (&Host, BTreeMap<u32, String>)> = BTreeMap::new();
-    for (name, host) in hosts {
+fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
+    let mut groups: BTreeMap<&str, (Asked<'_>, BTreeMap<u32, String>)> = BTreeMap::new();
+    for (name, asked) in hosts {
+        let host = asked.host;
         let (group, index) = host.group.as_ref().map_or((name.as_str(), 0), |group| (group.name.as_str(), group.index));
-        groups.entry(group).or_insert_with(|| (host, BTreeMap::new())).1.insert(index, name.clone());
+        let known = groups.entry(group).or_insert_with(|| (*asked, BTreeMap::new()));
+        known.0.over_mpi |= asked.over_mpi;
+        known.1.insert(index, name.clone());
     }
-    let recipe = |(name, (host, ends)): (&str, (&Host, BTreeMap<u32, String>))| {
-        let launch = host.launch.as_ref()?;
-        let made = Recipe::of(name, ends.into_values().collect(), host, launch, allowed);
+    let recipe = |(name, (asked, ends)): (&str, (Asked<'_>, BTreeMap<u32, String>))| {
+        let launch = asked.host.launch.as_ref()?;
+        let made = Recipe::of(name, ends.into_values().collect(), asked, launch, allowed);
         Some(made.map_err(|why| Error::Measurement(format!("host `{name}`: {why}"))))
     };
     let made: Vec<Vec<Recipe>> = groups.into_iter().filter_map(recipe).collect::<Result<_, _>>()?;
@@ -386,7 +393,13 @@ fn with_words(what: String, recipe: &Recipe, process: &mut Process) -> String {
 
 fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> String {
     let said = [lines, std::slice::from_ref(&what)].concat();
-    let quoted = lines.iter().skip(lines.len().saturating_sub(QUOTED)).map(|line| format!("\n         | {line}"));
+    // A daemon's own sentence says more than what its launcher adds.
+    let errors: Vec<&String> = lines.iter().filter(|line| line.contains(OWN_ERROR)).collect();
+    let chosen = if errors.is_empty() { lines.iter().collect() } else { errors };
+    let last = &chosen[chosen.len().saturating_sub(QUOTED)..];
+    // What explains the error may stand far above the last line.
+    let telling = remedy::telling(lines).filter(|line| !last.contains(line));
+    let quoted = telling.into_iter().chain(last.iter().copied()).map(|line| format!("\n         | {line}"));
     let advice = remedy::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
     [what].into_iter().chain(quoted).chain(advice).collect()
 }

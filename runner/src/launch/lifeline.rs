@@ -20,6 +20,7 @@ use netcore::{
     },
     daemon::{Config, Daemon, Event, Limits, Network, Networks, Timeouts},
     measure::{addresses::addresses, host::HostFacts},
+    mpi,
 };
 
 use nix::unistd::getppid;
@@ -32,6 +33,9 @@ const END: Duration = Duration::from_secs(2);
 
 /// A run's requests and the launcher's `allow-connect` come by different ways: the requests may be earlier.
 const ALLOWED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Time for a test that was given up to free the library of a rank.
+const LEAVE: Duration = Duration::from_secs(1);
 
 /// Exit code when the end was the launcher's wish or its silence.
 const ENDED: i32 = 0;
@@ -47,6 +51,8 @@ pub struct Options {
     /// Whether standard input does not reach this process: it makes its key itself.
     pub own_key: bool,
     pub allow_hooks: bool,
+    /// A rank of MPI: with this library, or the launcher's own.
+    pub mpi: Option<Option<String>>,
 }
 
 /// Every address with a port that the kernel chooses, or loopback only where nothing else has to reach the daemon.
@@ -61,6 +67,9 @@ pub fn listen(relay: bool) -> Vec<SocketAddr> {
 
 /// Serves until standard input ends or is silent for too long.
 pub fn serve(options: &Options) -> Result<(), Error> {
+    // Before the signals are caught: one that comes while the other ranks are awaited ends this process.
+    let rank = options.mpi.as_ref().map(|library| mpi::start(library.as_deref()));
+    let rank = rank.transpose().map_err(|why| Error::Measurement(format!("rank {}: {why}", own_rank())))?;
     let system = |what: &'static str| move |error: io::Error| Error::Measurement(format!("{what}: {error}"));
     let interrupts = Interrupts::install(|_| {}).map_err(system("cannot catch signals"))?;
     let stop = interrupts.flag().clone();
@@ -116,7 +125,12 @@ pub fn serve(options: &Options) -> Result<(), Error> {
             end(&ended, &why);
         })
         .map_err(system("no thread for the life line"))?;
-    daemon.run(&stop).map_err(Error::measurement)
+    let served = daemon.run(&stop).map_err(Error::measurement);
+    if let Some(world) = rank {
+        // All ranks leave together. The life line ends this process if one of them does not.
+        world.finish(LEAVE);
+    }
+    served
 }
 
 /// Ends the daemon with its tests, and the process if that takes too long.
@@ -137,9 +151,20 @@ fn tell(event: &Event<'_>) {
     }
 }
 
+/// This process's number among those of its launcher.
+fn own_number() -> Option<u32> {
+    let number = |name| env::var(name).ok().and_then(|text| text.parse().ok());
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"].into_iter().find_map(number)
+}
+
+/// The same with the host's name, for errors.
+fn own_rank() -> String {
+    let number = own_number().map_or_else(|| "?".to_owned(), |number| number.to_string());
+    format!("{number} on {}", HostFacts::collect().hostname.unwrap_or_default())
+}
+
 fn greeting(port: u16) -> Greeting {
     let facts = HostFacts::collect();
-    let number = |name| env::var(name).ok().and_then(|text| text.parse().ok());
     Greeting {
         contract: CONTRACT,
         version: env!("CARGO_PKG_VERSION").into(),
@@ -149,7 +174,7 @@ fn greeting(port: u16) -> Greeting {
         port,
         addresses: addresses().unwrap_or_default(),
         // An MPI launcher may itself run inside an allocation: its own number is the finer one.
-        rank: ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"].into_iter().find_map(number),
+        rank: own_number(),
         node: env::var("SLURMD_NODENAME").ok(),
         key: None,
         reached_at: env::var("SSH_CONNECTION").ok().and_then(|words| words.split(' ').nth(2)?.parse().ok()),

@@ -28,10 +28,10 @@ use super::{
 use crate::style::plain;
 
 /// Lines kept of what a launcher prints.
-const KEPT_LINES: usize = 12;
+const KEPT_LINES: usize = 24;
 
 /// Characters kept of each of them.
-const KEPT_CHARACTERS: usize = 300;
+const KEPT_CHARACTERS: usize = 400;
 
 /// Last lines of a stream.
 type Said = Arc<Mutex<VecDeque<String>>>;

@@ -11,7 +11,17 @@ use super::{
 const REFUSED: &str = "plumb-copy:";
 
 /// Words of launchers and login shells, and what to do. The first that is found counts.
-const WORDS: [(&str, &str); 34] = [
+const WORDS: [(&str, &str); 36] = [
+    (
+        "not enough slots",
+        "the launcher has fewer slots than ranks: say how many each host has (-host NAME:SLOTS, or a hostfile), or let them share \
+         CPUs with --oversubscribe in `run`",
+    ),
+    (
+        "an attempt to run as root",
+        "Open MPI runs as root only if told to: add --allow-run-as-root to `run`, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
+         OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+    ),
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         "its host key is another one than you know: compare it, then run {check} by hand",
@@ -94,6 +104,12 @@ pub fn of(recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> Opti
     })
 }
 
+/// The line that the advice is about.
+pub fn telling(lines: &[String]) -> Option<&String> {
+    let of = |word: &str| lines.iter().find(|line| line.contains(word));
+    WORDS.iter().find_map(|(word, _)| of(word))
+}
+
 /// Whether the far end said that the program did not arrive.
 pub fn is_not_received(lines: &[String]) -> bool {
     lines.iter().any(|line| line.contains(REFUSED))
@@ -109,7 +125,7 @@ pub fn is_momentary(lines: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::recipe::{Allowed, Recipe},
+        super::recipe::{Allowed, Asked, Recipe},
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
@@ -118,8 +134,9 @@ mod tests {
     #[test]
     fn known_words_get_advice() {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
-        let recipe =
-            Recipe::of("b", vec!["b".into()], &Host::default(), &launch, Allowed::default()).unwrap().remove(0);
+        let host = Host::default();
+        let asked = Asked { host: &host, over_mpi: false };
+        let recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
         let advice = |code: i32, line: &str| of(&recipe, Some(ExitStatus::from_raw(code << 8)), &[line.to_owned()]);
         assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
         assert!(advice(127, "bash: plumb: command not found").unwrap().contains("copy: true"));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use netcore::spec::{TestSpec, ranks::RanksSpec};
+use netcore::spec::{TestSpec, Transport, ranks::RanksSpec};
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
@@ -171,6 +171,15 @@ impl Member {
     /// The test between two ends; `None` for ranks and for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         self.job.spec()
+    }
+
+    /// Its transport; `None` for a program.
+    pub fn transport(&self) -> Option<Transport> {
+        match &self.job {
+            Job::Traffic(spec) => Some(spec.transport),
+            Job::Ranks(job) => Some(job.spec.transport),
+            Job::Command(_) => None,
+        }
     }
 
     /// The test of several ranks.

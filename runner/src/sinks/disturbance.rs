@@ -254,6 +254,7 @@ mod tests {
                 ..HostFacts::default()
             },
             clock: None,
+            mpi: None,
         };
         let hosts = BTreeMap::from([
             ("a".to_owned(), host("0-7", Some(0.5))),

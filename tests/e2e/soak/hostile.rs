@@ -213,7 +213,7 @@ impl<'t> Hostile<'t> {
     fn session(&self) -> Option<Channel> {
         let mut channel = Channel::initiate(self.connection()?, Some(&self.target.key), soon()).ok()?;
         let host = HostFacts { hostname: Some("hostile\x1b[2J\n".repeat(1000)), ..HostFacts::default() };
-        let hello = Hello { tool_version: "\x1b[31m".repeat(1000), process: 0, limits: None, host };
+        let hello = Hello { tool_version: "\x1b[31m".repeat(1000), process: 0, limits: None, host, mpi: None };
         channel.send(&hello, GREETING_BOUND, soon()).ok()?;
         let greeting: Greeting = channel.recv(soon()).ok()?;
         channel.set_bound(REPLY_BOUND);
@@ -326,7 +326,7 @@ fn vanishing(hostile: &mut Hostile<'_>) {
     if state == 2 {
         return;
     }
-    let hello = Hello { tool_version: "0".into(), process: 0, limits: None, host: HostFacts::default() };
+    let hello = Hello { tool_version: "0".into(), process: 0, limits: None, host: HostFacts::default(), mpi: None };
     if channel.send(&hello, GREETING_BOUND, soon()).is_err()
         || state == 3
         || !matches!(channel.recv(soon()), Ok(Greeting::Hello(_)))

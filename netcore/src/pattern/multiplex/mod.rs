@@ -243,6 +243,10 @@ impl Multiplexer {
             if self.left == 0 {
                 return Ok(());
             }
+            if self.ready.len() == self.left {
+                // No flow waits.
+                continue;
+            }
             let next_ns = if self.timed == 0 { NEVER } else { self.until_ns.iter().copied().min().unwrap_or(NEVER) };
             let came = self.wait(&mut events, next_ns)?;
             events[..came].iter().for_each(|event| self.happened(*event));

@@ -1,6 +1,6 @@
 //! Rules of single transports.
 
-use super::{Direction, Pattern, TestSpec, Transport, Unsupported, refuse_if};
+use super::{Direction, Io, Pattern, TestSpec, Transport, Unsupported, refuse_if};
 use crate::spec::EndSpec;
 
 /// Whether an end sends from a ring of buffers.
@@ -61,6 +61,35 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     Ok(())
 }
+
+/// Rules of messages between ranks.
+pub(super) fn messages(spec: &TestSpec) -> Result<(), Unsupported> {
+    let touches = |end: &EndSpec| end.buffers.dirty.max(end.buffers.clean) > 0;
+    refuse_if! {
+        spec.io == Io::Blocking && spec.pattern == Pattern::RequestResponse && spec.inflight > 1 => "inflight",
+            "both ends would wait in MPI_Send: leave `io` out, or write nonblocking";
+        spec.resolved_io() == Io::Nonblocking && (touches(&spec.near) || touches(&spec.far)) => "buffers",
+            "io: nonblocking over mpi leaves messages in progress, whose buffers must stay as they are: leave `dirty` and \
+             `clean` out, or write io: blocking";
+        spec.coalesce => "coalesce", "messages of MPI keep their boundaries: requests cannot share one";
+        spec.streams > MOST_STREAMS => "streams",
+            "each stream over MPI has tags of its own: at most {MOST_STREAMS}, not {}", spec.streams;
+        sizes_of(spec).any(|bytes| bytes > LARGEST_MPI) => "message_size",
+            "a message of MPI has at most {LARGEST_MPI} bytes";
+    }
+    Ok(())
+}
+
+fn sizes_of(spec: &TestSpec) -> impl Iterator<Item = u64> {
+    let sizes = spec.sizes;
+    [sizes.message_bytes, sizes.receive_bytes, sizes.request_bytes, sizes.response_bytes].into_iter()
+}
+
+/// Most streams over MPI. Tags are below 32767, and leftovers of tests that were given up keep theirs.
+const MOST_STREAMS: u32 = 1024;
+
+/// Largest count of elements of a call.
+const LARGEST_MPI: u64 = i32::MAX as u64;
 
 /// Default capacity of a pipe, bytes.
 const PIPE_BYTES: u64 = 65_536;

@@ -131,6 +131,9 @@ pub struct Mpi {
     #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
+    /// The file of the MPI library, for tests over MPI; by default it is found by the launcher and the loader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
     /// The program there; this program's own path by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
