@@ -1,7 +1,7 @@
 //! The hosts of a plan: `hosts:` with its ranges spelt out, and `--host`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
 };
 
@@ -239,6 +239,27 @@ pub(super) fn numbered(node: &Node, hosts: &BTreeMap<String, Host>, out: &mut Di
     }
     let names = known(node, hosts, &[], out);
     (!names.is_empty() && names.iter().all(|name| hosts.contains_key(name))).then_some(names)
+}
+
+/// The hosts of a key that names several, in the order of their numbers and each once: a group, a range, or a list of them.
+pub(super) fn each_once(
+    node: &Node,
+    key: &str,
+    hosts: &BTreeMap<String, Host>,
+    out: &mut Diagnostics,
+) -> Option<Vec<String>> {
+    let mut seen = HashSet::new();
+    let mut named = Vec::new();
+    for item in node.items().unwrap_or(std::slice::from_ref(node)) {
+        for name in numbered(item, hosts, out)? {
+            if !seen.insert(name.clone()) {
+                out.error(item.span, format!("host `{name}` is in `{key}` twice"), "leave it out once");
+                return None;
+            }
+            named.push(name);
+        }
+    }
+    Some(named)
 }
 
 /// `did you mean …?`, or the hosts that there are.

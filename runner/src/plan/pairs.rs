@@ -127,7 +127,7 @@ fn arrangement(entry: &Entry, hosts: &BTreeMap<String, Host>, out: &mut Diagnost
             good = false;
         }
     }
-    let mut named = all_of(of, hosts, out)?;
+    let mut named = inventory::each_once(of, "of", hosts, out)?;
     if let Some(key) = form.hub {
         let hub = hub(node, key, form, entry.key_span, hosts, out)?;
         named.retain(|name| *name != hub);
@@ -166,22 +166,6 @@ fn arrangement(entry: &Entry, hosts: &BTreeMap<String, Host>, out: &mut Diagnost
         good = false;
     }
     good.then_some(arrangement)
-}
-
-/// The hosts of `of`, in their order.
-fn all_of(of: &Node, hosts: &BTreeMap<String, Host>, out: &mut Diagnostics) -> Option<Vec<String>> {
-    let mut seen = HashSet::new();
-    let mut named = Vec::new();
-    for item in of.items().unwrap_or(std::slice::from_ref(of)) {
-        for name in inventory::numbered(item, hosts, out)? {
-            if !seen.insert(name.clone()) {
-                out.error(item.span, format!("host `{name}` is in `of` twice"), "leave it out once");
-                return None;
-            }
-            named.push(name);
-        }
-    }
-    Some(named)
 }
 
 /// The host that is in every pair.

@@ -12,11 +12,10 @@ use super::{
     inventory,
     model::{TestBody, Warmup},
     quantity::Time,
-    ranges,
     source::Span,
     speaks,
     spec::{SpecError, error},
-    tree::{Node, Value},
+    tree::Node,
 };
 
 /// Keys of traffic that have a meaning for ranks. Those of [`OWN_KEYS`] have one for ranks only.
@@ -145,17 +144,20 @@ impl Expander<'_> {
     ) -> Option<RanksJob> {
         let node = tree.get("ranks");
         let span = node.map_or(at, |node| node.span);
-        let Some(words) = node.map(words) else {
+        let Some(node) = node else {
             let help = "ranks: 4 for so many on this machine, or hosts: ranks: \"node[1-4]\"";
             out.error(tree.key_span("workload").unwrap_or(at), "no `ranks` says between whom", help);
             return None;
         };
-        let ends = match words.as_slice() {
-            [(_, count)] if count.chars().all(|c| c.is_ascii_digit()) => {
-                let count: u32 = count.parse().unwrap_or(u32::MAX);
-                vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
-            }
-            words => self.hosts_of_ranks(words, out)?,
+        let count = node.text().filter(|text| text.chars().all(|c| c.is_ascii_digit()));
+        let ends = if let Some(count) = count {
+            let count: u32 = count.parse().unwrap_or(u32::MAX);
+            vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
+        } else {
+            let names = inventory::each_once(node, "ranks", self.hosts, out)?;
+            let daemons = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
+            speaks::check_daemon(node, "a rank", daemons, out);
+            names.into_iter().map(Endpoint::Host).collect()
         };
         let each = body.ranks_per_host.unwrap_or(1);
         if each == 0 {
@@ -170,54 +172,5 @@ impl Expander<'_> {
         }
         let ends = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
         Some(RanksJob { spec, ends })
-    }
-
-    fn hosts_of_ranks(&self, words: &[(Span, String)], out: &mut Diagnostics) -> Option<Vec<Endpoint>> {
-        let mut ends: Vec<Endpoint> = Vec::new();
-        for (span, word) in words {
-            // A group stands for all of its ends.
-            let names = match ranges::names(word) {
-                Ok(names) => names,
-                Err(sentence) => {
-                    out.error_of(*span, &sentence);
-                    return None;
-                }
-            };
-            for name in names {
-                let of_group: Vec<String> = self
-                    .hosts
-                    .iter()
-                    .filter(|(_, host)| host.group.as_ref().is_some_and(|group| group.name == name))
-                    .map(|(end, _)| end.clone())
-                    .collect();
-                let mut found = if self.hosts.contains_key(&name) { vec![name.clone()] } else { of_group };
-                found.sort_by(|a, b| ranges::order(a).cmp(&ranges::order(b)));
-                if found.is_empty() {
-                    out.error(*span, format!("unknown host `{name}`"), inventory::suggest(&name, self.hosts, &[]));
-                    return None;
-                }
-                let daemons = found.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
-                speaks::check_daemon_at(*span, "a rank", daemons, out);
-                for name in found {
-                    let end = Endpoint::Host(name);
-                    if ends.contains(&end) {
-                        let help = "leave it out once; ranks_per_host gives every host several";
-                        out.error(*span, format!("host `{}` is here twice", end.name()), help);
-                        return None;
-                    }
-                    ends.push(end);
-                }
-            }
-        }
-        Some(ends)
-    }
-}
-
-/// The words of a key that takes one or several, with their places.
-fn words(node: &Node) -> Vec<(Span, String)> {
-    let of = |node: &Node| Some((node.span, node.text()?.to_owned()));
-    match &node.value {
-        Value::List(items) => items.iter().filter_map(of).collect(),
-        _ => of(node).into_iter().collect(),
     }
 }

@@ -62,21 +62,12 @@ pub(super) fn check_ends(
 pub(super) fn check_daemon<'a>(
     node: &Node,
     what: &str,
-    hosts: impl Iterator<Item = (&'a str, &'a Host)>,
-    out: &mut Diagnostics,
-) {
-    check_daemon_at(node.span, what, hosts, out);
-}
-
-pub(super) fn check_daemon_at<'a>(
-    at: Span,
-    what: &str,
     mut hosts: impl Iterator<Item = (&'a str, &'a Host)>,
     out: &mut Diagnostics,
 ) {
     if let Some((name, program)) = hosts.find_map(|(name, host)| Some((name, host.speaks?))) {
         let message = format!("{what} needs a daemon, and `{name}` speaks {}", program.name());
-        out.error(at, message, "name another host");
+        out.error(node.span, message, "name another host");
     }
 }
 
