@@ -108,6 +108,38 @@ fn shared_memory_leaves_the_link_alone() {
     assert!(crossed < 25_000_000, "{crossed} bytes crossed the link");
 }
 
+/// Operations of all ranks by the library, with every number checked, a group in another order than the world, and a kernel.
+fn ranks_talk_by_the_library(launcher: &str) {
+    let Some((fleet, folder)) = with_mpi() else { return };
+    let sent = fleet.sent_bytes("h1");
+    let all = "barrier, bcast, reduce, allreduce, gather, scatter, allgather, alltoall, alltoallv, reduce_scatter, ring, halo3d, \
+               butterfly, wavefront";
+    let tests = format!(
+        "  each: {{workload: mpi_collective, ranks: \"h[1-2]\", transactions: 10, integrity: true, message_size: 800, matrix: \
+         {{operation: [{all}]}}}}\n  \
+         turned: {{workload: mpi_collective, ranks: [h2, h1], transactions: 10, integrity: true, operation: bcast}}\n  \
+         kernel: {{workload: mpi_nas_is, ranks: \"h[1-2]\", class: S}}"
+    );
+    let ran = run(&fleet, &folder, &ranks(launcher, ""), &tests);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let measured = of(&rows, "iteration");
+    assert!(measured.iter().all(|row| row["status"] == "ok"), "{rows:?}");
+    let by_library = measured.iter().filter(|row| row["algorithm"] == "library").count();
+    assert_eq!((measured.len(), by_library), (16, 11), "all but the patterns and the kernel: {rows:?}");
+    assert!(fleet.sent_bytes("h1") > sent + 500_000, "half of the kernel's keys crossed the link, ten times");
+}
+
+#[test]
+fn ranks_talk_by_open_mpi() {
+    ranks_talk_by_the_library(OPEN_MPI);
+}
+
+#[test]
+fn ranks_talk_by_mpich() {
+    ranks_talk_by_the_library(&mpich_over_tcp());
+}
+
 /// Under Slurm its own launcher starts the ranks.
 #[test]
 fn srun_starts_ranks_of_mpich() {
