@@ -19,7 +19,8 @@ use crate::table::{Rows, Selection, Table, TableArgs};
 /// message_bytes and t the size over the throughput. For round trips, n is the mean of request and response and t half
 /// a round trip. The half-bandwidth size is t0·r. Saturation is the smallest size from which on the throughput stays
 /// within 5 % of the largest. With --link, the efficiency is the largest throughput over what the wire can carry at
-/// that MTU with those headers.
+/// that MTU with those headers. With --operations, the price of the latency: the operations that a CPU of that speed could
+/// have done meanwhile.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One fit per value of these columns [default: test, member and direction]
@@ -34,6 +35,9 @@ pub struct Args {
     /// Headers around each message
     #[arg(long, value_name = "PROTOCOL", default_value = "tcp4")]
     headers: Headers,
+    /// Operations per second of a CPU, for example 50M/s: shows how many one latency costs
+    #[arg(long, value_name = "RATE", value_parser = parse_operations)]
+    operations: Option<f64>,
     /// csv or text [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -83,6 +87,13 @@ fn parse_link(text: &str) -> Result<f64, String> {
     }
 }
 
+fn parse_operations(text: &str) -> Result<f64, String> {
+    match units::parse_rate(text).map_err(|e| e.to_string())? {
+        Rate::Events(v) if v > 0.0 => Ok(v),
+        _ => Err("the speed of a CPU is in operations per second: 50M/s".to_owned()),
+    }
+}
+
 /// The payload rate of a full link: link · (MTU − headers) ÷ (MTU + framing).
 fn wire_goodput(link: f64, mtu: u32, headers: Headers) -> Option<f64> {
     let payload = mtu.checked_sub(headers.bytes()).filter(|p| *p > 0)?;
@@ -123,8 +134,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         ));
     }
     args.tables.output.write(output, |w| match format {
-        Format::Csv => write_csv(&titles, &fits, wire, w),
-        Format::Text => write_text(&fits, wire, w),
+        Format::Csv => write_csv(&titles, &fits, wire, args.operations, w),
+        Format::Text => write_text(&fits, wire, args.operations, w),
     })?;
     Ok(Verdict::Ok)
 }
@@ -188,7 +199,13 @@ fn latency_us(model: &hockney::Hockney) -> Option<f64> {
     (model.latency_s > 0.0).then_some(model.latency_s * 1e6)
 }
 
-fn write_csv(titles: &[String], fits: &[Fit], wire: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
+fn write_csv(
+    titles: &[String],
+    fits: &[Fit],
+    wire: Option<f64>,
+    operations: Option<f64>,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
     let columns = [
         "sizes",
@@ -200,6 +217,7 @@ fn write_csv(titles: &[String], fits: &[Fit], wire: Option<f64>, output: &mut dy
         "wire_goodput_bits_per_s",
         "efficiency_ratio",
         "r2",
+        "latency_operations",
     ];
     writer.write_record(titles.iter().map(String::as_str).chain(columns))?;
     for fit in fits {
@@ -213,6 +231,7 @@ fn write_csv(titles: &[String], fits: &[Fit], wire: Option<f64>, output: &mut dy
             wire,
             fit.largest.zip(wire).map(|(r, w)| r / w),
             model.map(|m| m.r2),
+            model.and_then(latency_us).zip(operations).map(|(us, rate)| (us * rate / 1e6).round()),
         ];
         let cells = values.map(|v| v.map(number).unwrap_or_default());
         writer.write_record(fit.group.iter().cloned().chain([fit.sizes.to_string()]).chain(cells))?;
@@ -220,13 +239,15 @@ fn write_csv(titles: &[String], fits: &[Fit], wire: Option<f64>, output: &mut dy
     Ok(writer.flush()?)
 }
 
-fn write_text(fits: &[Fit], wire: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
+fn write_text(fits: &[Fit], wire: Option<f64>, operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     for fit in fits {
         let mut parts = Vec::new();
         if let Some(model) = &fit.model {
             parts.extend(latency_us(model).map(|us| format!("latency {}", units::human(Unit::Microseconds, us))));
             parts.push(format!("asymptote {}", units::human(Unit::BitsPerSecond, model.bandwidth * 8.0)));
             if model.latency_s > 0.0 {
+                let cost = latency_us(model).zip(operations).map(|(us, rate)| us * rate / 1e6);
+                parts.extend(cost.map(|n| format!("which is {} operations", units::human(Unit::Count, n.round()))));
                 parts.push(format!("n½ {}", units::human(Unit::Bytes, model.half_bandwidth_bytes())));
             }
         }

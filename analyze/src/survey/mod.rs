@@ -164,7 +164,7 @@ pub struct Survey {
     pub sensitivity: Option<Sensitivity>,
     /// Pairs that were tried and have no value.
     pub failed: Vec<(usize, usize)>,
-    /// Pairs that were not measured.
+    /// Pairs that were not measured, where the others are all pairs, or one direction of each. Other shapes lack nothing.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
     /// By host: its effect as a sender and as a receiver, as a share, positive if worse.
@@ -190,7 +190,6 @@ const LEAST_FREEDOM: f64 = 4.0;
 pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     let values = matrix.values();
     let overall = quantiles::median(&values);
-    let pairs_of = |wanted: Cell| matrix.pairs().filter(|p| p.2 == wanted).map(|p| (p.0, p.1)).collect();
     let mut survey = Survey {
         measured: values.len(),
         overall,
@@ -198,8 +197,8 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         noise: None,
         suspects: Vec::new(),
         sensitivity: None,
-        failed: pairs_of(Cell::Failed),
-        missing: pairs_of(Cell::Missing),
+        failed: matrix.pairs().filter(|p| p.2 == Cell::Failed).map(|p| (p.0, p.1)).collect(),
+        missing: missing(matrix),
         limits: Vec::new(),
         effects: vec![[None; 2]; matrix.len()],
     };
@@ -231,6 +230,22 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         survey.limits.push(Limit::HeavyTail);
     }
     survey
+}
+
+fn missing(matrix: &Matrix) -> Vec<(usize, usize)> {
+    let is_tried = |from, to| matrix.cell(from, to) != Cell::Missing;
+    let all = matrix.len() * matrix.len().saturating_sub(1);
+    let tried = matrix.pairs().filter(|p| p.2 != Cell::Missing).count();
+    let either = |from: usize, to: usize| is_tried(from, to) || is_tried(to, from);
+    let pairs = || matrix.pairs().map(|p| (p.0, p.1));
+    if 2 * tried > all {
+        return pairs().filter(|(from, to)| !is_tried(*from, *to)).collect();
+    }
+    let one_way = || pairs().filter(|(from, to)| from < to);
+    if 4 * one_way().filter(|(from, to)| either(*from, *to)).count() > all {
+        return one_way().filter(|(from, to)| !either(*from, *to)).collect();
+    }
+    Vec::new()
 }
 
 /// The spread of sorted values: (95th − 5th percentile) ÷ median. `None` without values.

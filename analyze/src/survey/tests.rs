@@ -151,8 +151,10 @@ fn half_a_matrix_is_enough() {
     for from in 0..16 {
         (0..from).for_each(|to| matrix.set(from, to, Cell::Missing));
     }
+    matrix.set(3, 4, Cell::Missing);
     let found = judge(&matrix);
     assert_eq!(kinds(&found), [Kind::Host { host: 8, role: Role::Both }, Kind::Link { from: 2, to: 11 }]);
+    assert_eq!(found.missing, [(3, 4)], "the other direction was not asked for");
     // The first hosts only send, the last only receive.
     assert_eq!(found.limits, [Limit::SomeOnlyLinks { hosts: 6 }]);
 }
@@ -186,6 +188,7 @@ fn other_shapes_are_judged_by_their_links() {
         incast.set(from, 0, Cell::Value(100.0 * speed * (1.0 + noise(from, 0))));
     }
     assert_eq!(kinds(&judge(&incast)), [Kind::Link { from: 5, to: 0 }]);
+    assert_eq!(judge(&incast).missing, [], "nobody asked for the other pairs");
 }
 
 #[test]
