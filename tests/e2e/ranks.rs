@@ -226,7 +226,7 @@ fn mistakes_are_told_at_their_place() {
         ("workload: tcp_collective, ranks: 1, operation: bcast", "1 rank here"),
         ("workload: tcp_collective, ranks: n1, operation: bcast", "1 rank here"),
         ("workload: tcp_collective, ranks: [\"n[1-2]\", n2], operation: bcast", "host `n2` is in `ranks` twice"),
-        ("workload: tcp_collective, ranks: \"n[1-9]\", operation: bcast", "unknown host `n5`"),
+        ("workload: tcp_collective, ranks: \"n[1-9]\", operation: bcast", "unknown host `n[5-9]`"),
         ("workload: tcp_collective, ranks: [n1, iperf], operation: bcast", "a rank needs a daemon"),
         ("workload: tcp_collective, ranks: \"n[3-1]\", operation: bcast", "n[3-1]"),
         ("workload: tcp_collective, ranks: 4, operation: bcast, ranks_per_host: 0", "`ranks_per_host` is 0"),
