@@ -26,7 +26,7 @@ test-dist:
 
 # Regenerate the published schemas and the data dictionary from the types.
 schemas:
-    cargo run --release -- schema plan > schemas/plan.schema.json && cargo run --release -- schema results > schemas/results.schema.json && cargo run -p schemas --example dictionary
+    cargo run -p runner --example plan_schema && cargo run -p schemas --example dictionary
 
 # Test protocols that this kernel may lack (SCTP, DCCP, vsock) in a virtual machine.
 test-vm:

@@ -24,10 +24,9 @@ enum Which {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let schema = match args.which {
-        Which::Plan => crate::plan::schema::plan_schema(),
-        Which::Results => schemas::publish::results_schema(),
-    };
-    super::print(&format!("{schema:#}\n"))?;
+    match args.which {
+        Which::Plan => super::print(crate::plan::schema::PUBLISHED)?,
+        Which::Results => super::print(&format!("{:#}\n", schemas::publish::results_schema()))?,
+    }
     Ok(Exit::Success)
 }

@@ -1,4 +1,6 @@
 //! The published JSON Schema of a plan, made from the types that read it.
+//!
+//! The program has the published text. What makes it stays out of the program: the code of all types' schemas is large.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -12,7 +14,10 @@ use super::{
 /// Names the schema, wherever a copy of it lies. An address would promise a page that outlives each server.
 const ID: &str = "urn:plumbline:plan:1";
 
-/// `schemas/plan.schema.json`.
+/// `schemas/plan.schema.json`. A test holds it to [`plan_schema`].
+pub const PUBLISHED: &str = include_str!("../../../schemas/plan.schema.json");
+
+/// The schema of the types, for tests and for `just schemas`.
 pub fn plan_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     // netcore's quantities share these names and are plain numbers there. schemars keeps the first definition.
