@@ -25,7 +25,7 @@ const TEXT_BYTES: usize = 8192;
 #[derive(Default)]
 struct Status([u32; 8]);
 
-/// A request in progress. Its memory stays where it is until [`Library::test`] says that it is complete.
+/// A request in progress. Its memory stays where it is until a test says that it is complete.
 #[derive(Debug, Default)]
 pub struct Request(usize);
 

@@ -47,7 +47,7 @@ pub trait Communicator {
 
     /// A collective operation by the library's own algorithm. `message`: bytes, as [`Operation::facts`] says. The buffers are
     /// those that this rank gives from and gets into; a broadcast has only the second, and sums are of `f64`. The root is
-    /// rank 0. The blocks of an alltoallv are as [`prepared::uneven`] says.
+    /// rank 0. The blocks of an alltoallv are as `prepared::uneven` says.
     fn collective(
         &mut self,
         operation: Operation,
