@@ -59,7 +59,7 @@ impl Start {
         let [plan] = plans else { return Err(Error::Usage("--resume goes on with one plan: name that one".into())) };
         let text =
             fs::read_to_string(path).map_err(|e| wrong(format!("{e}; is this the folder or table of a run?")))?;
-        let facts: RunRecord = serde_json::from_str(&text).map_err(|e| wrong(e.to_string()))?;
+        let facts: RunRecord = serde_json::from_slice(text.as_bytes()).map_err(|e| wrong(e.to_string()))?;
         let stored = facts.plans.into_iter().next().unwrap_or_default();
         let filled =
             |text: String, key| if text.is_empty() { Err(wrong(format!("`{key}` is missing"))) } else { Ok(text) };

@@ -80,7 +80,7 @@ pub fn read_record(path: &Path) -> Result<Option<RunRecord>, Error> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(Error::File { path: path.to_owned(), source }),
     };
-    serde_json::from_str(&text).map(Some).map_err(|e| Error::Data {
+    serde_json::from_slice(text.as_bytes()).map(Some).map_err(|e| Error::Data {
         place: Place { file: path.display().to_string(), line: e.line() as u64, column: None },
         reason: format!("this is no run.json: {e}"),
     })

@@ -373,7 +373,9 @@ impl ReportBuilder {
             return Ok(None);
         }
         let text = std::mem::take(&mut self.text);
-        serde_json::from_str(&text).map(Some).map_err(|error| format!("its report was not understood: {error}"))
+        serde_json::from_slice(text.as_bytes())
+            .map(Some)
+            .map_err(|error| format!("its report was not understood: {error}"))
     }
 }
 

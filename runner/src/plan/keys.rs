@@ -190,7 +190,7 @@ fn inner_keys(schema: &'static Json) -> Option<&'static serde_json::Map<String, 
 }
 
 fn plan_schema_once() -> &'static Json {
-    static SCHEMA: LazyLock<Json> = LazyLock::new(|| serde_json::from_str(PUBLISHED).unwrap_or_default());
+    static SCHEMA: LazyLock<Json> = LazyLock::new(|| serde_json::from_slice(PUBLISHED.as_bytes()).unwrap_or_default());
     &SCHEMA
 }
 
