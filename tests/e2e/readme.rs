@@ -77,7 +77,7 @@ fn every_command_of_the_readme_works() {
             continue;
         }
         let short = if command.contains("plumb run ") {
-            format!("{command} --set duration=20ms --set warmup=0s --set iterations=1")
+            format!("{command} --set duration=20ms --set warmup=0s --set iterations=1 --set interval=0s")
         } else {
             command.to_owned()
         };

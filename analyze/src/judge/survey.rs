@@ -94,7 +94,8 @@ impl Surveyed {
             }
             Some(true) if failed > 0 => {
                 let list = survey::pairs(self.matrix.hosts(), &self.found.failed, MOST_NAMED);
-                reasons.push(format!("{failed} pairs have no value: {list}"));
+                let words = if failed == 1 { "pair has" } else { "pairs have" };
+                reasons.push(format!("{failed} {words} no value: {list}"));
                 Verdict::Inconclusive
             }
             Some(true) => Verdict::Pass,
