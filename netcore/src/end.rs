@@ -33,7 +33,7 @@ use crate::{
     report::{Granted, NicFacts, SideReport, Span},
     spec::{Dialect, Direction, Io, Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
-        Deadline, Link,
+        self, Deadline, Link,
         datagram::effective,
         opening, options,
         pacing::kernel_pace,
@@ -365,6 +365,7 @@ impl Conclusion {
             side,
             io: spec.resolved_io().name().to_owned(),
             threads,
+            library: transport::mpi::library(spec.transport),
             phases,
             intervals,
             totals,

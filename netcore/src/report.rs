@@ -412,6 +412,8 @@ pub struct SideReport {
     pub io: String,
     /// Threads that moved data.
     pub threads: u32,
+    /// The library that carried the data, with its version; `None`: our own connections.
+    pub library: Option<String>,
     /// Warm-up, measure and cool-down, as far as reached.
     pub phases: Vec<Window>,
     /// Interim intervals in order of time; each lies in one phase and the last of a phase may be shorter.
@@ -454,6 +456,7 @@ impl SideReport {
             side,
             io: String::new(),
             threads: 0,
+            library: None,
             phases: Vec::new(),
             intervals: Vec::new(),
             totals: Vec::new(),

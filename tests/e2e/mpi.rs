@@ -68,6 +68,8 @@ fn patterns_run(launcher: &str, family: &str) {
         let row = measured.iter().find(|row| row["test"] == test).unwrap_or_else(|| panic!("{test}: {rows:?}"));
         assert_eq!(row["status"], "ok", "{test}: {row:?}");
         assert!(count(row, "bytes_received") > 0, "{test}: {row:?}");
+        let library = rank_of(&folder, "h1")["library"].clone();
+        assert_eq!(library, row["library"], "{test}");
     }
     let arrived =
         |test: &str| count(measured.iter().find(|row| row["test"] == test).expect("its row"), "bytes_received");
@@ -125,6 +127,7 @@ fn ranks_talk_by_the_library(launcher: &str) {
     let rows = rows(&folder.path("r.csv"));
     let measured = of(&rows, "iteration");
     assert!(measured.iter().all(|row| row["status"] == "ok"), "{rows:?}");
+    assert!(measured.iter().all(|row| row["library"].contains("MPI")), "{rows:?}");
     let by_library = measured.iter().filter(|row| row["algorithm"] == "library").count();
     assert_eq!((measured.len(), by_library), (16, 11), "all but the patterns and the kernel: {rows:?}");
     assert!(fleet.sent_bytes("h1") > sent + 500_000, "half of the kernel's keys crossed the link, ten times");

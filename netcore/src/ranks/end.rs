@@ -239,6 +239,7 @@ impl Worker {
     fn run(mut self) -> RankReport {
         let rank = u32::try_from(self.ranks.rank()).unwrap_or(u32::MAX);
         let mut report = RankReport::empty(rank, Ending::Complete);
+        report.library = transport::mpi::library(self.spec.transport);
         report.nic = self.nic.take();
         if let Err(sentence) = self.pin() {
             report.ending = Ending::Failed(sentence);

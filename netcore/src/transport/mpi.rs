@@ -11,7 +11,7 @@ use super::{Deadline, Link, connection::Token};
 use crate::{
     error::EndError,
     mpi::{Group, Lease, Place, Routes, World, world},
-    spec::TestSpec,
+    spec::{TestSpec, Transport},
 };
 
 /// This process as a rank.
@@ -23,6 +23,12 @@ fn this_rank() -> Result<&'static World, EndError> {
                 .to_owned(),
         )
     })
+}
+
+/// The name and version of the library that carries the data of a test here; `None`: none does.
+pub fn library(transport: Transport) -> Option<String> {
+    let over_mpi = transport == Transport::Mpi;
+    world().filter(|_| over_mpi).map(|world| world.facts.library.clone())
 }
 
 /// Time for the last test of a rank to leave the library.

@@ -52,6 +52,7 @@ fn window() -> Window {
 fn report() -> SideReport {
     let change = CounterChange { source: "snmp".into(), key: "Tcp.InSegs".into(), before: 0, after: 1 };
     SideReport {
+        library: Some("MPI".into()),
         phases: vec![window()],
         intervals: vec![window()],
         totals: window().flows,

@@ -60,6 +60,11 @@ pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
 pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideReport>) {
     row.io = Some(near.io.clone());
     row.threads = Some(near.threads.into());
+    row.library = match (way, far) {
+        (Way::Reverse, Some(far)) => far.library.clone(),
+        (Way::Both, Some(far)) if far.library != near.library => None,
+        _ => near.library.clone(),
+    };
     row.local_spin_ratio = near.spinning.and_then(|waits| waits.spun_ratio());
     row.remote_spin_ratio = far.and_then(|far| far.spinning?.spun_ratio());
     // Of two ends that differ, none is the row's.

@@ -121,6 +121,7 @@ fn each_direction_of_a_duplex_connection_is_told_by_the_end_that_sends_it() {
     };
     let mut near = report(Side::Near, vec![window(Phase::Measure, SECOND, vec![timed(10, 1, 2)])]);
     let mut far = report(Side::Far, vec![window(Phase::Measure, SECOND, vec![timed(30, 4, 8)])]);
+    (near.library, far.library) = (Some("near's".to_owned()), Some("far's".to_owned()));
     near.options = vec![granted(0, "congestion_control", "cubic"), granted(0, "no_delay", "true")];
     far.options = vec![granted(0, "congestion_control", "reno"), granted(0, "no_delay", "true")];
     let made = of_iteration(&Row::default(), &spec(Direction::Duplex), &near, Some(&far));
@@ -134,6 +135,8 @@ fn each_direction_of_a_duplex_connection_is_told_by_the_end_that_sends_it() {
         let row = measured(&made, way);
         (row.rtt_us, row.cwnd_bytes, row.gap_p50_us, row.congestion_control.as_deref(), row.no_delay)
     };
+    let library = |way| measured(&made, way).library.as_deref();
+    assert_eq!([Way::Forward, Way::Reverse, Way::Both].map(library), [Some("near's"), Some("far's"), None]);
     assert_eq!(kernel(Way::Forward), (Some(10.0), Some(10_000), Some(10.0), Some("cubic"), Some(true)));
     assert_eq!(kernel(Way::Reverse), (Some(30.0), Some(30_000), Some(30.0), Some("reno"), Some(true)));
     assert_eq!(kernel(Way::Both), (Some(20.0), Some(40_000), None, None, Some(true)));
