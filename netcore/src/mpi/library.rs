@@ -441,3 +441,6 @@ fn name_and_version(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     line.split(',').next().unwrap_or_default().trim()
 }
+
+#[cfg(test)]
+mod tests;

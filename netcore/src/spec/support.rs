@@ -262,6 +262,21 @@ mod tests {
     }
 
     #[test]
+    fn over_mpi_one_thread_takes_whole_messages() {
+        let good = TestSpec::new(Pattern::Stream, Transport::Mpi);
+        check(&good).unwrap();
+        for (key, change) in [
+            ("threads", (|spec| spec.threads = Some(2)) as fn(&mut TestSpec)),
+            ("receive_size", |spec| spec.sizes.message_bytes = spec.sizes.receive_bytes + 1),
+            ("io", |spec| (spec.streams, spec.io) = (2, Io::Blocking)),
+        ] {
+            let mut spec = good.clone();
+            change(&mut spec);
+            refused(&spec, key);
+        }
+    }
+
+    #[test]
     fn nothing_of_anything_is_refused() {
         let good = TestSpec::new(Pattern::Stream, Transport::Udp);
         check(&good).unwrap();
