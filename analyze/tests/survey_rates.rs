@@ -66,7 +66,7 @@ struct Fabric {
 const FABRIC: Fabric =
     Fabric { hosts: 8, noise: Noise::Normal, variation: 0.02, iterations: 1, half: false, better: Better::Higher };
 
-/// What is wrong with it: the speed of a host in both directions, and of one link.
+/// The faults in it: the speed of a host in both directions, and of one link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Faults {
     host: Option<(usize, f64)>,

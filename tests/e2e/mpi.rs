@@ -183,7 +183,7 @@ fn a_library_that_is_not_the_launchers_is_named() {
     refused(&ran, &["rank ", "/nonexistent/libmpi.so", "launch.mpi.library"]);
     let ran = with(OPEN_MPI, "libc.so.6");
     refused(&ran, &["libc.so.6 has no MPI_Init_thread: it is no MPI library"]);
-    // Where ranks end like this, Open MPI's own daemons leave an empty folder.
+    // After such an end of the ranks, Open MPI's own daemons leave an empty folder.
     until("its daemons have ended", || fleet.run(HUB, &["pgrep", "orted"]).code != Some(0));
     for host in ["h1", "h2"] {
         fleet.read(host, &["sh", "-c", "rm -rf /tmp/ompi.*"]);

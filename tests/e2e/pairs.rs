@@ -145,7 +145,7 @@ fn a_daemon_that_is_killed_takes_its_own_pairs_along_and_no_others() {
     assert_eq!(good.iter().filter(|row| row["from"] != "h3" && row["to"] != "h3").count(), 20);
     assert!(ran.stdout.contains("pairs have no value"), "{}", ran.stdout);
 
-    // What is there stays as it is, and only what failed is measured.
+    // The rows that are there stay as they are, and only what failed is measured.
     let folder_of = folder.name("r.csv");
     let ran = fleet.plumb(&["run", &plan, "--resume", &folder_of]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::stats::quantiles;
 
-/// What a survey knows of one ordered pair.
+/// One ordered pair of a survey.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Cell {
     /// Not measured, or not asked for.

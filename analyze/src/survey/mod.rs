@@ -148,7 +148,7 @@ pub enum Limit {
     HeavyTail,
 }
 
-/// What a survey tells.
+/// The answer of a survey.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
     /// Pairs with a value.

@@ -22,7 +22,7 @@ pub struct Pairs {
     pub origin: Origin,
 }
 
-/// Where and when the pairs were measured.
+/// Place and time of the pairs' measurements.
 #[derive(Default)]
 pub struct Origin {
     pub plan: String,
@@ -87,7 +87,7 @@ struct Measurement {
     values: Vec<Option<f64>>,
 }
 
-/// What a row's status means for its pair.
+/// The meaning of a row's status for its pair.
 #[derive(Clone, Copy, PartialEq)]
 enum Taken {
     Measured,

@@ -4,7 +4,7 @@ use schemas::metrics::Better;
 
 use super::{Kind, Limit, Role, Sensitivity, Survey, Suspect};
 
-/// What the ends of a pair do, as its sentences call it.
+/// The work of a pair's ends, as its sentences call it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
     /// `from` sends the bytes that are counted.

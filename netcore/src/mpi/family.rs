@@ -36,7 +36,7 @@ pub(super) enum Handle {
     Is(usize),
 }
 
-/// Where a status has the length of a message.
+/// Place of the length of a message in a status.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Length {
     /// 64 bits at this word of 32 bits, shifted left by this much in the upper half (MPICH keeps a flag there).

@@ -354,7 +354,7 @@ impl Library {
     /// Begins to receive into `bytes` bytes from `buffer` on.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody else uses it, until the request is complete.
+    /// The memory stays valid, and is used by nothing else, until the request is complete.
     #[inline]
     pub(super) unsafe fn begin_receive(
         &self,
@@ -409,7 +409,7 @@ impl Library {
                 return Ok(false);
             }
         }
-        // SAFETY: the bytes came from a box, the request is complete, and nobody else has them.
+        // SAFETY: the bytes came from a box, the request is complete, and only this has them.
         drop(unsafe { Box::from_raw(kept) });
         Ok(true)
     }

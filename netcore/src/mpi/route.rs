@@ -216,7 +216,7 @@ impl Route {
     /// Begins to receive into `bytes` bytes from `buffer` on.
     ///
     /// # Safety
-    /// The memory stays valid, and nobody else uses it, until the request is complete.
+    /// The memory stays valid, and is used by nothing else, until the request is complete.
     #[inline]
     #[expect(unsafe_code, reason = "the caller keeps the memory")]
     pub unsafe fn begin_receive(&self, buffer: *mut u8, bytes: usize) -> io::Result<Request> {

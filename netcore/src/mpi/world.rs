@@ -165,7 +165,7 @@ impl World {
         self.leased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to call the library, once nobody else has it. `None`: it was not free within `at_most`, or `cancelled`
+    /// The right to call the library, once it is free. `None`: it was not free within `at_most`, or `cancelled`
     /// says to give up.
     pub fn lease(&'static self, at_most: Duration, cancelled: &dyn Fn() -> bool) -> Option<Lease> {
         let deadline = Instant::now() + at_most;
@@ -195,7 +195,7 @@ impl World {
     pub fn finish(&'static self, at_most: Duration) {
         if let Some(lease) = self.lease(at_most, &|| false) {
             self.library.finalize();
-            // Nobody may call the library after that.
+            // The library must not be called after that.
             std::mem::forget(lease);
         }
     }

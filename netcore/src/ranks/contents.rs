@@ -5,14 +5,14 @@ use std::ops::Range;
 use super::{RankError, collectives::blocks::NUMBER_BYTES, skeletons};
 use crate::spec::ranks::Operation;
 
-/// What one rank gives and what it must get.
+/// The bytes that one rank gives and those that it must get.
 pub struct Contents {
     operation: Operation,
     rank: usize,
     size: usize,
     given: Vec<Message>,
     got: Vec<Message>,
-    /// Where the buffer to get into holds what this rank gives, as in a broadcast.
+    /// The buffer to get into holds the bytes that this rank gives, as in a broadcast.
     shared: bool,
 }
 

@@ -84,7 +84,7 @@ impl RankEnd {
         Ok(Self { spec: spec.clone(), rank, state, nic: None })
     }
 
-    /// Where the other ranks connect to.
+    /// The endpoints that the other ranks connect to.
     pub fn endpoints(&self) -> Endpoints {
         match &self.state {
             State::Listening(listening) => listening.endpoints(),

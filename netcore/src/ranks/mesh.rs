@@ -114,7 +114,7 @@ impl Guard {
         let mut fds = vec![PollFd::new(self.over.as_fd(), PollFlags::POLLIN)];
         let (ranks, sockets): (Vec<usize>, Vec<BorrowedFd<'_>>) =
             self.peers.iter().enumerate().filter_map(|(rank, peer)| Some((rank, peer.as_ref()?.as_fd()))).unzip();
-        // Without POLLIN, data wake nobody.
+        // Without POLLIN, data do not wake it.
         let closed = PollFlags::from_bits_retain(libc::POLLRDHUP);
         fds.extend(sockets.into_iter().map(|socket| PollFd::new(socket, closed)));
         while let Err(Errno::EINTR) = poll(&mut fds, PollTimeout::NONE) {}

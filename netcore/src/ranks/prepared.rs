@@ -20,7 +20,7 @@ pub struct Prepared {
     message: usize,
     rank: usize,
     size: usize,
-    /// What this rank gives and what it gets.
+    /// The bytes that this rank gives, and those that it gets.
     send: Vec<u8>,
     receive: Vec<u8>,
     scratch: Vec<u8>,
@@ -100,7 +100,7 @@ pub fn uneven(message: usize, rank: usize, peer: usize, size: usize) -> usize {
     usize::try_from(2 * message as u128 * share as u128 / (size as u128 + 1)).unwrap_or(usize::MAX)
 }
 
-/// Where the block of each rank begins in the buffers of one rank, and where the last ends.
+/// Begin of the block of each rank in the buffers of one rank, and the end of the last.
 pub fn starts(operation: Operation, message: usize, rank: usize, size: usize) -> Vec<usize> {
     let bytes = |peer| match operation {
         Operation::Alltoallv => uneven(message, rank, peer, size),

@@ -34,7 +34,7 @@ pub struct RankReport {
     pub instants: Vec<(u64, u64)>,
     /// Time in calls that talk to other ranks, nanoseconds: in an operation without busy time, all of it.
     pub communication_ns: u64,
-    /// What this rank sent and received in the measured operations; `None`: a library's own algorithm did it.
+    /// Traffic of this rank in the measured operations; `None`: a library's own algorithm did it.
     pub traffic: Option<RankTraffic>,
     /// CPU time of the rank's thread over `elapsed_ns`, user and system, nanoseconds.
     pub cpu_ns: u64,

@@ -84,7 +84,7 @@ pub fn rank() -> Result<Place, EndError> {
 }
 
 /// The group of the ranks of a test. The first one collects the tokens of the others and answers when all are there: from
-/// then on nobody waits in vain.
+/// then on no rank waits in vain.
 pub fn group(rank: usize, places: &[Place], token: &Token, deadline: &Deadline<'_>) -> Result<Group, EndError> {
     let world = this_rank()?;
     let own = world.facts.world;

@@ -38,7 +38,7 @@ const AT_ONCE: usize = 64;
 /// A host that cost time and did not answer.
 pub(super) struct Outage {
     until: Instant,
-    /// What happened.
+    /// The event.
     message: String,
 }
 

@@ -397,7 +397,7 @@ fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[S
     let errors: Vec<&String> = lines.iter().filter(|line| line.contains(OWN_ERROR)).collect();
     let chosen = if errors.is_empty() { lines.iter().collect() } else { errors };
     let last = &chosen[chosen.len().saturating_sub(QUOTED)..];
-    // What explains the error may stand far above the last line.
+    // The cause of the error may stand far above the last line.
     let telling = remedy::telling(lines).filter(|line| !last.contains(line));
     let quoted = telling.into_iter().chain(last.iter().copied()).map(|line| format!("\n         | {line}"));
     let advice = remedy::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));

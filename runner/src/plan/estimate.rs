@@ -112,7 +112,7 @@ impl Plan {
     }
 }
 
-/// What is measured one after the other: cases without a round, and rounds, whose cases `join` makes one.
+/// The measurements, one after the other: cases without a round, and rounds, whose cases `join` makes one.
 pub fn one_after_the_other<'a, T: Copy>(
     cases: impl Iterator<Item = (&'a Case, T)>,
     join: impl Fn(T, T) -> T,

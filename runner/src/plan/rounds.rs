@@ -61,7 +61,7 @@ impl Form {
 }
 
 /// Every two hosts once, by the circle method: one host stays, the others move by one place a round around it, and those who
-/// face each other are a pair. With an odd number, the one who faces nobody rests.
+/// face each other are a pair. With an odd number, the one without an opposite rests.
 fn all(hosts: usize) -> Vec<Vec<Pair>> {
     let circle = hosts.next_multiple_of(2).saturating_sub(1);
     let round = |r: usize| {

@@ -1,4 +1,4 @@
-//! What can be told of a library without a launcher.
+//! Facts about a library that need no launcher.
 
 use super::*;
 

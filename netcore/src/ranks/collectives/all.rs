@@ -19,7 +19,7 @@ pub fn barrier<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
     Ok(())
 }
 
-/// Leaves when all ranks are done: the first barrier tells that they are, and during the second nobody minds who leaves.
+/// Leaves when all ranks are done: the first barrier tells that they are, and during the second each may leave.
 pub fn part<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
     barrier(ranks)?;
     ranks.part();

@@ -39,7 +39,7 @@ pub fn bruck<C: Communicator>(
         }
         distance *= 2;
     }
-    // What is at place i came from i ranks before.
+    // The block at place i came from i ranks before.
     for index in 0..size {
         received[place((rank + size - index) % size)].copy_from_slice(&travelling[place(index)]);
     }

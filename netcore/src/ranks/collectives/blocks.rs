@@ -24,7 +24,7 @@ impl Blocks {
         Self { bytes, count, unit: NUMBER_BYTES }
     }
 
-    /// Where a block begins. The block after the last begins at the buffer's end.
+    /// Begin of a block. The block after the last begins at the buffer's end.
     pub fn start(self, block: usize) -> usize {
         self.bytes / self.unit * block / self.count * self.unit
     }

@@ -1,7 +1,7 @@
 //! Exchanges at halved and doubled distances, for any number of ranks.
 //!
-//! Where the ranks are no power of two, each odd rank of the first pairs adds its numbers to its neighbour's and stays out
-//! (the "fold"). The others are members, counted without gaps.
+//! With a number of ranks other than a power of two, each odd rank of the first pairs adds its numbers to its
+//! neighbour's and stays out (the "fold"). The others are members, counted without gaps.
 
 use super::{
     super::{Communicator, RankError},

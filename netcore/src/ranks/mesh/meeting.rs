@@ -50,7 +50,7 @@ impl Listening {
         Ok(Self { rank, token, protocol, socket: end.socket, from: address, listener, port })
     }
 
-    /// Where other ranks connect to.
+    /// The endpoints that other ranks connect to.
     pub fn endpoints(&self) -> Endpoints {
         Endpoints { ports: vec![self.port], ..Endpoints::default() }
     }

@@ -36,7 +36,7 @@ impl<'a, C: Communicator> Calls<'a, C> {
         (self.time_ns, self.traffic) = (0, RankTraffic::default());
     }
 
-    /// An error if the rank must leave: for work that talks to nobody for long.
+    /// An error if the rank must leave: for work that is silent for long.
     pub fn go_on(&self) -> Result<(), RankError> {
         self.ranks.go_on()
     }
