@@ -206,7 +206,8 @@ fn launchers_that_refuse_are_quoted_with_the_remedy() {
 fn ends_that_are_no_ranks_are_refused() {
     let Some((fleet, folder)) = with_mpi() else { return };
     let ran = run(&fleet, &folder, &ranks(OPEN_MPI, ""), "  t: {workload: mpi_rr, to: h2, transactions: 5}");
-    refused(&ran, &["this end is no rank of MPI", "launch: {mpi: "]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(ran.stderr.contains("a test over MPI is between ranks, and `local` in `from` is none"), "{}", ran.stderr);
     let both = "  both: {duration: 300ms, concurrent: {members: {a: {workload: mpi_rr, from: h1, to: h2}, \
                 b: {workload: mpi_rr, from: h2, to: h1}}}}\n  after: {workload: mpi_rr, from: h1, to: h2, transactions: 5}";
     let ran = run(&fleet, &folder, &ranks(OPEN_MPI, ""), both);

@@ -124,7 +124,12 @@ fn what_every_iteration_violates_fails_the_run() {
 fn what_cannot_be_done_yet_is_refused_at_its_place() {
     let folder = Folder::new();
     for (top, test, what, place) in [
-        ("", "  a: {workload: mpi_stream}", "unknown workload `mpi_stream`", "plan.yaml:5:"),
+        (
+            "",
+            "  a: {workload: mpi_stream}",
+            "a test over MPI is between ranks, and `local` in `from` is none",
+            "plan.yaml:5:",
+        ),
         ("", "  a: {workload: udp_stream, io: uring}", "io: uring does not run this workload", "plan.yaml:5:"),
         ("", "  a: {workload: tcp_stream, io: dpdk}", "unknown value `dpdk`", "plan.yaml:5:"),
         ("", "  a: {workload: tcp_stream, direction: duplex}", "unknown value `duplex`", "plan.yaml:5:"),

@@ -30,8 +30,33 @@ pub fn run(mut strace: Command, calls: &str, options: &[&str], plan: &str) -> Op
         return None;
     }
     let log = std::fs::read_to_string(log).unwrap();
-    let calls = log.lines().filter_map(|line| line.split_once(' '));
-    Some(Traced { ran, calls: calls.map(|(thread, call)| (thread.to_owned(), call.trim_start().to_owned())).collect() })
+    Some(Traced { ran, calls: calls_of(&log) })
+}
+
+/// The calls in a log, each where it began. strace cuts a call in two where another thread's comes between.
+fn calls_of(log: &str) -> Vec<(String, String)> {
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for (thread, text) in log.lines().filter_map(|line| line.split_once(' ')) {
+        let text = text.trim_start();
+        let end = text.strip_prefix("<... ").and_then(|rest| rest.split_once(" resumed>")).map(|(_, end)| end);
+        let begun = calls.iter_mut().rev().find(|(by, call)| by == thread && call.ends_with(CUT));
+        match (end, begun) {
+            (Some(end), Some((_, call))) => *call = format!("{}{end}", call.trim_end_matches(CUT)),
+            _ => calls.push((thread.to_owned(), text.to_owned())),
+        }
+    }
+    calls
+}
+
+/// End of the first half of a call.
+const CUT: &str = " <unfinished ...>";
+
+#[test]
+fn a_call_that_is_cut_in_two_is_one() {
+    let log = "1 send(3 <unfinished ...>\n2  recv(4) = 5\n1 <... send resumed>) = -1 EIO\n2 recv(4 <unfinished ...>\n";
+    let calls = calls_of(log);
+    let texts: Vec<&str> = calls.iter().map(|(_, call)| call.as_str()).collect();
+    assert_eq!(texts, ["send(3) = -1 EIO", "recv(4) = 5", "recv(4 <unfinished ...>"]);
 }
 
 /// The same outside of a namespace.

@@ -14,7 +14,7 @@ use super::{
     tree::{Entry, Node},
     workload::Kind,
 };
-use netcore::spec::{Io, Side, TestSpec};
+use netcore::spec::{Io, Side, TestSpec, Transport};
 
 impl Expander<'_> {
     pub(super) fn members(
@@ -95,6 +95,11 @@ impl Expander<'_> {
                 out.error(span, error.message, error.help);
             }
             let job = self.ranks(tree, typed, spec, at, out)?;
+            if transport == Transport::Mpi
+                && let Some(end) = job.ends.first()
+            {
+                self.check_rank(tree, at, ("ranks", end), out);
+            }
             let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
             let (name, workload) = (name.to_owned(), workload.name.clone());
             return Some(Member { name, workload, from, to, job: Job::Ranks(Box::new(job)), refused: None });
@@ -120,6 +125,10 @@ impl Expander<'_> {
                     );
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut errors)?;
+                if spec.transport == Transport::Mpi {
+                    self.check_rank(tree, at, ("from", &from), out);
+                    self.check_rank(tree, at, ("to", &to), out);
+                }
                 // With mistakes in the plan, the engines would only repeat them.
                 let one_machine = from == to || (is_here(host(&from)) && is_here(host(&to)));
                 if let Some(warning) = unspun(tree, &spec).filter(|_| one_machine) {
@@ -150,6 +159,22 @@ impl Expander<'_> {
             job,
             refused: refused.map(diagnose),
         })
+    }
+
+    /// Reports an end of a test over MPI that can be no rank. A daemon that runs already may be one.
+    pub(super) fn check_rank(&self, tree: &Node, at: Span, (key, end): (&str, &Endpoint), out: &mut Diagnostics) {
+        let can_be = match end {
+            Endpoint::Host(name) => {
+                let launch = self.hosts.get(name).and_then(|host| host.launch.as_ref());
+                launch.is_none_or(|launch| launch.mpi.is_some())
+            }
+            Endpoint::Local | Endpoint::Embedded => false,
+        };
+        if !can_be {
+            let span = tree.get(key).or_else(|| tree.get("workload")).map_or(at, |node| node.span);
+            let help = "hosts: {rank: {launch: {mpi: {run: [mpirun, -np, \"2\"]}}}}, and name rank1 and rank2";
+            out.error(span, format!("a test over MPI is between ranks, and `{}` in `{key}` is none", end.name()), help);
+        }
     }
 
     fn endpoint(&self, tree: &Node, key: &str, left_out: Endpoint, out: &mut Diagnostics) -> Endpoint {
