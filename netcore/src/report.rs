@@ -5,6 +5,7 @@
 //! between two samples, and `elapsed_ns` is the time between exactly these samples.
 
 mod clocks;
+mod evidence;
 mod ranks;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::spec::{Role, Side};
 
 pub use clocks::{ClockChange, ClockReading};
+pub use evidence::{CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
 pub use ranks::{NasResult, RankReport, RankTraffic};
 
 /// A phase of an iteration.
@@ -110,6 +112,9 @@ pub struct TcpInfo {
     pub rwnd_limited_us: Option<u64>,
     /// Time limited by the send buffer, microseconds.
     pub sndbuf_limited_us: Option<u64>,
+    /// Evidence on what limited the connection; only in windows that are phases, and `None` where it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TcpLimits>,
 }
 
 /// Fields of TCP_INFO that reports do not carry.
@@ -332,6 +337,9 @@ pub struct Window {
     pub flows: Vec<FlowWindow>,
     /// CPU use, if requested.
     pub cpu: Option<CpuUse>,
+    /// Evidence on what held this end back, if requested; only in windows that are phases.
+    #[serde(default)]
+    pub evidence: Option<Evidence>,
 }
 
 /// The stretch of time that [`CounterWindow`] covers.

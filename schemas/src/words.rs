@@ -162,6 +162,22 @@ words! {
         PerTransaction = "us_per_transaction",
     }
 
+    /// The part of the path or of an end that kept a test from being faster.
+    LimitedBy {
+        ReceiverWindow = "receiver window" ("the sender waited for room in the receiver's buffer"),
+        SendBuffer = "send buffer" ("the sender's buffer held less than the path"),
+        CongestionWindow = "congestion window" ("the sender waited for acknowledgements, as its congestion control allows"),
+        Application = "application" ("the sending program had too little to send"),
+        Loss = "loss" ("the congestion control slowed down because segments were lost"),
+        Pacing = "pacing" ("the plan's rate or the congestion control spaced the sends"),
+        SenderCpu = "sender CPU" ("the sender's data thread always ran, or waited for a CPU or for its quota"),
+        ReceiverCpu = "receiver CPU" ("the same at the receiver, or its CPU was busy with soft interrupts"),
+        Wire = "wire" ("the link was full"),
+        Queue = "queue" ("a queue on the path or at an end dropped packets"),
+        RoundTrip = "round trip" ("each transaction waited for the one before it"),
+        Unknown = "unknown" ("the evidence is thin, or contradicts itself"),
+    }
+
     /// The outcome of a probe of a search, or of the search.
     Search {
         Held = "held" ("the bound holds at the load of this probe"),

@@ -148,6 +148,7 @@ mod tests {
             wall_end_ns: 0,
             flows: vec![flow.clone()],
             cpu: None,
+            evidence: None,
         };
         SideReport { phases: vec![window], totals: vec![flow], ..SideReport::empty(side, Ending::Complete) }
     }

@@ -58,6 +58,7 @@ impl Raw {
             busy_us: self.u64_at(168),
             rwnd_limited_us: self.u64_at(176),
             sndbuf_limited_us: self.u64_at(184),
+            ..TcpInfo::default()
         })
     }
 }

@@ -150,6 +150,7 @@ impl Windows {
             wall_end_ns: after.wall_ns,
             flows: of_flows.collect(),
             cpu: cpu.and_then(|(after, before)| after.since(before, false)),
+            evidence: None,
         }
     }
 

@@ -36,6 +36,8 @@ macro_rules! collect {
 collect! {
     /// CPU shares by state, from `/proc/stat`.
     Cpu is cpu, true;
+    /// Evidence on what limited the load: data threads, soft interrupts, drops, congestion marks.
+    Limits is limits, true;
     /// CPU shares of each core.
     CpuPerCore is cpu_per_core, false;
     /// TCP_INFO at the edges, and at intervals.

@@ -14,9 +14,9 @@ use netcore::{
     measure::host::{CpuSharesOf, HostFacts},
     mpi::{Family as Library, Place, RankFacts},
     report::{
-        ClockReading, CounterChange, CounterWindow, CpuUse, DatagramPhase, Ending, FlowWindow, Granted, Latencies,
-        NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span, Spinning, TcpInfo, TimeWait,
-        Window,
+        ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
+        Granted, Latencies, NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span, Spinning,
+        TcpInfo, TcpLimits, ThreadUse, TimeWait, Window,
     },
     spec::{
         Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
@@ -33,7 +33,7 @@ fn window() -> Window {
         counts: netcore::report::Counts { completions: 1, copied: 1, ..netcore::report::Counts::default() },
         latencies: vec![Latencies { kind: "round_trip".into(), histogram: String::new() }],
         tcp_at_start: Some(TcpInfo::default()),
-        tcp_info: Some(TcpInfo::default()),
+        tcp_info: Some(TcpInfo { limits: Some(TcpLimits::default()), ..TcpInfo::default() }),
         retransmits: Some(0),
         datagrams: Some(DatagramPhase::default()),
         jitter_ns: Some(0),
@@ -46,7 +46,26 @@ fn window() -> Window {
         quota_cpus: Some(0.5),
         ..CpuUse::default()
     };
-    Window { phase: Phase::Measure, start_ns: 0, elapsed_ns: 1, wall_end_ns: 0, flows: vec![flow], cpu: Some(cpu) }
+    let evidence = Evidence {
+        thread: Some(ThreadUse {
+            waiting: Some(0.0),
+            cpu_busy: Some(0.0),
+            cpu_softirq: Some(0.0),
+            ..ThreadUse::default()
+        }),
+        softirq_peak: Some(CpuShare::default()),
+        missing: vec![String::new()],
+        ..Evidence::default()
+    };
+    Window {
+        phase: Phase::Measure,
+        start_ns: 0,
+        elapsed_ns: 1,
+        wall_end_ns: 0,
+        flows: vec![flow],
+        cpu: Some(cpu),
+        evidence: Some(evidence),
+    }
 }
 
 fn report() -> SideReport {

@@ -101,6 +101,7 @@ mod tests {
             wall_end_ns: 1_795_403_450_276_900_000,
             flows: vec![flow],
             cpu: None,
+            evidence: None,
         }
     }
 

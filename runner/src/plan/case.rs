@@ -347,11 +347,12 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         let mut value = match &member.job {
             Job::Traffic(spec) => {
                 let mut spec = (**spec).clone();
-                // Addresses and interim reports do not affect the workload.
+                let plain = TestSpec::new(spec.pattern, spec.transport);
+                // Addresses, interim reports and evidence that is read at the edges do not affect the workload.
                 spec.near.bind.clear();
                 spec.far.bind.clear();
                 spec.interim = false;
-                let plain = TestSpec::new(spec.pattern, spec.transport);
+                spec.collect.limits = plain.collect.limits;
                 let mut value = serde_json::to_value(&spec).unwrap_or_default();
                 let default = serde_json::to_value(&plain).unwrap_or_default();
                 without_defaults(&mut value, &default);

@@ -22,7 +22,7 @@ cooldown: 0s
 duration: 10s
 interval: 0s
 iterations: 1
-collect: [cpu, tcp_info]
+collect: [cpu, limits, tcp_info]
 ";
 
 /// A test has one stop rule: a layer that sets one removes those of lower layers.

@@ -48,6 +48,7 @@ pub fn window(phase: Phase, elapsed_ns: u64, flows: Vec<FlowWindow>) -> Window {
         wall_end_ns: 1_700_000_000_000_000_000,
         flows,
         cpu: Some(CpuUse { cpus: 2, busy: 0.5, peak: 1.0, ..CpuUse::default() }),
+        evidence: None,
     }
 }
 

@@ -169,6 +169,7 @@ mod tests {
             wall_end_ns: 0,
             flows: Vec::new(),
             cpu: Some(cpu),
+            evidence: None,
         };
         let clocks = Some((ClockReading::default(), end));
         SideReport { phases: vec![window], clocks, ..SideReport::empty(side, Ending::Complete) }

@@ -4,7 +4,7 @@ use super::{
     columns,
     may_be_empty::{Boolean, Integer, Number, Text, Time},
 };
-use crate::words::{Control, DemandUnit, LatencyKind, OfferedUnit, Phase, Record, Search, Status, Way};
+use crate::words::{Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, Phase, Record, Search, Status, Way};
 
 columns! {
     /// One row, a field per column. What is `None` is written as an empty cell. `axes` holds the cells of the
@@ -248,6 +248,45 @@ columns! {
         local_time_wait_after: Integer = "The same after it.";
         remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";
         remote_time_wait_after: Integer = "The same after it.";
+    }
+    "limits" {
+        limited_by: Option<LimitedBy> = "Why the test was not faster, in rows of the measure phase and in summaries: {words}.";
+        limited_ratio: Number = "Share of the elapsed time, or of what was possible, for which `limited_by` held, 0 … 1.";
+        limited_because: Text = "The evidence for `limited_by`, in a sentence, with what could not be looked at.";
+        app_limited_ratio: Number = "Share of the streams whose last sample of the delivery rate was taken while the sender had too little to send (tcpi_delivery_rate_app_limited), 0 … 1.";
+        pacing_rate_bits_per_s: Number = "Rate at which the sender's kernel paces (tcpi_pacing_rate), at the end; sum over streams; empty where it paces none.";
+        receive_window_bytes: Integer = "Window that the receivers announced last (tcpi_snd_wnd of the sender), bytes; sum over streams."
+            => ("receive_window", Bytes, Neither, Gauge, "receive window");
+        local_thread_busy_ratio: Number = "Share of the elapsed time in which the busiest data thread at `from` was on a CPU, 0 … 1. The busiest is the one with the largest sum of this and `local_thread_waiting_ratio`.";
+        local_thread_waiting_ratio: Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU, 0 … 1.";
+        local_thread_cpu_id: Integer = "The CPU that it ran on last.";
+        local_thread_cpu_busy_ratio: Number = "Busy share of that CPU, 0 … 1.";
+        local_thread_softirq_ratio: Number = "Share of soft interrupts on that CPU, 0 … 1.";
+        local_softirq_peak_ratio: Number = "Share of soft interrupts on the CPU at `from` that has the most, 0 … 1.";
+        local_softirq_peak_id: Integer = "Number of that CPU.";
+        local_qdisc_drops: Integer = "Packets that the queueing discipline of the interface at `from` dropped. All traffic of the interface counts, as in the next two."
+            => ("drops.local_qdisc", Count, Lower, Count, "drops of the queueing discipline here");
+        local_interface_drops: Integer = "Packets that the interface at `from` dropped, in sending or receiving: no room in its ring, or dropped by its driver."
+            => ("drops.local_interface", Count, Lower, Count, "drops of the interface here");
+        local_softnet_drops: Integer = "Packets that the kernel at `from` dropped between its interfaces and its protocols (/proc/net/softnet_stat), on all CPUs."
+            => ("drops.local_softnet", Count, Lower, Count, "drops of softnet here");
+        local_socket_drops: Integer = "Packets that the data sockets at `from` dropped: no room in their receive buffers."
+            => ("drops.local_socket", Count, Lower, Count, "drops of the sockets here");
+        remote_thread_busy_ratio: Number = "Share of the elapsed time in which the busiest data thread at `to` was on a CPU, 0 … 1. The busiest is the one with the largest sum of this and `remote_thread_waiting_ratio`.";
+        remote_thread_waiting_ratio: Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU, 0 … 1.";
+        remote_thread_cpu_id: Integer = "The CPU that it ran on last.";
+        remote_thread_cpu_busy_ratio: Number = "Busy share of that CPU, 0 … 1.";
+        remote_thread_softirq_ratio: Number = "Share of soft interrupts on that CPU, 0 … 1.";
+        remote_softirq_peak_ratio: Number = "Share of soft interrupts on the CPU at `to` that has the most, 0 … 1.";
+        remote_softirq_peak_id: Integer = "Number of that CPU.";
+        remote_qdisc_drops: Integer = "Packets that the queueing discipline of the interface at `to` dropped. All traffic of the interface counts, as in the next two."
+            => ("drops.remote_qdisc", Count, Lower, Count, "drops of the queueing discipline there");
+        remote_interface_drops: Integer = "Packets that the interface at `to` dropped, in sending or receiving: no room in its ring, or dropped by its driver."
+            => ("drops.remote_interface", Count, Lower, Count, "drops of the interface there");
+        remote_softnet_drops: Integer = "Packets that the kernel at `to` dropped between its interfaces and its protocols (/proc/net/softnet_stat), on all CPUs."
+            => ("drops.remote_softnet", Count, Lower, Count, "drops of softnet there");
+        remote_socket_drops: Integer = "Packets that the data sockets at `to` dropped: no room in their receive buffers."
+            => ("drops.remote_socket", Count, Lower, Count, "drops of the sockets there");
     }
     "confidence" {
         iterations: Integer = "Iterations that a summary row condenses.";

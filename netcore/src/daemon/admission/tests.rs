@@ -186,6 +186,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         busy_us: Some(u64::MAX),
         rwnd_limited_us: Some(u64::MAX),
         sndbuf_limited_us: Some(u64::MAX),
+        limits: None,
     };
     let counts = Counts {
         bytes_sent: u64::MAX,
@@ -238,6 +239,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         wall_end_ns: i64::MIN,
         flows: vec![flow],
         cpu: Some(cpu),
+        evidence: None,
     };
     let bytes = serde_json::to_string(&window).unwrap().len();
     assert!(bytes <= READING_TEXT_BYTES, "{bytes}");

@@ -47,6 +47,7 @@ pub fn report(spec: &TestSpec, response: &Message, results: &Message, near: &Sid
             wall_end_ns: near.wall_start_ns.saturating_add_unsigned(elapsed_ns),
             flows: vec![flow],
             cpu: told.cpu,
+            evidence: None,
         });
     }
     report

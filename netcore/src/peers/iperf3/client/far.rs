@@ -114,6 +114,7 @@ pub fn report(spec: &TestSpec, near: &SideReport, theirs: &Results, end: (u64, u
             flows,
             // It tells the time of its process, not that of the machine.
             cpu: theirs.cpu.map(|[total, ..]| CpuUse { process_cpus: Some(total / 100.0), ..CpuUse::default() }),
+            evidence: None,
         }],
         totals,
         options: options.collect(),
@@ -222,8 +223,15 @@ mod tests {
     }
 
     fn near(warmup: Option<Vec<FlowWindow>>, measure: Vec<FlowWindow>, totals: Vec<FlowWindow>) -> SideReport {
-        let phase =
-            |phase, flows| Window { phase, start_ns: 0, elapsed_ns: 2_000_000_000, wall_end_ns: 7, flows, cpu: None };
+        let phase = |phase, flows| Window {
+            phase,
+            start_ns: 0,
+            elapsed_ns: 2_000_000_000,
+            wall_end_ns: 7,
+            flows,
+            cpu: None,
+            evidence: None,
+        };
         let warmup = warmup.map(|flows| phase(Phase::Warmup, flows));
         SideReport {
             phases: warmup.into_iter().chain([phase(Phase::Measure, measure)]).collect(),
