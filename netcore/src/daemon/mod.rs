@@ -39,6 +39,7 @@ pub use listen::{Listen, listen};
 use loads::Loads;
 pub use log::{Caller, Event, Log, Part, TestEnding, TestResult};
 pub use network::{Network, NetworkError, Networks};
+pub use session::LONGEST_LEAD;
 use turns::Turns;
 
 pub use crate::control::message::Limits;

@@ -55,7 +55,7 @@ pub(super) const LONGEST_CONNECT: Duration = Duration::from_mins(1);
 /// Limit of a client's name for its host and for its program, characters: Linux has 64 for a host.
 pub(super) const LONGEST_NAME: usize = 64;
 /// The longest time from a request to start to the start.
-pub(super) const LONGEST_LEAD: Duration = Duration::from_mins(10);
+pub const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
 /// Serves one accepted connection until it closes.
 pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place: Place<'_>, stop: &StopFlag) {

@@ -6,7 +6,7 @@ use std::{net::Ipv6Addr, sync::mpsc, thread, time::Duration};
 use netcore::{
     client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RunningTest, Session, Timeouts},
     control::{message::ErrorCode, stop::StopFlag},
-    measure::clock::monotonic_ns,
+    measure::clock::{monotonic_ns, nanoseconds},
     spec::{Family, TestSpec},
 };
 
@@ -43,6 +43,8 @@ struct Seat {
     addresses: DataAddresses,
     timeouts: Timeouts,
     spec: TestSpec,
+    /// Time from the group's start until its load begins, nanoseconds.
+    after_ns: u64,
 }
 
 /// A member with its test.
@@ -242,10 +244,11 @@ impl Hosts {
             } else {
                 Duration::ZERO
             };
-            spec.phases.interval_ns = u64::try_from(every.as_nanos()).unwrap_or(0);
+            spec.phases.interval_ns = nanoseconds(every);
         }
         let timeouts = Timeouts { grace, ..Timeouts::default() };
-        Ok(Seat { near, far, peer, addresses, timeouts, spec })
+        let after_ns = nanoseconds(member.after);
+        Ok(Seat { near, far, peer, addresses, timeouts, spec, after_ns })
     }
 }
 
@@ -316,19 +319,22 @@ fn together(
     stop: &StopFlag,
 ) -> Result<Measured, ClientError> {
     let specs: Vec<TestSpec> = seats.iter().map(|seat| seat.spec.clone()).collect();
+    let afters: Vec<u64> = seats.iter().map(|seat| seat.after_ns).collect();
     let prepared: Vec<Prepared<'_>> = prepared(seats.iter_mut()).into_iter().collect::<Result<_, _>>()?;
     let t0_ns = common_start_ns(prepared.iter());
-    let running: Vec<RunningTest<'_>> = prepared.into_iter().map(|p| p.start(Some(t0_ns))).collect::<Result<_, _>>()?;
-    for (name, spec) in names.iter().zip(&specs) {
-        display.add(name, spec, t0_ns);
+    let begins: Vec<u64> = afters.iter().map(|after| t0_ns.saturating_add(*after)).collect();
+    let running: Vec<RunningTest<'_>> =
+        prepared.into_iter().zip(&begins).map(|(p, begin)| p.start(Some(*begin))).collect::<Result<_, _>>()?;
+    for ((name, spec), begin) in names.iter().zip(&specs).zip(&begins) {
+        display.add(name, spec, *begin);
     }
     let ended: Vec<_> = watched(running, &specs, display, stop).into_iter().collect::<Result<_, _>>()?;
     let outcomes: Vec<Outcome> = ended.into_iter().map(|(outcome, _)| outcome).collect();
-    // The load should start at t0 everywhere; a member is measured its own warm-up later.
+    // Without `after`, the load should start at t0 everywhere; a member is measured its own warm-up later.
     let starts: Vec<u64> = outcomes
         .iter()
-        .zip(specs.iter().map(|spec| spec.phases.warmup_ns))
-        .flat_map(|(o, warmup)| [o.near_loaded_ns, o.far_loaded_ns].map(|s| s.map(|s| s.saturating_sub(warmup))))
+        .zip(specs.iter().zip(afters).map(|(spec, after)| spec.phases.warmup_ns.saturating_add(after)))
+        .flat_map(|(o, later)| [o.near_loaded_ns, o.far_loaded_ns].map(|s| s.map(|s| s.saturating_sub(later))))
         .flatten()
         .collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));

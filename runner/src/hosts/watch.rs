@@ -173,7 +173,8 @@ impl Shown {
             elapsed: Duration::from_nanos(elapsed_ns),
             planned: planned_ns.map(Duration::from_nanos),
             rate: self.rate,
-            left: whole_ns.map(|whole| Duration::from_nanos(whole.saturating_sub(since_t0))),
+            // A member of a group may begin later than the others.
+            left: whole_ns.map(|whole| Duration::from_nanos(whole.saturating_add(self.t0_ns).saturating_sub(now_ns))),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use netcore::spec::{TestSpec, Transport, ranks::RanksSpec};
+use netcore::spec::{Stop, TestSpec, Transport, ranks::RanksSpec};
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
@@ -133,6 +133,8 @@ pub struct Member {
     pub from: Endpoint,
     /// The far end, which accepts them.
     pub to: Endpoint,
+    /// Time from the group's start until its load begins.
+    pub after: Duration,
     pub job: Job,
     /// Why the engines cannot run it: an error only if `--only` keeps the case.
     pub refused: Option<Diagnostic>,
@@ -171,6 +173,14 @@ impl Member {
     /// The test between two ends; `None` for ranks and for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
         self.job.spec()
+    }
+
+    /// Planned begin and end of its measure phase after the group's start, nanoseconds; `None`: it stops by a count.
+    pub fn measured_ns(&self) -> Option<(u64, u64)> {
+        let phases = &self.spec()?.phases;
+        let Stop::AfterNs(length) = phases.stop else { return None };
+        let begin = nanoseconds(self.after).saturating_add(phases.warmup_ns);
+        Some((begin, begin.saturating_add(length)))
     }
 
     /// Its transport; `None` for a program.
@@ -241,6 +251,15 @@ pub struct Group {
     /// The largest start skew that counts.
     pub max_skew: Duration,
     pub window: Window,
+    /// Whether all members run at the same time by plan, so that there is a window to sum them over.
+    pub has_total: bool,
+}
+
+/// Whether tests that start together measure at the same time for a while, by plan.
+pub fn overlap(members: &[Member]) -> bool {
+    let begin = members.iter().filter_map(Member::measured_ns).map(|(begin, _)| begin).max();
+    let end = members.iter().filter_map(Member::measured_ns).map(|(_, end)| end).min();
+    begin.zip(end).is_none_or(|(begin, end)| begin < end)
 }
 
 /// Iterations of a case: a count, or until confident.
@@ -376,6 +395,9 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
             }
             Job::Command(command) => serde_json::to_value(command).unwrap_or_default(),
         };
+        if !member.after.is_zero() {
+            value["after"] = nanoseconds(member.after).into();
+        }
         hash.update(member.name.as_bytes());
         hash.update([0]);
         value.sort_all_objects();
@@ -390,6 +412,10 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         let _ = write!(id, "{byte:02x}");
     }
     id
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn without_defaults(value: &mut serde_json::Value, default: &serde_json::Value) {

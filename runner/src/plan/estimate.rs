@@ -56,8 +56,8 @@ impl Case {
                 Some(job) => (of_ranks(&job.spec), of_ranks(&job.spec)),
                 None => member.spec().map_or((ASSUMED, ASSUMED), planned),
             };
-            once.least = once.least.max(least);
-            once.most = once.most.max(most);
+            once.least = once.least.max(member.after.saturating_add(least));
+            once.most = once.most.max(member.after.saturating_add(most));
             let length = match member.ranks() {
                 Some(job) => job.spec.length_ns().map(Duration::from_nanos),
                 None => member.spec().and_then(measure_length),

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use netcore::measure::tcp_info::available_congestion_controls;
 
 use super::{
-    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT, Round, Survey},
+    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT, Round, Survey, overlap},
     condition::normal,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, nearest},
@@ -177,16 +177,22 @@ impl Expander<'_> {
         let policy = iterations(&typed, &members, &place, out);
         let asserts = asserts(&tree, &typed, &members, round.is_some(), out);
         let find = find(&typed, &members, &place, out);
+        let group = typed.concurrent.as_ref().map(|c| Group {
+            max_skew: c.start.as_ref().and_then(|s| s.max_skew).map_or(Duration::from_millis(5), |t| t.0),
+            window: c.window.unwrap_or(model::Window::Intersection),
+            has_total: overlap(&members),
+        });
+        if group.as_ref().is_some_and(|group| !group.has_total && group.window == model::Window::Intersection) {
+            let what = "the group has no total: by their lengths and `after`, its members never run at the same time";
+            out.push(Diagnostic::warning(place("concurrent"), what).help("`window: own` leaves the total out"));
+        }
         Some(Case {
             test: entry.key.clone(),
             // The bound of a search is part of the measurement.
             id: super::case::case_id(&members, &find.as_ref().map(Find::bound).unwrap_or_default()),
             name: case_name(&entry.key, combination),
             axes: combination.iter().map(|(p, v)| (p.clone(), normal(p, v))).collect(),
-            group: typed.concurrent.as_ref().map(|c| Group {
-                max_skew: c.start.as_ref().and_then(|s| s.max_skew).map_or(Duration::from_millis(5), |t| t.0),
-                window: c.window.unwrap_or(model::Window::Intersection),
-            }),
+            group,
             policy,
             asserts,
             stop_when: stop_when(&typed, &members, paths, &place, out),
@@ -315,6 +321,27 @@ mod tests {
         assert_eq!(case.members[1].to.name(), "h");
         assert_eq!(case.members[1].job.spec().unwrap().far.cpus.as_ref().unwrap().to_string(), "3");
         assert_eq!(case.estimate().least.as_millis(), 4 * 3100);
+    }
+
+    #[test]
+    fn members_may_start_later() {
+        let group = |rest: &str| format!("  g:\n    workload: tcp_rr\n    duration: 2s\n    concurrent: {{{rest}}}\n");
+        let plan = good(&group("members: {a: {}, b: {after: 1500ms}}"));
+        let case = &plan.cases[0];
+        assert_eq!(case.members.iter().map(|m| m.after.as_millis()).collect::<Vec<_>>(), [0, 1500]);
+        assert!(case.group.as_ref().unwrap().has_total);
+        assert_eq!(case.estimate().least.as_millis(), 3600);
+        let at_once = good(&group("members: {a: {}, b: {after: 0s}}"));
+        assert!(at_once.cases[0].id != case.id, "a later start is another workload");
+        assert_eq!(at_once.cases[0].id, good(&group("members: {a: {}, b: {}}")).cases[0].id);
+        let never = good(&group("members: {a: {}, b: {after: 2s}}"));
+        assert!(!never.cases[0].group.as_ref().unwrap().has_total);
+        assert!(never.warnings.render(Format::Human).contains("never run at the same time"));
+        let own = good(&group("window: own, members: {a: {}, b: {after: 2s}}"));
+        assert!(!own.warnings.render(Format::Human).contains("never run"));
+        assert!(load(&group("members: {a: {}, b: {after: 1h}}")).unwrap_err().contains("armed 540 s ahead"));
+        let alone = load("  a: {workload: tcp_rr, after: 1s}").unwrap_err();
+        assert!(alone.contains("for members of a group"), "{alone}");
     }
 
     #[test]

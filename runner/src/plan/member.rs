@@ -14,7 +14,14 @@ use super::{
     tree::{Entry, Node},
     workload::Kind,
 };
-use netcore::spec::{Io, Side, TestSpec, Transport};
+use netcore::{
+    daemon::LONGEST_LEAD,
+    spec::{Dialect, Io, Side, TestSpec, Transport},
+};
+use std::time::Duration;
+
+/// Longest `after`: daemons accept a start that lies [`LONGEST_LEAD`] ahead, and arming all members takes time.
+const LONGEST_AFTER: Duration = LONGEST_LEAD.saturating_sub(Duration::from_mins(1));
 
 impl Expander<'_> {
     pub(super) fn members(
@@ -102,7 +109,8 @@ impl Expander<'_> {
             }
             let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
             let (name, workload) = (name.to_owned(), workload.name.clone());
-            return Some(Member { name, workload, from, to, job: Job::Ranks(Box::new(job)), refused: None });
+            let job = Job::Ranks(Box::new(job));
+            return Some(Member { name, workload, from, to, after: Duration::ZERO, job, refused: None });
         }
         let from = self.endpoint(tree, "from", Endpoint::Local, out);
         let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
@@ -150,10 +158,12 @@ impl Expander<'_> {
                 help: "give it a length, the same for all".to_owned(),
             });
         }
+        errors.extend(typed.after.and_then(|after| misplaced(after.0, name, &job)));
         errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
             name: name.to_owned(),
             workload: workload.name.clone(),
+            after: typed.after.map_or(Duration::ZERO, |time| time.0),
             from,
             to,
             job,
@@ -212,6 +222,27 @@ impl Expander<'_> {
             }
         }
     }
+}
+
+/// The mistake in `after`: a member of a group may start later than the others, by as much as a daemon can be told ahead.
+fn misplaced(after: Duration, member: &str, job: &Job) -> Option<spec::SpecError> {
+    let (message, help) = if member.is_empty() {
+        (
+            "`after` is for members of a group: a test alone has no other start".to_owned(),
+            "use `pause`, or `concurrent`",
+        )
+    } else if job.spec().is_some_and(|spec| !matches!(spec.dialect, Dialect::Plumb | Dialect::Service)) {
+        (
+            "the program at the far end begins when it is connected, and cannot start later".to_owned(),
+            "leave `after` out",
+        )
+    } else if after > LONGEST_AFTER {
+        let (wanted, most) = (after.as_secs_f64(), LONGEST_AFTER.as_secs());
+        (format!("`after` is {wanted:.0} s, and a test can be armed {most} s ahead"), "make two tests of it")
+    } else {
+        return None;
+    };
+    Some(spec::error("after", message, help))
 }
 
 /// Warns of `io: spin` on one machine where each thread would share the CPU of its peer.

@@ -98,6 +98,8 @@ pub struct TestBody {
     pub close: Option<Close>,
     /// A datagram request unanswered for this long counts as lost (netperf -e).
     pub reply_timeout: Option<Time>,
+    /// Time from the start of a group until this member's load begins.
+    pub after: Option<Time>,
     /// Uncounted load before the measurement: a duration, or auto (iperf3 -O).
     pub warmup: Option<Warmup>,
     /// Uncounted load after the measurement.

@@ -316,7 +316,7 @@ impl Run<'_> {
 
     /// The row of a group as a whole.
     fn total(&mut self, step: &Step, iteration: u32, measured: &Measured, rows: &[(usize, Way, Row)]) -> Option<Row> {
-        let group = step.group.as_ref()?;
+        let group = step.group.as_ref().filter(|group| group.has_total)?;
         let of = |m: usize| rows.iter().filter(move |(n, _, _)| *n == m).max_by_key(|(_, way, _)| *way).map(|r| &r.2);
         let parts: Vec<Part<'_>> = step
             .members

@@ -126,7 +126,8 @@ fn a_start_that_was_not_together_is_measured_again() {
     let mut bench = FakeBench::default();
     bench.results.extend([Ok(late), Ok(together)]);
     let mut group = step("a", 1, 1, None);
-    group.case.group = Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection });
+    group.case.group =
+        Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection, has_total: true });
     let (_, rows) = go(&[group], PLAIN, &mut bench);
     let total = "iteration ok 1";
     assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", total, "summary ok", "summary ok"]);
@@ -180,7 +181,8 @@ fn ends_that_never_measured_at_the_same_time_are_measured_again() {
 fn members_that_never_start_together_are_a_failure_after_three_starts_and_the_retries() {
     let late = || Measured { start_skew: Some(Duration::from_millis(9)), ..stream(1) };
     let mut group = step("a", 1, 1, None);
-    group.case.group = Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection });
+    group.case.group =
+        Some(Group { max_skew: Duration::from_millis(5), window: Window::Intersection, has_total: true });
     for (retries, discarded) in [(0, 2), (1, 3)] {
         let mut bench = FakeBench::default();
         bench.results.extend((0..9).map(|_| Ok(late())));
