@@ -61,7 +61,7 @@ fn per_edge(criterion: &mut Criterion) {
     group.bench_function("tcp_info", |b| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        b.iter(|| tcp_info::read(near.as_fd()).unwrap());
+        b.iter(|| tcp_info::read(near.as_fd(), true).unwrap());
     });
     group.finish();
 }

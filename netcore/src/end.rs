@@ -23,9 +23,11 @@ use crate::{
     io::{conduit, zerocopy},
     measure::{
         counter_log::CounterLog,
+        evidence::EvidenceReader,
         fragments,
         sample::SampledFlow,
         sampler::{OnInterval, Sampled, Sampler},
+        tasks::Tasks,
         time_wait,
         watch::Watch,
     },
@@ -57,6 +59,7 @@ pub struct End {
     connected: Connected,
     nic: Option<NicFacts>,
     counter_log: Option<CounterLog>,
+    evidence: Option<EvidenceReader>,
 }
 
 impl End {
@@ -80,6 +83,7 @@ impl End {
             connected: Connected::default(),
             nic: None,
             counter_log: None,
+            evidence: None,
         })
     }
 
@@ -99,6 +103,7 @@ impl End {
             connected: Connected::of(links),
             nic: None,
             counter_log: None,
+            evidence: None,
         };
         end.look_around();
         Ok(end)
@@ -139,6 +144,11 @@ impl End {
         if let Some(counter_log) = &mut self.counter_log {
             counter_log.rest(Span::Before);
         }
+        self.evidence = self.spec.collect.limits.then(|| {
+            let sockets = self.connected.links.iter().filter_map(|link| link.socket().cloned()).collect();
+            let interface = self.nic.as_ref().map(|nic| nic.name.as_str());
+            EvidenceReader::open(self.spec.transport, interface, sockets)
+        });
     }
 
     /// IP addresses of the flows' peers, after [`End::connect`]. A far end learns them from the sender of the token, so a
@@ -150,7 +160,7 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, rendezvous, assignments, connected, nic, counter_log, .. } = self;
+        let Self { spec, side, rendezvous, assignments, connected, nic, counter_log, evidence, .. } = self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
@@ -177,6 +187,7 @@ impl End {
         let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
         let (flows, workers) = assign(&spec, side, assignments, &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
+        let tasks = evidence.as_ref().map(EvidenceReader::tasks);
         let mut sampler = Sampler {
             flows,
             watch: watch.clone(),
@@ -200,6 +211,7 @@ impl End {
                 })
             },
             counter_log,
+            evidence,
             stop_is_complete: support::learns_its_end(&spec, side),
             to_the_end: !matches!(spec.dialect, Dialect::Plumb | Dialect::Service),
         };
@@ -230,7 +242,11 @@ impl End {
         };
         let sampler = spawn("sampler".to_owned(), run).inspect_err(|_| watch.abort())?;
         for (number, workers) in by_thread.into_iter().enumerate() {
-            let run = move || pattern::thread(number, workers, t0_ns);
+            let tasks = tasks.clone();
+            let run = move || {
+                let _entered = tasks.as_ref().map(Tasks::enter);
+                pattern::thread(number, workers, t0_ns);
+            };
             spawn(format!("data {number}"), run).inspect_err(|_| watch.abort())?;
         }
         Ok(Running { side, watch, cells, report: Mutex::new(report), _sampler: sampler })

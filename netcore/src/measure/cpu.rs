@@ -22,6 +22,9 @@ use crate::report::CpuUse;
 /// time with a disk request of this CPU outstanding; `steal` is time in which the hypervisor ran something else.
 pub(super) const STATES: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
+/// Place of the soft interrupts among them.
+const SOFTIRQ: usize = 6;
+
 /// Time of one CPU by state (`STATES`), in ticks (USER_HZ, a hundredth of a second on every Linux architecture in use),
 /// since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,19 +67,15 @@ impl CpuSnapshot {
     pub fn since(&self, before: &Self, per_cpu: bool) -> Option<CpuUse> {
         let mut sum = Ticks::default();
         let mut result = CpuUse::default();
-        let mut earlier = before.cpus.iter().peekable();
-        for (id, after) in &self.cpus {
-            while earlier.next_if(|(e, _)| e < id).is_some() {}
-            let Some((_, start)) = earlier.next_if(|(e, _)| e == id) else { continue };
-            let ticks = after.since(*start);
+        for (id, ticks) in self.ticks_since(before) {
             sum.0.iter_mut().zip(ticks.0).for_each(|(sum, ticks)| *sum += ticks);
             result.cpus += 1;
             let share = ratio(ticks.busy(), ticks.total());
             if share > result.peak || result.cpus == 1 {
-                (result.peak, result.peak_id) = (share, *id);
+                (result.peak, result.peak_id) = (share, id);
             }
             if per_cpu {
-                result.per_cpu.push((*id, share));
+                result.per_cpu.push((id, share));
             }
         }
         let total = sum.total();
@@ -101,6 +100,36 @@ impl CpuSnapshot {
         }
         Some(result)
     }
+
+    /// Ticks since an earlier sample of each CPU that was online at both.
+    fn ticks_since(&self, before: &Self) -> impl Iterator<Item = (u32, Ticks)> {
+        let mut earlier = before.cpus.iter().peekable();
+        self.cpus.iter().filter_map(move |(id, after)| {
+            while earlier.next_if(|(e, _)| e < id).is_some() {}
+            let (_, start) = earlier.next_if(|(e, _)| e == id)?;
+            Some((*id, after.since(*start)))
+        })
+    }
+
+    /// Shares of each CPU since an earlier sample; CPUs without a tick in between are left out.
+    pub(super) fn shares_since(&self, before: &Self) -> Vec<Shares> {
+        let counted = self.ticks_since(before).filter(|(_, ticks)| ticks.total() > 0);
+        counted
+            .map(|(cpu, ticks)| Shares {
+                cpu,
+                busy: ratio(ticks.busy(), ticks.total()),
+                softirq: ratio(ticks.0[SOFTIRQ], ticks.total()),
+            })
+            .collect()
+    }
+}
+
+/// Shares of a CPU's time, 0 … 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shares {
+    pub cpu: u32,
+    pub busy: f64,
+    pub softirq: f64,
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -219,6 +248,16 @@ mod tests {
         assert_eq!((cpu.busy, cpu.user, cpu.system, cpu.iowait), (0.25, 0.2, 0.05, 0.1));
         assert_eq!((cpu.peak, cpu.peak_id), (0.5, 0));
         assert_eq!(cpu.per_cpu, vec![(0, 0.5), (1, 0.0)]);
+    }
+
+    #[test]
+    fn soft_interrupts_are_a_share_of_each_cpu_that_counted() {
+        let before = snapshot("cpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 7 0 0 0 0 0 0 0 0 0\ncpu3 0 0 0 0 0 0 5 0 0 0\nintr 5\n");
+        let after = snapshot("cpu0 2 0 0 6 0 0 2 0 0 0\ncpu1 7 0 0 0 0 0 0 0 0 0\ncpu3 0 0 0 1 0 0 8 0 0 0\nintr 9\n");
+        assert_eq!(STATES[SOFTIRQ], "softirq");
+        let shares = |cpu, busy, softirq| Shares { cpu, busy, softirq };
+        assert_eq!(after.shares_since(&before), [shares(0, 0.4, 0.2), shares(3, 0.75, 0.75)]);
+        assert_eq!(after.shares_since(&after), []);
     }
 
     #[test]

@@ -223,7 +223,7 @@ fn status_value(status: &str, key: &str) -> Option<String> {
 }
 
 /// lxcfs gives a container a `/proc/stat` of its own, by mounting over the kernel's.
-fn cpu_shares_of(mounts: &str) -> CpuSharesOf {
+pub(super) fn cpu_shares_of(mounts: &str) -> CpuSharesOf {
     let replaced = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/proc/stat"));
     if replaced { CpuSharesOf::Container } else { CpuSharesOf::Machine }
 }

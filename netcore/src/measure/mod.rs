@@ -9,6 +9,7 @@
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
 //! | [`histogram`] | how latencies are spread |
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
+//! | [`evidence`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
@@ -19,6 +20,8 @@ pub mod clock;
 pub mod counter_log;
 pub(crate) mod counters;
 pub mod cpu;
+mod drops;
+pub(crate) mod evidence;
 mod files;
 pub(crate) mod fragments;
 pub mod histogram;
@@ -31,6 +34,7 @@ pub(crate) mod sample;
 pub(crate) mod sampler;
 mod snmp;
 mod system;
+pub(crate) mod tasks;
 pub mod tcp_info;
 pub(crate) mod time_wait;
 pub(crate) mod watch;

@@ -1,4 +1,5 @@
-//! Queries the kernel's routing tables over rtnetlink: the interface of a route, and an interface's properties.
+//! Queries the kernel's routing tables over rtnetlink: the interface of a route, an interface's properties, and the drops
+//! of its queueing disciplines.
 //!
 //! rtnetlink answers for the calling thread's network namespace (sysfs shows the one it was mounted in) and for the whole
 //! routing policy: an own address goes over `lo`, whatever interface bears it.
@@ -27,6 +28,13 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const TCA_KIND: u16 = 1;
+const TCA_STATS2: u16 = 7;
+/// `struct gnet_stats_queue`: five words, of which the third counts drops.
+const TCA_STATS_QUEUE: u16 = 3;
+const QUEUE_DROPS: usize = 8;
+/// Parents of the queueing disciplines that an interface itself has, from `linux/pkt_sched.h`.
+const TC_H_ROOT: u32 = u32::MAX;
+const TC_H_INGRESS: u32 = 0xffff_fff1;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 
@@ -44,8 +52,13 @@ pub(super) const LINK_COUNTERS: [&str; 10] = [
     "collisions",
 ];
 
+/// Places of the counters of dropped packets in `struct rtnl_link_stats64`: `rx_dropped`, `tx_dropped`, `rx_over_errors`,
+/// `rx_fifo_errors`, `rx_missed_errors` and `tx_fifo_errors`.
+const DROPPED: [usize; 6] = [6, 7, 11, 14, 15, 18];
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Link {
+    pub index: u32,
     pub name: String,
     pub up: bool,
     pub mtu_bytes: Option<u32>,
@@ -57,6 +70,17 @@ pub(super) struct Link {
     pub tx_queues: Option<u32>,
     /// Values of [`LINK_COUNTERS`].
     pub counters: Vec<u64>,
+    /// Packets that the interface dropped in either direction ([`DROPPED`]).
+    pub dropped: Option<u64>,
+}
+
+/// Packets that a queueing discipline has dropped, with those of its classes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QdiscDrops {
+    /// Its place: the root, or the ingress.
+    pub parent: u32,
+    /// A word of the kernel, which wraps.
+    pub dropped: u32,
 }
 
 /// Index of the interface that routes to `peer`.
@@ -70,7 +94,7 @@ pub(super) fn interface_towards(peer: IpAddr) -> io::Result<u32> {
     body.resize(ROUTE, 0);
     attribute(&mut body, RTA_DST, &octets);
     let mut found = None;
-    ask(libc::RTM_GETROUTE, 0, &body, |kind, message| {
+    Netlink::open()?.ask(libc::RTM_GETROUTE, 0, &body, |kind, message| {
         if kind == libc::RTM_NEWROUTE {
             found = attributes(message, ROUTE).find(|(t, _)| *t == RTA_OIF).and_then(|(_, v)| u32_of(v));
         }
@@ -80,33 +104,22 @@ pub(super) fn interface_towards(peer: IpAddr) -> io::Result<u32> {
 
 /// One interface by its index, or all of them.
 pub(super) fn links(index: Option<u32>) -> io::Result<Vec<Link>> {
-    let mut body = vec![0; LINK];
-    body[4..8].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
-    let mut links = Vec::new();
-    let flags = if index.is_some() { 0 } else { libc::NLM_F_DUMP };
-    ask(libc::RTM_GETLINK, flags, &body, |kind, message| {
-        if kind == libc::RTM_NEWLINK && message.len() >= LINK {
-            links.push(link(message));
-        }
-    })?;
-    Ok(links)
+    Netlink::open()?.links(index)
 }
 
 /// Kinds of all queueing disciplines of an interface, roots and leaves.
 pub(super) fn qdiscs(index: u32) -> io::Result<Vec<String>> {
     let mut kinds = Vec::new();
-    ask(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TRAFFIC], |kind, message| {
-        let ours = message.get(4..8).and_then(u32_of) == Some(index);
-        if kind == libc::RTM_NEWQDISC && ours {
-            kinds.extend(attributes(message, TRAFFIC).find(|(t, _)| *t == TCA_KIND).and_then(|(_, v)| text(v)));
-        }
+    Netlink::open()?.each_qdisc(index, |message| {
+        kinds.extend(attributes(message, TRAFFIC).find(|(t, _)| *t == TCA_KIND).and_then(|(_, v)| text(v)));
     })?;
     Ok(kinds)
 }
 
 fn link(message: &[u8]) -> Link {
     let flags = u32_of(&message[8..12]).unwrap_or(0);
-    let mut link = Link { up: flags & 1 == 1, ..Link::default() };
+    let index = u32_of(&message[4..8]).unwrap_or(0);
+    let mut link = Link { index, up: flags & 1 == 1, ..Link::default() };
     for (kind, value) in attributes(message, LINK) {
         match kind {
             IFLA_IFNAME => link.name = text(value).unwrap_or_default(),
@@ -118,8 +131,11 @@ fn link(message: &[u8]) -> Link {
                 link.kind = attributes(value, 0).find(|(t, _)| *t == IFLA_INFO_KIND).and_then(|(_, v)| text(v));
             }
             IFLA_STATS64 => {
-                link.counters =
-                    value.as_chunks().0.iter().take(LINK_COUNTERS.len()).map(|c| u64::from_ne_bytes(*c)).collect();
+                let counters = value.as_chunks().0;
+                link.counters = counters.iter().take(LINK_COUNTERS.len()).map(|c| u64::from_ne_bytes(*c)).collect();
+                link.dropped = DROPPED
+                    .iter()
+                    .try_fold(0_u64, |sum, place| Some(sum.saturating_add(u64::from_ne_bytes(*counters.get(*place)?))));
             }
             _ => {}
         }
@@ -127,47 +143,103 @@ fn link(message: &[u8]) -> Link {
     link
 }
 
-/// Sends one request and passes every message of the answer (its type and its body) to `each`.
-fn ask(kind: u16, flags: libc::c_int, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
-    let socket = open()?;
-    let mut request = Vec::with_capacity(HEADER + body.len());
-    let flags = flags | libc::NLM_F_REQUEST;
-    request.extend(u32::try_from(HEADER + body.len()).map_err(io::Error::other)?.to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend(u16::try_from(flags).map_err(io::Error::other)?.to_ne_bytes());
-    request.extend(1_u32.to_ne_bytes());
-    request.extend(0_u32.to_ne_bytes());
-    request.extend(body);
-    send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
-    let many = flags & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let length = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-        let mut rest = &buffer[..length];
-        while let Some(size) = rest.get(..4).and_then(u32_of).map(|n| n as usize) {
-            let (Some(message), Some(kind)) = (rest.get(HEADER..size), rest.get(4..6).and_then(u16_of)) else {
-                return Err(io::Error::from(io::ErrorKind::InvalidData));
-            };
-            match i32::from(kind) {
-                libc::NLMSG_DONE => return Ok(()),
-                libc::NLMSG_ERROR => {
-                    let code = message.get(..4).and_then(u32_of).map_or(0, u32::cast_signed);
-                    return if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) };
-                }
-                _ => each(kind, message),
-            }
-            rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
-        }
-        if !many {
-            return Ok(());
-        }
-    }
+/// Drops of a queueing discipline from its message; `None`: it is a class's, whose drops the root counts too.
+fn qdisc_drops(message: &[u8]) -> Option<QdiscDrops> {
+    let parent = message.get(12..16).and_then(u32_of).filter(|parent| [TC_H_ROOT, TC_H_INGRESS].contains(parent))?;
+    let (_, statistics) = attributes(message, TRAFFIC).find(|(t, _)| *t == TCA_STATS2)?;
+    let (_, queue) = attributes(statistics, 0).find(|(t, _)| *t == TCA_STATS_QUEUE)?;
+    let dropped = queue.get(QUEUE_DROPS..QUEUE_DROPS + 4).and_then(u32_of)?;
+    Some(QdiscDrops { parent, dropped })
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
-    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-    Ok(socket)
+/// A socket to the kernel's routing tables, and the room for an answer.
+#[derive(Debug)]
+pub(super) struct Netlink {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    /// Number of the last request. Answers bear it.
+    sequence: u32,
+}
+
+impl Netlink {
+    pub fn open() -> io::Result<Self> {
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        Ok(Self { socket, buffer: vec![0; 64 * 1024], sequence: 0 })
+    }
+
+    /// One interface by its index, or all of them.
+    pub fn links(&mut self, index: Option<u32>) -> io::Result<Vec<Link>> {
+        let mut body = [0; LINK];
+        body[4..8].copy_from_slice(&index.unwrap_or(0).to_ne_bytes());
+        let mut links = Vec::new();
+        let flags = if index.is_some() { 0 } else { libc::NLM_F_DUMP };
+        self.ask(libc::RTM_GETLINK, flags, &body, |kind, message| {
+            if kind == libc::RTM_NEWLINK && message.len() >= LINK {
+                links.push(link(message));
+            }
+        })?;
+        Ok(links)
+    }
+
+    /// Drops of the queueing disciplines that an interface itself has: the root's, which count those of its classes, and
+    /// those at its ingress. Empty where it has none: there, nothing is queued.
+    pub fn qdisc_drops(&mut self, index: u32) -> io::Result<Vec<QdiscDrops>> {
+        let mut drops = Vec::new();
+        self.each_qdisc(index, |message| drops.extend(qdisc_drops(message)))?;
+        Ok(drops)
+    }
+
+    /// Passes the message of every queueing discipline of an interface to `each`.
+    fn each_qdisc(&mut self, index: u32, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        // The kernel lists those of all interfaces, whatever the request names.
+        self.ask(libc::RTM_GETQDISC, libc::NLM_F_DUMP, &[0; TRAFFIC], |kind, message| {
+            if kind == libc::RTM_NEWQDISC && message.get(4..8).and_then(u32_of) == Some(index) {
+                each(message);
+            }
+        })
+    }
+
+    /// Sends one request and passes every message of the answer (its type and its body) to `each`.
+    fn ask(&mut self, kind: u16, flags: libc::c_int, body: &[u8], mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut request = Vec::with_capacity(HEADER + body.len());
+        let flags = flags | libc::NLM_F_REQUEST;
+        request.extend(u32::try_from(HEADER + body.len()).map_err(io::Error::other)?.to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend(u16::try_from(flags).map_err(io::Error::other)?.to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend(0_u32.to_ne_bytes());
+        request.extend(body);
+        send(self.socket.as_raw_fd(), &request, MsgFlags::empty())?;
+        let many = flags & libc::NLM_F_DUMP == libc::NLM_F_DUMP;
+        loop {
+            let length = recv(self.socket.as_raw_fd(), &mut self.buffer, MsgFlags::empty())?;
+            let mut rest = &self.buffer[..length];
+            let mut answered = false;
+            while let Some(size) = rest.get(..4).and_then(u32_of).map(|n| n as usize) {
+                let (Some(message), Some(kind)) = (rest.get(HEADER..size), rest.get(4..6).and_then(u16_of)) else {
+                    return Err(io::Error::from(io::ErrorKind::InvalidData));
+                };
+                // The rest of an answer that was given up may still come.
+                if rest.get(8..12).and_then(u32_of) == Some(self.sequence) {
+                    answered = true;
+                    match i32::from(kind) {
+                        libc::NLMSG_DONE => return Ok(()),
+                        libc::NLMSG_ERROR => {
+                            let code = message.get(..4).and_then(u32_of).map_or(0, u32::cast_signed);
+                            return if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) };
+                        }
+                        _ => each(kind, message),
+                    }
+                }
+                rest = rest.get(size.next_multiple_of(4)..).unwrap_or_default();
+            }
+            if !many && answered {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// Appends an attribute: its length with header, its type, its value, padding to four bytes.

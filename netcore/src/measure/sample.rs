@@ -9,6 +9,7 @@ use super::{
     clock::{self, monotonic_ns, wall_ns},
     counters::FlowCell,
     cpu::{CpuReader, CpuSnapshot},
+    evidence::{EvidenceReader, EvidenceSample},
     histogram::HistogramSlot,
     tcp_info,
 };
@@ -54,18 +55,38 @@ pub struct Sample {
     pub clocks: ClockReading,
     /// CPU time, if the test asks for it.
     pub cpu: Option<CpuSnapshot>,
+    /// Evidence on what limits the load: at the edges of phases, if the test asks for it.
+    pub evidence: Option<EvidenceSample>,
+}
+
+/// Sources beside the flows' counters; `None`: not asked for.
+#[derive(Default)]
+pub struct Readers {
+    pub cpu: Option<CpuReader>,
+    pub evidence: Option<EvidenceReader>,
+}
+
+/// The kind of edge at which a sample is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    Phase,
+    Interval,
 }
 
 impl Sample {
     /// Reads everything, the counters first. `then` runs between these and the slower reads.
-    pub fn take(flows: &[SampledFlow], cpu: &mut Option<CpuReader>, then: impl FnOnce(&[Counts])) -> Self {
+    pub fn take(flows: &[SampledFlow], readers: &mut Readers, edge: Edge, then: impl FnOnce(&[Counts])) -> Self {
         let (at_ns, wall_ns) = (monotonic_ns(), wall_ns());
         let counts: Vec<_> = flows.iter().map(|flow| flow.cell.read()).collect();
         let dropped = flows.iter().map(|flow| flow.cell.dropped()).collect();
         then(&counts);
-        let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd())).collect();
-        let cpu = cpu.as_mut().and_then(|reader| reader.read().ok());
-        Self { at_ns, wall_ns, counts, dropped, tcp, clocks: clock::reading(), cpu }
+        let mut evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase);
+        let limits = evidence.is_some();
+        let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
+        let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
+        let clocks = clock::reading();
+        let evidence = evidence.as_mut().map(|reader| reader.read());
+        Self { at_ns, wall_ns, counts, dropped, tcp, clocks, cpu, evidence }
     }
 
     /// Dates the sample back to the load's start, when all counts were 0: the instant is known even if the sampling
@@ -73,6 +94,9 @@ impl Sample {
     pub fn begin_at(&mut self, at_ns: u64) {
         self.wall_ns += at_ns.cast_signed() - self.at_ns.cast_signed();
         self.at_ns = at_ns;
+        if let Some(evidence) = &mut self.evidence {
+            evidence.at_ns = at_ns;
+        }
         self.counts.fill(Counts::default());
     }
 }

@@ -10,7 +10,8 @@ use super::{
     counter_log::CounterLog,
     counters::{AFTER, epoch, phase_index},
     cpu::CpuReader,
-    sample::{Sample, SampledFlow},
+    evidence::EvidenceReader,
+    sample::{Edge, Readers, Sample, SampledFlow},
     watch::{Wake, Watch},
     windows::Windows,
 };
@@ -71,6 +72,7 @@ pub struct Sampler {
     /// Frees data threads that are blocked in a call; called again and again until they have left.
     pub free_threads: Box<dyn Fn() + Send>,
     pub counter_log: Option<CounterLog>,
+    pub evidence: Option<EvidenceReader>,
     /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
     /// Whether the peer counts up to the last byte that is sent: then the measurement lasts until this end has sent it.
@@ -95,13 +97,15 @@ impl Sampler {
     /// Runs to the end of the load and of draining.
     pub fn run(mut self) -> Sampled {
         crate::sys::precise_timers();
-        let mut cpu = if self.collect.cpu || self.collect.cpu_per_core { CpuReader::open().ok() } else { None };
-        let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0);
+        let reports_cpu = self.collect.cpu || self.collect.cpu_per_core;
+        let cpu = if reports_cpu || self.evidence.is_some() { CpuReader::open().ok() } else { None };
+        let mut readers = Readers { cpu, evidence: self.evidence.take() };
+        let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0, reports_cpu);
         let mut phase = self.first_phase();
         let (mut number, mut notes) = (0, Vec::new());
         // Before the load, when all counts are 0: a sample after its start might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = Sample::take(&self.flows, &mut cpu, |_| ());
+        let mut phase_start = Sample::take(&self.flows, &mut readers, Edge::Phase, |_| ());
         phase_start.begin_at(self.begin_ns);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
@@ -129,7 +133,8 @@ impl Sampler {
                 self.stop();
                 self.watch.wait_for_senders(std::time::Duration::from_nanos(DRAIN_NS));
             }
-            let mut sample = Sample::take(&self.flows, &mut cpu, |counts| {
+            let edge = if phase_is_over { Edge::Phase } else { Edge::Interval };
+            let mut sample = Sample::take(&self.flows, &mut readers, edge, |counts| {
                 self.announce(epoch(number, next_phase.map_or(AFTER, phase_index)));
                 match next_phase {
                     Some(Phase::Measure) if phase_is_over => self.set_shares(counts),
@@ -164,7 +169,7 @@ impl Sampler {
                 }
                 continue;
             }
-            windows.end_phase(&self.flows, phase, &phase_start, &sample);
+            windows.end_phase(&self.flows, phase, &phase_start, &sample, readers.evidence.as_ref());
             if let (Phase::Measure, Some(counter_log)) = (phase, &mut self.counter_log) {
                 counter_log.measure_ends();
             }
@@ -330,7 +335,7 @@ impl Sampler {
     }
 
     fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> Sampled {
-        let end = Sample::take(&self.flows, &mut None, |_| ());
+        let end = Sample::take(&self.flows, &mut Readers::default(), Edge::Interval, |_| ());
         let (wall_start_ns, monotonic_start_ns) = (windows.wall_start_ns, windows.monotonic_start_ns());
         let clocks = windows.clocks;
         let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));

@@ -3,7 +3,12 @@
 //! The files are below `/proc/thread-self/net`: `/proc/net` shows the namespace of the process's first thread, which is
 //! another one where a plan gives a host its own namespace.
 
-use super::{files::text, kernel_sample::KernelSample};
+use std::{fs::File, io};
+
+use super::{
+    files::{again, text},
+    kernel_sample::KernelSample,
+};
 
 /// Samples `snmp`, `netstat`, `snmp6` and `sockstat`. A missing file (IPv6 switched off) is left out.
 pub(super) fn read(into: &mut KernelSample) {
@@ -19,6 +24,37 @@ pub(super) fn time_wait() -> Option<u64> {
     let mut sample = KernelSample::default();
     sockets(&net("sockstat"), &mut sample);
     sample.get("sockstat", "TCP.tw")
+}
+
+/// Packets that arrived with the mark "congestion experienced", over IPv4 and IPv6. The files stay open.
+#[derive(Debug)]
+pub(super) struct CeReader {
+    netstat: File,
+    /// Missing where the kernel has no IPv6.
+    snmp6: Option<File>,
+}
+
+impl CeReader {
+    pub(super) fn open() -> io::Result<Self> {
+        let netstat = File::open("/proc/thread-self/net/netstat")?;
+        Ok(Self { netstat, snmp6: File::open("/proc/thread-self/net/snmp6").ok() })
+    }
+
+    pub(super) fn read(&self, buffer: &mut Vec<u8>) -> Option<u64> {
+        let v4 = pair(again(&self.netstat, buffer)?, "IpExt", "InCEPkts")?;
+        let v6 = self.snmp6.as_ref().and_then(|file| {
+            let value = again(file, buffer)?.lines().find_map(|line| line.strip_prefix("Ip6InCEPkts"))?;
+            value.trim().parse::<u64>().ok()
+        });
+        Some(v4.saturating_add(v6.unwrap_or(0)))
+    }
+}
+
+/// One value of a text of pairs of lines.
+fn pair(text: &str, group: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)?.strip_prefix(':'));
+    let place = lines.next()?.split_whitespace().position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(place)?.parse().ok()
 }
 
 fn net(name: &str) -> String {
@@ -84,6 +120,17 @@ mod tests {
         pairs("Ip: A B\nUdp: 1 2\n", "other", &mut sample);
         pairs("Ip: A B\n", "other", &mut sample);
         assert_eq!(sample.get("other", "Ip.A"), None);
+    }
+
+    #[test]
+    fn a_single_value_is_the_one_among_all() {
+        let (reader, mut buffer) = (CeReader::open().unwrap(), Vec::new());
+        let mut sample = KernelSample::default();
+        read(&mut sample);
+        let (v4, v6) = (sample.get("netstat", "IpExt.InCEPkts"), sample.get("snmp6", "Ip6InCEPkts"));
+        assert!(reader.read(&mut buffer).unwrap() >= v4.unwrap() + v6.unwrap_or(0));
+        assert_eq!(pair("TcpExt: A B\nTcpExt: 1 2\nIpExt: B A\nIpExt: 3 4\n", "IpExt", "A"), Some(4));
+        assert_eq!(pair("IpExt: A\n", "IpExt", "A"), None);
     }
 
     #[test]

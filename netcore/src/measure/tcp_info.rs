@@ -6,12 +6,19 @@
 use std::{io, os::fd::BorrowedFd};
 
 use crate::{
-    report::{TcpInfo, TcpInfoHere},
+    report::{TcpInfo, TcpInfoHere, TcpLimits},
     sys::opt,
 };
 
 /// Longer than the structure of any known kernel (248 bytes in Linux 6.12); a longer one is cut off here.
 const LENGTH: usize = 320;
+
+/// Place of `tcpi_options`, and its bit for Explicit Congestion Notification.
+const OPTIONS: usize = 5;
+const TCPI_OPT_ECN: u8 = 8;
+/// The bit `tcpi_delivery_rate_app_limited` of byte 7. Bit fields begin with the lowest bit on little-endian machines.
+const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
+const DELIVERY_RATE: usize = 160;
 
 /// The returned bytes: `struct tcp_info` of `linux/tcp.h`.
 struct Raw {
@@ -54,18 +61,36 @@ impl Raw {
             bytes_acked: self.u64_at(120),
             // All bits are set before the first acknowledgement.
             min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
-            delivery_rate_bytes_per_s: self.u64_at(160).filter(|v| *v != 0),
+            delivery_rate_bytes_per_s: self.u64_at(DELIVERY_RATE).filter(|v| *v != 0),
             busy_us: self.u64_at(168),
             rwnd_limited_us: self.u64_at(176),
             sndbuf_limited_us: self.u64_at(184),
-            ..TcpInfo::default()
+            limits: None,
         })
+    }
+
+    fn limits(&self) -> TcpLimits {
+        // The bit came together with the rate that it marks; before, its byte was padding.
+        let delivery_rate = self.u64_at(DELIVERY_RATE);
+        TcpLimits {
+            app_limited: delivery_rate.map(|_| self.bytes[7] & APP_LIMITED != 0),
+            // All bits are set where nothing is paced.
+            pacing_rate_bytes_per_s: self.u64_at(104).filter(|rate| *rate != u64::MAX),
+            peer_window_bytes: self.u32_at(228),
+            // 0 before the first estimate.
+            receive_rtt_us: self.u32_at(92).filter(|rtt| *rtt != 0),
+            delivered_ce: self.u32_at(196).map(u64::from),
+            segments_sent: self.u32_at(156).map(u64::from),
+            ecn: (self.length > OPTIONS).then(|| self.bytes[OPTIONS] & TCPI_OPT_ECN != 0),
+        }
     }
 }
 
-/// Current TCP_INFO. `None` for sockets other than TCP's and MPTCP's, and after the connection's end.
-pub fn read(socket: BorrowedFd<'_>) -> Option<TcpInfo> {
-    Raw::read(socket).ok()?.info()
+/// Current TCP_INFO, with the fields about limits if they are asked for. `None` for sockets other than TCP's and MPTCP's,
+/// and after the connection's end.
+pub fn read(socket: BorrowedFd<'_>, limits: bool) -> Option<TcpInfo> {
+    let raw = Raw::read(socket).ok()?;
+    Some(TcpInfo { limits: limits.then(|| raw.limits()), ..raw.info()? })
 }
 
 /// Time since the last packet with an acknowledgement came, milliseconds.
@@ -104,7 +129,7 @@ mod tests {
         // An answer carries the acknowledgement of everything before it.
         far.write_all(b"x").unwrap();
         near.read_exact(&mut got[..1]).unwrap();
-        let info = read(near.as_fd()).unwrap();
+        let info = read(near.as_fd(), true).unwrap();
         // The kernel counts the SYN as one byte.
         assert_eq!(info.bytes_acked, Some(100_001));
         assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
@@ -117,6 +142,11 @@ mod tests {
         assert!(info.min_rtt_us.unwrap() <= info.rtt_us + 4 * info.rtt_var_us);
         assert!(info.delivery_rate_bytes_per_s.unwrap() > 0);
         assert!(info.busy_us.is_some() && info.rwnd_limited_us.is_some() && info.sndbuf_limited_us.is_some());
+        let limits = info.limits.unwrap();
+        assert!(limits.segments_sent.unwrap() > 0 && limits.peer_window_bytes.unwrap() > 0, "{limits:?}");
+        assert!(limits.app_limited.is_some() && limits.ecn.is_some(), "{limits:?}");
+        assert_eq!(limits.delivered_ce, Some(0));
+        assert_eq!(read(near.as_fd(), false).unwrap().limits, None);
     }
 
     #[test]
@@ -130,6 +160,16 @@ mod tests {
         assert!(info.mss_bytes > 0);
         assert_eq!((info.bytes_acked, info.min_rtt_us, info.delivery_rate_bytes_per_s), (None, None, None));
         assert_eq!((info.busy_us, info.rwnd_limited_us, info.sndbuf_limited_us), (None, None, None));
+        let limits = raw.limits();
+        assert_eq!(
+            limits,
+            TcpLimits { ecn: Some(false), receive_rtt_us: limits.receive_rtt_us, ..TcpLimits::default() }
+        );
+        // Linux 4.9 had the delivery rate, but not yet the marks and the window of the other end.
+        raw.length = 192;
+        let limits = raw.limits();
+        assert!(limits.app_limited.is_some() && limits.segments_sent.is_some() && limits.ecn.is_some(), "{limits:?}");
+        assert_eq!((limits.delivered_ce, limits.peer_window_bytes), (None, None));
         raw.length = 60;
         assert_eq!(raw.info(), None);
     }
@@ -137,6 +177,6 @@ mod tests {
     #[test]
     fn other_sockets_have_none() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert_eq!(read(udp.as_fd()), None);
+        assert_eq!(read(udp.as_fd(), true), None);
     }
 }

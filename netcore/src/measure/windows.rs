@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use super::{
     KEPT_BYTES,
     counters::{phase_index, phase_of},
+    evidence::EvidenceReader,
     histogram::{self, Histogram},
     sample::{Sample, SampledFlow},
 };
 use crate::{
-    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, Window},
+    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
     spec::{Pace, Role},
 };
 
@@ -29,6 +30,8 @@ pub struct Windows {
     intervals: Vec<(u64, Window)>,
     /// Whether each interval keeps a histogram, beside those of the phases.
     keeps_intervals: bool,
+    /// Whether the test asks for CPU use.
+    reports_cpu: bool,
     /// Histograms by flow, kind and phase.
     by_phase: HashMap<(usize, usize, usize), Histogram<u64>>,
     /// Encoded histograms by flow, kind and epoch.
@@ -43,8 +46,9 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// `origin_ns`: due time of the measure phase. `keeps_intervals`: the test asks for intervals.
-    pub fn new(origin_ns: u64, keeps_intervals: bool) -> Self {
+    /// `origin_ns`: due time of the measure phase. `keeps_intervals`: the test asks for intervals; `reports_cpu`: for CPU
+    /// use.
+    pub fn new(origin_ns: u64, keeps_intervals: bool, reports_cpu: bool) -> Self {
         Self {
             origin_ns,
             wall_start_ns: 0,
@@ -52,6 +56,7 @@ impl Windows {
             phases: Vec::new(),
             intervals: Vec::new(),
             keeps_intervals,
+            reports_cpu,
             by_phase: HashMap::new(),
             by_epoch: HashMap::new(),
             encoded: 0,
@@ -81,8 +86,20 @@ impl Windows {
         (self.origin_ns, self.wall_start_ns) = (sample.at_ns, sample.wall_ns);
     }
 
-    pub fn end_phase(&mut self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) {
-        let window = self.window(flows, phase, before, after);
+    /// Ends a phase. `evidence`: the reader of the samples' evidence, if there is any.
+    pub fn end_phase(
+        &mut self,
+        flows: &[SampledFlow],
+        phase: Phase,
+        before: &Sample,
+        after: &Sample,
+        evidence: Option<&EvidenceReader>,
+    ) {
+        let mut window = self.window(flows, phase, before, after);
+        let samples = before.evidence.as_ref().zip(after.evidence.as_ref());
+        window.evidence = evidence
+            .zip(samples)
+            .map(|(reader, (start, end))| reader.between(start, end, before.cpu.as_ref().zip(after.cpu.as_ref())));
         self.phases.push(window);
         if phase == Phase::Measure {
             self.clocks = Some((before.clocks, after.clocks));
@@ -100,7 +117,12 @@ impl Windows {
         before: &Sample,
         after: &Sample,
     ) {
-        let window = self.window(flows, phase, before, after);
+        let mut window = self.window(flows, phase, before, after);
+        for flow in &mut window.flows {
+            // An interval may begin or end with a phase, whose samples have them.
+            let without = |info: Option<TcpInfo>| info.map(|info| TcpInfo { limits: None, ..info });
+            (flow.tcp_at_start, flow.tcp_info) = (without(flow.tcp_at_start), without(flow.tcp_info));
+        }
         self.intervals.push((epoch, window));
     }
 
@@ -141,7 +163,7 @@ impl Windows {
                 ..total(flow, i, after)
             }
         });
-        let cpu = after.cpu.as_ref().zip(before.cpu.as_ref());
+        let cpu = after.cpu.as_ref().zip(before.cpu.as_ref()).filter(|_| self.reports_cpu);
         Window {
             phase,
             start_ns: before.at_ns.cast_signed() - self.origin_ns.cast_signed(),
@@ -270,7 +292,7 @@ mod tests {
 
     #[test]
     fn an_interval_keeps_the_histograms_of_all_flows_or_of_none() {
-        let mut windows = Windows::new(0, true);
+        let mut windows = Windows::new(0, true, true);
         let mut latencies = histogram::empty();
         latencies.record(1000).unwrap();
         let add = |windows: &mut Windows, flow, epoch| windows.add_histogram((flow, 0), epoch, &latencies);
@@ -293,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_full_report_that_has_all_says_nothing() {
-        let mut windows = Windows::new(0, true);
+        let mut windows = Windows::new(0, true, true);
         let mut latencies = histogram::empty();
         latencies.record(1000).unwrap();
         windows.encoded = KEPT_BYTES - histogram::encode(&latencies).len();

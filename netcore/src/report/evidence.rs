@@ -13,7 +13,7 @@ pub struct Evidence {
     pub drops: Drops,
     /// IP packets that arrived in this network namespace with a congestion mark (CE); `None`: not known.
     pub ce_packets: Option<u64>,
-    /// Sentences: evidence that this host does not show, and why.
+    /// Evidence that this host does not show, and why: `soft interrupts (/proc/stat names no CPU)`.
     pub missing: Vec<String>,
 }
 

@@ -42,6 +42,8 @@ options! {
         SO_LINGER = libc::SO_LINGER;
         /// 64 bits: bytes per second.
         SO_MAX_PACING_RATE = libc::SO_MAX_PACING_RATE;
+        /// Nine words, from `linux/sock_diag.h`; the kernel writes as many of them as fit.
+        SO_MEMINFO = libc::SO_MEMINFO;
         SO_NO_CHECK = libc::SO_NO_CHECK;
         SO_PREFER_BUSY_POLL = libc::SO_PREFER_BUSY_POLL;
         SO_PRIORITY = libc::SO_PRIORITY;

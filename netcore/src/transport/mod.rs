@@ -87,6 +87,11 @@ impl Link {
         self.listener.as_ref().map_or(&self.receive, Listener::socket)
     }
 
+    /// The socket that receives; of a connect pattern, the listening one. `None`: a pipe, or messages between ranks.
+    pub fn socket(&self) -> Option<&Arc<OwnedFd>> {
+        (!self.is_pipe && self.route.is_none()).then(|| self.lasting())
+    }
+
     /// The peer's address, where it is an IP address.
     pub fn peer_ip(&self) -> Option<IpAddr> {
         let peer = self.peer.or_else(|| address::peer_ip(&self.send).ok())?;

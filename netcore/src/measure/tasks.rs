@@ -1,0 +1,310 @@
+//! CPU time of an end's data threads: for how long each ran, for how long it could have run but had no CPU, and its last CPU.
+//!
+//! A thread opens its own files of `/proc/thread-self` before its loop, and the sampler reads them at the edges. So only the
+//! threads of this end count, also where a process has several ends, and the numbers of no PID namespace matter. The kernel
+//! forgets a thread that has left; so each reads its files a last time when it leaves.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Limit of the threads of an end that are watched: each has two open files.
+pub const MOST: usize = 256;
+
+/// Nanoseconds of a tick of `stat`: USER_HZ is 100 on every Linux architecture in use.
+const TICK_NS: u64 = 10_000_000;
+
+/// Time of a thread since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskTime {
+    /// Time on a CPU, nanoseconds.
+    pub busy_ns: u64,
+    /// Time in which it could have run and had no CPU, nanoseconds; `None`: this kernel does not count it.
+    pub waiting_ns: Option<u64>,
+    /// Its last CPU.
+    pub cpu: u32,
+}
+
+/// A thread of this end.
+#[derive(Debug, Default)]
+enum Task {
+    /// It cannot be read.
+    #[default]
+    Hidden,
+    Present(Files),
+    Left(Option<TaskTime>),
+}
+
+/// The data threads of an end.
+#[derive(Debug, Default)]
+pub struct Tasks {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In the order of their starts, at most [`MOST`].
+    tasks: Vec<Task>,
+    /// All that have started.
+    started: usize,
+}
+
+impl Tasks {
+    /// Registers the calling thread, until the result is dropped; by the same thread.
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        let place = {
+            let mut state = self.state();
+            state.started += 1;
+            (state.tasks.len() < MOST).then(|| {
+                state.tasks.push(Task::Hidden);
+                state.tasks.len() - 1
+            })
+        };
+        if let Some(place) = place
+            && let Some(files) = Files::of_this_thread()
+        {
+            self.state().tasks[place] = Task::Present(files);
+        }
+        Entered { tasks: self.clone(), place }
+    }
+
+    /// The threads that have started so far.
+    pub fn started(&self) -> usize {
+        self.state().started
+    }
+
+    /// Times of the watched threads, in the order of their starts; `None`: this one cannot be read.
+    pub fn read(&self) -> Vec<Option<TaskTime>> {
+        let time = |task: &Task| match task {
+            Task::Hidden => None,
+            Task::Present(files) => files.read(),
+            Task::Left(time) => *time,
+        };
+        self.state().tasks.iter().map(time).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between statements, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A registered thread. Dropping it reads the thread's time a last time.
+#[derive(Debug)]
+pub struct Entered {
+    tasks: Arc<Tasks>,
+    place: Option<usize>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let mut state = self.tasks.state();
+        if let Task::Present(files) = &state.tasks[place] {
+            state.tasks[place] = Task::Left(files.read());
+        }
+    }
+}
+
+/// The open files of a thread.
+#[derive(Debug)]
+struct Files {
+    /// `stat`: its last CPU, and its time in ticks.
+    stat: File,
+    /// `schedstat`: its times in nanoseconds. A kernel without CONFIG_SCHED_INFO lacks it.
+    schedstat: Option<File>,
+}
+
+impl Files {
+    fn of_this_thread() -> Option<Self> {
+        Some(Self {
+            stat: File::open("/proc/thread-self/stat").ok()?,
+            schedstat: File::open("/proc/thread-self/schedstat").ok(),
+        })
+    }
+
+    fn read(&self) -> Option<TaskTime> {
+        let mut buffer = [0; 1024];
+        let mut text = |file: &File| {
+            let length = file.read_at(&mut buffer, 0).ok()?;
+            Some(String::from_utf8_lossy(&buffer[..length]).into_owned())
+        };
+        let mut time = of_stat(&text(&self.stat)?)?;
+        if let Some((busy_ns, waiting_ns)) =
+            self.schedstat.as_ref().and_then(&mut text).as_deref().and_then(of_schedstat)
+        {
+            (time.busy_ns, time.waiting_ns) = (busy_ns, Some(waiting_ns));
+        }
+        Some(time)
+    }
+}
+
+/// Time on a CPU and time waiting for one, nanoseconds, of `schedstat`. A kernel that does not count them writes zeros; a
+/// thread that has opened the file has run.
+fn of_schedstat(text: &str) -> Option<(u64, u64)> {
+    let mut words = text.split_ascii_whitespace().map(str::parse);
+    let (busy, waiting) = (words.next()?.ok()?, words.next()?.ok()?);
+    (busy > 0).then_some((busy, waiting))
+}
+
+/// Time on a CPU (fields 14 and 15, ticks) and the last CPU (field 39) of `stat`. The name of the thread, which is field 2, may
+/// contain spaces and parentheses.
+fn of_stat(text: &str) -> Option<TaskTime> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let ticks = field(14)?.saturating_add(field(15)?);
+    let cpu = u32::try_from(field(39)?).ok()?;
+    Some(TaskTime { busy_ns: ticks.saturating_mul(TICK_NS), waiting_ns: None, cpu })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Barrier,
+            atomic::{AtomicBool, Ordering::Relaxed},
+        },
+        time::{Duration, Instant},
+    };
+
+    use nix::{
+        sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+        time::{ClockId, clock_gettime},
+        unistd::Pid,
+    };
+
+    use super::*;
+
+    /// CPU time of the calling thread by its own clock, nanoseconds.
+    fn own_clock() -> u64 {
+        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+        u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).unwrap()
+    }
+
+    fn a_cpu() -> usize {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        (0..CpuSet::count()).rev().find(|c| allowed.is_set(*c).unwrap_or(false)).unwrap()
+    }
+
+    fn pin(cpu: usize) {
+        let mut only = CpuSet::new();
+        only.set(cpu).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+    }
+
+    /// Runs threads that spin on one CPU for a time, and one that sleeps; returns the times of all, the spinners' own clocks,
+    /// and the length.
+    fn spin(spinners: usize, length: Duration) -> (Vec<TaskTime>, Vec<u64>, Duration) {
+        let (tasks, stop, cpu) = (Arc::<Tasks>::default(), AtomicBool::new(false), a_cpu());
+        let ready = Barrier::new(spinners + 2);
+        std::thread::scope(|scope| {
+            let spinning: Vec<_> = (0..spinners)
+                .map(|_| {
+                    scope.spawn(|| {
+                        pin(cpu);
+                        let entered = tasks.enter();
+                        ready.wait();
+                        while !stop.load(Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                        drop(entered);
+                        own_clock()
+                    })
+                })
+                .collect();
+            let sleeper = scope.spawn(|| {
+                let _entered = tasks.enter();
+                ready.wait();
+                while !stop.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            ready.wait();
+            let before = tasks.read();
+            let start = Instant::now();
+            std::thread::sleep(length);
+            let after = tasks.read();
+            let elapsed = start.elapsed();
+            stop.store(true, Relaxed);
+            let clocks: Vec<u64> = spinning.into_iter().map(|thread| thread.join().unwrap()).collect();
+            sleeper.join().unwrap();
+            let last: Vec<u64> = tasks.read().into_iter().map(|time| time.unwrap().busy_ns).collect();
+            assert_eq!(tasks.started(), spinners + 1);
+            // Each has read its files a last time, in whatever order they started.
+            for clock in &clocks {
+                assert!(
+                    last.iter().any(|busy| busy.abs_diff(*clock) < 20_000_000),
+                    "{last:?}, {clock} by its own clock"
+                );
+            }
+            let since = |(after, before): (Option<TaskTime>, Option<TaskTime>)| {
+                let (after, before) = (after.unwrap(), before.unwrap());
+                TaskTime {
+                    busy_ns: after.busy_ns - before.busy_ns,
+                    waiting_ns: Some(after.waiting_ns.unwrap() - before.waiting_ns.unwrap()),
+                    cpu: after.cpu,
+                }
+            };
+            (after.into_iter().zip(before).map(since).collect(), clocks, elapsed)
+        })
+    }
+
+    #[test]
+    fn a_thread_that_spins_is_busy_or_waiting_all_the_time_on_its_cpu() {
+        let (times, _, elapsed) = spin(1, Duration::from_millis(500));
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap();
+        let wanted = |time: &TaskTime| time.busy_ns + time.waiting_ns.unwrap();
+        let mut sorted = times.clone();
+        sorted.sort_by_key(wanted);
+        let (sleeping, spinning) = (sorted[0], sorted[1]);
+        // The kernel adds a thread's time when a tick or a switch comes.
+        assert!(wanted(&spinning) > elapsed_ns / 10 * 8, "{times:?} in {elapsed:?}");
+        assert!(wanted(&spinning) < elapsed_ns / 10 * 12, "{times:?} in {elapsed:?}");
+        assert_eq!(spinning.cpu as usize, a_cpu());
+        assert!(sleeping.busy_ns < 10_000_000, "{times:?}");
+    }
+
+    #[test]
+    fn of_two_threads_on_one_cpu_each_waits_while_the_other_runs() {
+        let (times, _, elapsed) = spin(2, Duration::from_millis(800));
+        let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap();
+        let mut spinning: Vec<_> = times.iter().filter(|time| time.waiting_ns > Some(elapsed_ns / 5)).collect();
+        spinning.sort_by_key(|time| time.busy_ns);
+        assert_eq!(spinning.len(), 2, "{times:?}");
+        let busy: u64 = spinning.iter().map(|time| time.busy_ns).sum();
+        assert!(busy < elapsed_ns / 10 * 12, "both together have one CPU: {times:?} in {elapsed:?}");
+        for one in spinning {
+            // One of them waits at least for as long as the other runs; a turn is a few milliseconds.
+            let waiting = one.waiting_ns.unwrap();
+            assert!(waiting + 60_000_000 > busy - one.busy_ns, "{times:?} in {elapsed:?}");
+            assert!(waiting + one.busy_ns < elapsed_ns / 10 * 12, "{times:?} in {elapsed:?}");
+        }
+    }
+
+    #[test]
+    fn the_threads_of_another_end_do_not_count() {
+        let (ours, theirs) = (Arc::<Tasks>::default(), Arc::<Tasks>::default());
+        let _one = ours.enter();
+        assert_eq!((ours.read().len(), theirs.read().len()), (1, 0));
+    }
+
+    #[test]
+    fn threads_beyond_the_limit_are_counted_and_not_watched() {
+        let tasks = Arc::<Tasks>::default();
+        tasks.state().tasks.resize_with(MOST, Task::default);
+        drop(tasks.enter());
+        assert_eq!((tasks.read().len(), tasks.started()), (MOST, 1));
+    }
+
+    #[test]
+    fn a_kernel_that_counts_no_waiting_still_tells_ticks() {
+        assert_eq!(of_schedstat("0 0 0\n"), None);
+        assert_eq!(of_schedstat("12 34 5\n"), Some((12, 34)));
+        let line = "7 (data 0) (x) R 1 7 7 0 -1 4194304 9 0 0 0 21 4 0 0 20 0 9 0 100 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 \
+                    17 3 0 0 0 0 0\n";
+        assert_eq!(of_stat(line), Some(TaskTime { busy_ns: 250_000_000, waiting_ns: None, cpu: 3 }));
+        assert_eq!(of_stat("7 (data 0"), None);
+    }
+}
