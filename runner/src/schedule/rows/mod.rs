@@ -3,6 +3,7 @@
 //! - [`identity`]: the cells that say what ran and where, the same in every row of a case
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
+//! - [`limits`]: evidence on what held the test back
 //! - [`printed`]: what a program printed
 //! - [`ranks`]: what several ranks did
 //! - [`summary`]: what the iterations of a case say together
@@ -10,6 +11,7 @@
 
 pub mod identity;
 pub mod latency;
+pub mod limits;
 pub mod printed;
 pub mod ranks;
 pub mod summary;

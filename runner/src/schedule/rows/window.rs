@@ -13,7 +13,7 @@ use schemas::{
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{identity, latency};
+use super::{identity, latency, limits};
 
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ fn total(counts: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// The flows of one end that a row is about.
-struct End<'a> {
+pub(super) struct End<'a> {
     window: &'a Window,
     flows: Vec<&'a FlowWindow>,
     /// In a duplex flow each end both sends and receives; a row about one way takes one of the two.
@@ -68,7 +68,7 @@ impl End<'_> {
     }
 
     /// The flows in whose sending the row is interested: of a duplex flow's two ends, one where the row is about one way.
-    fn senders(&self) -> impl Iterator<Item = &FlowWindow> {
+    pub(super) fn senders(&self) -> impl Iterator<Item = &FlowWindow> {
         let sends = |f: &&FlowWindow| self.sends && matches!(f.role, Role::Sender | Role::Duplex | Role::Requester);
         self.flows.iter().copied().filter(sends)
     }
@@ -131,6 +131,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     datagrams(&mut row, spec, near.as_ref(), far.as_ref());
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, near.as_ref(), far.as_ref());
+    limits::of_connections(&mut row, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
     if let Some(latencies) = latency::merged(&timed) {
         latencies.fill(&mut row);
@@ -142,6 +143,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         // One way of two at once has no CPU time of its own: only `both` gets the cost of the work.
         let whole = way == Way::Both || spec.direction == Direction::Forward || spec.direction == Direction::Reverse;
         cpu(&mut row, spec, near.as_ref(), far.as_ref(), whole);
+        limits::of_ends(&mut row, pair);
     }
     row
 }

@@ -1,0 +1,205 @@
+//! The cells of the evidence on what held a test back, from one phase at both ends.
+
+use netcore::report::{Evidence, TcpLimits, Window};
+use schemas::columns::Row;
+
+use super::window::{End, Pair};
+
+/// Fills the cells that the sending kernels know about their connections.
+pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let known = |end: &End<'_>| end.senders().filter_map(|flow| flow.tcp_info?.limits).collect::<Vec<_>>();
+    let all: Vec<TcpLimits> = near.into_iter().chain(far).flat_map(known).collect();
+    let app_limited: Vec<bool> = all.iter().filter_map(|one| one.app_limited).collect();
+    let limited = app_limited.iter().filter(|limited| **limited).count();
+    row.app_limited_ratio = (!app_limited.is_empty()).then(|| limited as f64 / app_limited.len() as f64);
+    // A sum without some of the streams would be a wrong number.
+    row.pacing_rate_bits_per_s = sum(all.iter().map(|one| one.pacing_rate_bytes_per_s)).map(|bytes| bytes as f64 * 8.0);
+    row.receive_window_bytes = sum(all.iter().map(|one| one.peer_window_bytes.map(u64::from)));
+}
+
+/// `None` where a value is not known, or where there is none.
+fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let first = values.next()??;
+    values.try_fold(first, |sum, value| Some(sum.saturating_add(value?)))
+}
+
+/// Fills the cells about the two ends: their threads, CPUs and drops. They are those of all flows, whichever way.
+pub(super) fn of_ends(row: &mut Row, pair: Pair<'_>) {
+    for (end, window) in [("local", pair.near), ("remote", pair.far)] {
+        let Some(Evidence { thread, softirq_peak, drops, .. }) = evidence(window) else { continue };
+        let count = |count: Option<u64>| count.map(|count| count as f64);
+        let cells = [
+            ("thread_busy_ratio", thread.map(|thread| thread.busy)),
+            ("thread_waiting_ratio", thread.and_then(|thread| thread.waiting)),
+            ("thread_cpu_id", thread.map(|thread| thread.cpu.into())),
+            ("thread_cpu_busy_ratio", thread.and_then(|thread| thread.cpu_busy)),
+            ("thread_softirq_ratio", thread.and_then(|thread| thread.cpu_softirq)),
+            ("softirq_peak_ratio", softirq_peak.map(|peak| peak.ratio)),
+            ("softirq_peak_id", softirq_peak.map(|peak| peak.cpu.into())),
+            ("qdisc_drops", count(drops.qdisc)),
+            ("interface_drops", count(drops.interface)),
+            ("softnet_drops", count(drops.softnet)),
+            ("socket_drops", count(drops.socket)),
+        ];
+        for (name, value) in cells {
+            row.set_number(&format!("{end}_{name}"), value);
+        }
+    }
+}
+
+/// The evidence that the hosts of a phase do not show, with their names (of `from` and of `to`).
+pub fn missing(row: &Row, pair: Pair<'_>) -> Vec<String> {
+    let of = |window: Option<&Window>, host: Option<&String>, end: &str| {
+        let host = host.map_or(end, String::as_str).to_owned();
+        let missing = evidence(window).map_or(&[][..], |evidence| &evidence.missing);
+        missing.iter().map(|what| format!("{what} at {host}")).collect::<Vec<_>>()
+    };
+    let mut all = of(pair.near, row.from.as_ref(), "the near end");
+    all.extend(of(pair.far, row.to.as_ref(), "the far end"));
+    all
+}
+
+fn evidence(window: Option<&Window>) -> Option<&Evidence> {
+    window?.evidence.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use netcore::{
+        report::{CpuShare, Drops, FlowWindow, Phase, TcpInfo, ThreadUse},
+        spec::{Direction, Role, Side},
+    };
+    use schemas::{columns::COLUMNS, words::Record};
+
+    use super::*;
+    use crate::schedule::{
+        fake::{flow, report, spec, window},
+        rows::{of_iteration, summary::Summary},
+    };
+
+    /// A sender's flow whose connection is limited so.
+    fn sender(number: u32, limits: TcpLimits) -> FlowWindow {
+        let info = TcpInfo { limits: Some(limits), ..TcpInfo::default() };
+        FlowWindow { tcp_info: Some(info), ..flow(number, Role::Sender, 100, 0) }
+    }
+
+    /// An end whose numbers all differ.
+    fn seen(base: u32, flows: Vec<FlowWindow>) -> Window {
+        let share = |place: u32| f64::from(base + place) / 100.0;
+        let drops = |place: u32| Some(u64::from(base + place));
+        let thread = ThreadUse {
+            threads: 2,
+            busy: share(1),
+            waiting: Some(share(2)),
+            cpu: base + 3,
+            cpu_busy: Some(share(4)),
+            cpu_softirq: Some(share(5)),
+        };
+        let evidence = Evidence {
+            thread: Some(thread),
+            softirq_peak: Some(CpuShare { cpu: base + 6, ratio: share(7) }),
+            drops: Drops { qdisc: drops(8), interface: drops(9), softnet: drops(10), socket: drops(11) },
+            ce_packets: None,
+            missing: vec!["x (y)".to_owned()],
+        };
+        Window { evidence: Some(evidence), ..window(Phase::Measure, 1_000_000_000, flows) }
+    }
+
+    fn cells(row: &Row) -> Vec<(&'static str, f64)> {
+        let ours = COLUMNS.iter().filter(|column| column.group == "limits");
+        ours.filter_map(|column| Some((column.name, row.number(column.name)?))).collect()
+    }
+
+    #[test]
+    fn every_cell_has_the_evidence_of_its_end() {
+        let limits = |app_limited, rate| TcpLimits {
+            app_limited: Some(app_limited),
+            pacing_rate_bytes_per_s: rate,
+            peer_window_bytes: Some(1000),
+            ..TcpLimits::default()
+        };
+        let flows = vec![sender(0, limits(true, Some(10))), sender(1, limits(false, Some(20)))];
+        let receivers = vec![flow(0, Role::Receiver, 0, 100), flow(1, Role::Receiver, 0, 100)];
+        let (near, far) = (seen(10, flows), seen(40, receivers));
+        let pair = Pair { near: Some(&near), far: Some(&far) };
+        let (near, far) = (report(Side::Near, vec![near.clone()]), report(Side::Far, vec![far.clone()]));
+        let spec = netcore::spec::TestSpec { streams: 2, ..spec(Direction::Forward) };
+        let identity = Row { from: Some("a".into()), to: Some("b".into()), ..Row::default() };
+        let made = of_iteration(&identity, &spec, &near, Some(&far));
+        let row = &made.measured[0].1;
+        let mut expected =
+            vec![("app_limited_ratio", 0.5), ("pacing_rate_bits_per_s", 240.0), ("receive_window_bytes", 2000.0)];
+        let of_end = |names: [&'static str; 11], base: f64| {
+            let values = [1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 6.0, 8.0, 9.0, 10.0, 11.0].map(|place| base + place);
+            names
+                .into_iter()
+                .zip(values)
+                .map(|(name, value)| (name, if name.ends_with("_ratio") { value / 100.0 } else { value }))
+        };
+        expected.extend(of_end(
+            [
+                "local_thread_busy_ratio",
+                "local_thread_waiting_ratio",
+                "local_thread_cpu_id",
+                "local_thread_cpu_busy_ratio",
+                "local_thread_softirq_ratio",
+                "local_softirq_peak_ratio",
+                "local_softirq_peak_id",
+                "local_qdisc_drops",
+                "local_interface_drops",
+                "local_softnet_drops",
+                "local_socket_drops",
+            ],
+            10.0,
+        ));
+        expected.extend(of_end(
+            [
+                "remote_thread_busy_ratio",
+                "remote_thread_waiting_ratio",
+                "remote_thread_cpu_id",
+                "remote_thread_cpu_busy_ratio",
+                "remote_thread_softirq_ratio",
+                "remote_softirq_peak_ratio",
+                "remote_softirq_peak_id",
+                "remote_qdisc_drops",
+                "remote_interface_drops",
+                "remote_softnet_drops",
+                "remote_socket_drops",
+            ],
+            40.0,
+        ));
+        assert_eq!(cells(row), expected);
+        assert_eq!(missing(row, pair), ["x (y) at a", "x (y) at b"]);
+
+        // A stream has its connection's; the ends are the whole test's.
+        let stream = made.rows.iter().find(|row| row.record == Some(Record::Stream)).unwrap();
+        let window =
+            vec![("app_limited_ratio", 1.0), ("pacing_rate_bits_per_s", 80.0), ("receive_window_bytes", 1000.0)];
+        assert_eq!(cells(stream), window);
+
+        let mut summary = Summary::default();
+        summary.push(row);
+        summary.push(row);
+        let all = summary.row().unwrap();
+        assert_eq!((all.local_thread_busy_ratio, all.remote_qdisc_drops), (Some(0.11), Some(96)));
+        assert_eq!((all.local_thread_cpu_id, all.remote_softirq_peak_id), (None, None));
+    }
+
+    #[test]
+    fn an_unknown_number_leaves_its_cell_empty() {
+        let unknown = TcpLimits { peer_window_bytes: Some(7), ..TcpLimits::default() };
+        let known = TcpLimits { pacing_rate_bytes_per_s: Some(5), ..TcpLimits::default() };
+        let mut row = Row::default();
+        let thread = ThreadUse { busy: 0.5, cpu: 3, ..ThreadUse::default() };
+        let drops = Drops { socket: Some(4), ..Drops::default() };
+        let evidence = Evidence { thread: Some(thread), drops, ..Evidence::default() };
+        let flows = vec![sender(0, unknown), sender(1, known)];
+        let near = Window { evidence: Some(evidence), ..window(Phase::Measure, 1_000_000_000, flows) };
+        let made = of_iteration(&row, &spec(Direction::Forward), &report(Side::Near, vec![near.clone()]), None);
+        let ours = [("local_thread_busy_ratio", 0.5), ("local_thread_cpu_id", 3.0), ("local_socket_drops", 4.0)];
+        assert_eq!(cells(&made.measured[0].1), ours);
+        of_ends(&mut row, Pair { near: None, far: Some(&near) });
+        assert_eq!(row.remote_socket_drops, Some(4));
+        assert_eq!(missing(&row, Pair { near: None, far: None }), [""; 0]);
+    }
+}
