@@ -26,6 +26,7 @@ pub mod stats;
 pub mod style;
 pub mod survey;
 pub mod table;
+pub mod wire;
 
 pub(crate) use error::warn;
 pub use error::{Error, Verdict};

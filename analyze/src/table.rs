@@ -24,6 +24,7 @@ pub mod select;
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};
+use std::os::{fd::AsFd, unix::fs::FileTypeExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,6 +58,17 @@ pub struct InputArgs {
     /// Results files (CSV); `-` or none: standard input
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+impl InputArgs {
+    /// Whether no file is named and standard input is a terminal, or `/dev/null`: a pipe or file has a table.
+    pub fn is_absent(&self) -> bool {
+        let device = || {
+            let stdin = std::io::stdin().as_fd().try_clone_to_owned().ok()?;
+            Some(File::from(stdin).metadata().ok()?.file_type().is_char_device())
+        };
+        self.files.is_empty() && device().unwrap_or(true)
+    }
 }
 
 /// Column names of a table.

@@ -230,6 +230,7 @@ impl End {
             granted,
             rendezvous,
             nic,
+            peer: connected.peer,
             time_wait,
         };
         let run = {
@@ -335,13 +336,16 @@ struct Conclusion {
     /// Kept until here: the far end's listening sockets and files go with the end.
     rendezvous: Rendezvous,
     nic: Option<NicFacts>,
+    /// A connection has none any more once it is closed.
+    peer: Option<IpAddr>,
     /// Connections in TIME_WAIT before the load, for the connect patterns.
     time_wait: Option<u64>,
 }
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { watch, spec, side, threads, links, v6, granted: mut options, rendezvous, nic, time_wait } = self;
+        let Self { watch, spec, side, threads, links, v6, granted: mut options, rendezvous, nic, peer, time_wait } =
+            self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
@@ -367,7 +371,6 @@ impl Conclusion {
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
         notes.extend(conduit::note(&options));
-        let peer = links.first().and_then(|link| link.peer_ip());
         notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
         notes.extend(submissions_note(side, watch.all_submitted()));
         if side == Side::Near {
@@ -387,6 +390,7 @@ impl Conclusion {
             totals,
             options,
             nic,
+            ipv6: peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),
             counters,
             wall_start_ns,
             monotonic_start_ns,

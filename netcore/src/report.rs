@@ -99,6 +99,9 @@ pub struct TcpInfo {
     pub mss_bytes: u32,
     /// Path MTU, bytes.
     pub pmtu_bytes: u32,
+    /// Whether segments have timestamps; `None` in reports of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamps: Option<bool>,
     /// Fields that only the process with the socket looks at.
     #[serde(skip)]
     pub here: TcpInfoHere,
@@ -304,6 +307,9 @@ pub struct NicFacts {
     /// NUMA node of the device.
     pub numa_node: Option<u32>,
     pub speed_mbit_per_s: Option<u32>,
+    /// The wire that carries its packets; `None`: there is no hardware behind it, or its speed is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<WireFacts>,
     /// `full` or `half`.
     pub duplex: Option<String>,
     pub mtu_bytes: Option<u32>,
@@ -321,6 +327,16 @@ pub struct NicFacts {
     pub tx_coalesce_us: Option<u32>,
     /// Offloads, and whether they are on.
     pub offloads: BTreeMap<String, bool>,
+}
+
+/// The wire behind an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WireFacts {
+    /// Of a bond: the sum of its ports.
+    pub mbit_per_s: u32,
+    /// VLAN tags of its frames.
+    pub vlan_tags: u32,
 }
 
 /// A phase or an interval at one end.
@@ -432,6 +448,9 @@ pub struct SideReport {
     pub options: Vec<Granted>,
     /// The interface that routes to the other end, if the transport has one.
     pub nic: Option<NicFacts>,
+    /// Whether its data goes over IPv6; `None`: not over IP, or unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<bool>,
     /// Counters of the kernel and its interfaces, if requested.
     pub counters: Vec<CounterWindow>,
     /// Wall clock at the measure phase's start, Unix nanoseconds.
@@ -470,6 +489,7 @@ impl SideReport {
             totals: Vec::new(),
             options: Vec::new(),
             nic: None,
+            ipv6: None,
             counters: Vec::new(),
             wall_start_ns: 0,
             monotonic_start_ns: 0,

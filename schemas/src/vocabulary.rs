@@ -39,6 +39,7 @@ const GRANTED: &[(&str, &str)] = &[
     ("socket.gso", "gso"),
     ("socket.gro", "gro"),
     ("tags", "tag"),
+    ("wire", "wire_bits_per_s"),
 ];
 
 /// The column of the value that a plan key asks for; `None` for a key that gets an axis column when it is swept.

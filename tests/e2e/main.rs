@@ -65,5 +65,6 @@ mod spin;
 mod strace;
 mod threads;
 mod uring;
+mod wire;
 mod witness;
 mod workloads;

@@ -1,11 +1,11 @@
 //! Network namespaces that a test makes and removes itself, where no other program sends a packet.
 
 use std::{
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::program::{skip, skip_without};
+use crate::program::{Serve, skip, skip_without};
 
 /// Runs a program and expects it to succeed.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
@@ -138,6 +138,17 @@ impl Pair {
         run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())
             .map_err(|why| skip(&format!("no token-bucket queue: {why}")))
             .is_ok()
+    }
+
+    /// A daemon in the far namespace, and a plan's inventory with it as `far`.
+    pub fn serve(&self) -> (Serve, String) {
+        let listen = format!("{}:12864", Self::FAR_TALK);
+        let mut serve = self.far.command(env!("CARGO_BIN_EXE_plumb"));
+        // Data and control use different links, so datagrams come from another address than the client's.
+        serve.args(["serve", "--listen", &listen, "--allow-connect", Self::NEAR]);
+        serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        let hosts = format!("hosts: {{far: {{address: {}, control: \"{listen}\"}}}}", Self::FAR);
+        (Serve::of(serve), hosts)
     }
 
     /// Loses this share of what the near end sends over the data link; `false` and a printed reason if this kernel cannot.

@@ -4,11 +4,9 @@
 //! The kernel counts what it is handed and what it hands over: OutDatagrams has one for a datagram of several messages, and
 //! InDatagrams one for each message, or one for a datagram that is received whole (seen on 6.18).
 
-use std::process::Stdio;
-
 use crate::{
     netns::{Namespace, Pair, is_installed},
-    program::{Folder, Ran, Row, Serve, count, despite_stalls, number, of, parse, plumb, skip_without},
+    program::{Folder, Ran, Row, count, despite_stalls, number, of, parse, plumb, skip_without},
     strace,
 };
 
@@ -129,17 +127,6 @@ fn every_kind_of_stream_keeps_each_message() {
     }
 }
 
-/// A daemon in the far namespace, and a plan's inventory with it.
-fn serve(pair: &Pair) -> (Serve, String) {
-    let listen = format!("{}:12864", Pair::FAR_TALK);
-    let mut serve = pair.far.command(PLUMB);
-    // Data and control use different links, so datagrams come from another address than the client's.
-    serve.args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR]);
-    serve.stdout(Stdio::piped()).stderr(Stdio::null());
-    let hosts = format!("hosts: {{far: {{address: {}, control: \"{listen}\"}}}}", Pair::FAR);
-    (Serve::of(serve), hosts)
-}
-
 #[test]
 fn loss_in_segments_is_what_a_queue_dropped() {
     despite_stalls(compares_loss);
@@ -155,7 +142,7 @@ fn compares_loss() {
         // Otherwise such a link carries the datagrams whole.
         pair.near.read("ethtool", &["-K", "data", "tx-udp-segmentation", "off"]);
     }
-    let (_daemon, hosts) = serve(&pair);
+    let (_daemon, hosts) = pair.serve();
     // A datagram that the queue dropped at once counts in the other.
     let handed_over = || pair.near.snmp("Udp", "OutDatagrams") + pair.near.snmp("Udp", "SndbufErrors");
     for (each, gro) in [(10, false), (20, true)] {
@@ -197,7 +184,7 @@ fn an_interface_merges_what_was_sent_singly() {
     pair.far.read("ethtool", &["-K", "data", "gro", "on"]);
     // Messages stay for a moment where they may be merged: a link of two namespaces has no interrupts that gather them.
     pair.far.read("sh", &["-c", "echo 2000000 > /sys/class/net/data/gro_flush_timeout"]);
-    let (_daemon, hosts) = serve(&pair);
+    let (_daemon, hosts) = pair.serve();
     let folder = Folder::new();
     let body = "  it: {workload: udp_stream, to: far, bytes: 1MB, message_size: 500, integrity: true, remote_socket: {gro: true}}";
     let plan = folder.plan(&hosts, body);
@@ -215,7 +202,7 @@ fn an_interface_merges_what_was_sent_singly() {
 #[test]
 fn a_path_with_a_small_mtu_gets_a_sentence() {
     let Some(pair) = Pair::new() else { return };
-    let (_daemon, hosts) = serve(&pair);
+    let (_daemon, hosts) = pair.serve();
     let run = |bytes: u32, more: &str| -> Ran {
         let folder = Folder::new();
         let body = format!(

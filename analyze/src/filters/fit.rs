@@ -1,4 +1,6 @@
-//! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes.
+//! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes, and throughput over what a wire can carry.
+
+mod ceiling;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,6 +9,7 @@ use indexmap::IndexMap;
 use schemas::columns::number;
 use schemas::units::{self, Rate, Unit};
 
+use self::ceiling::{Headers, Wire};
 use crate::error::{Error, Verdict};
 use crate::stats::{hockney, moments::Moments};
 use crate::table::{Rows, Selection, Table, TableArgs};
@@ -18,23 +21,32 @@ use crate::table::{Rows, Selection, Table, TableArgs};
 /// Fits t = t0 + n/r (weighted by 1/t²) to the time per message, averaged over iterations. For streams, n is
 /// message_bytes and t the size over the throughput. For round trips, n is the mean of request and response and t half
 /// a round trip. The half-bandwidth size is t0·r. Saturation is the smallest size from which on the throughput stays
-/// within 5 % of the largest. With --link, the efficiency is the largest throughput over what the wire can carry at
-/// that MTU with those headers. With --operations, the price of the latency: the operations that a CPU of that speed could
-/// have done meanwhile.
+/// within 5 % of the largest. With --wire, any table will do: wire_ratio is the largest throughput over what an Ethernet link
+/// of that speed can carry with that MTU and those headers. With --wire and no table: what the link can carry. With
+/// --operations, the price of the latency: the operations that a CPU of that speed could have done meanwhile.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One fit per value of these columns [default: test, member and direction]
     #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Speed of the link, for example 10Gbit/s
-    #[arg(long, value_name = "RATE", value_parser = parse_link)]
-    link: Option<f64>,
+    #[arg(long, alias = "link", value_name = "RATE", value_parser = parse_wire)]
+    wire: Option<f64>,
     /// MTU of the link, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1500)]
     mtu: u32,
-    /// Headers around each message
-    #[arg(long, value_name = "PROTOCOL", default_value = "tcp4")]
-    headers: Headers,
+    /// Headers around each message [default: by the rows' transport, over IPv4]
+    #[arg(long, value_name = "PROTOCOL")]
+    headers: Option<Headers>,
+    /// TCP without timestamps: 12 bytes less in each segment
+    #[arg(long)]
+    no_timestamps: bool,
+    /// Frames with a VLAN tag; twice: with two (QinQ)
+    #[arg(long, action = clap::ArgAction::Count)]
+    vlan: u8,
+    /// Sizes of datagrams, bytes, where there is no table
+    #[arg(long, value_name = "BYTES,…", value_delimiter = ',', requires = "wire")]
+    message_size: Vec<u32>,
     /// Operations per second of a CPU, for example 50M/s: shows how many one latency costs
     #[arg(long, value_name = "RATE", value_parser = parse_operations)]
     operations: Option<f64>,
@@ -53,34 +65,7 @@ pub enum Format {
     Text,
 }
 
-/// Headers inside an Ethernet frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Headers {
-    /// IPv4 and TCP with timestamps: 52 bytes
-    Tcp4,
-    /// IPv6 and TCP with timestamps: 72 bytes
-    Tcp6,
-    /// IPv4 and UDP: 28 bytes
-    Udp4,
-    /// IPv6 and UDP: 48 bytes
-    Udp6,
-}
-
-impl Headers {
-    fn bytes(self) -> u32 {
-        match self {
-            Self::Tcp4 => 20 + 20 + 12,
-            Self::Tcp6 => 40 + 20 + 12,
-            Self::Udp4 => 20 + 8,
-            Self::Udp6 => 40 + 8,
-        }
-    }
-}
-
-/// Preamble, Ethernet header, frame check sequence and the gap between frames.
-const FRAME_BYTES: u32 = 8 + 14 + 4 + 12;
-
-fn parse_link(text: &str) -> Result<f64, String> {
+fn parse_wire(text: &str) -> Result<f64, String> {
     match units::parse_rate(text).map_err(|e| e.to_string())? {
         Rate::Bits(v) if v > 0.0 => Ok(v),
         _ => Err("a link's speed is in bits per second: 10Gbit/s".to_owned()),
@@ -94,14 +79,17 @@ fn parse_operations(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The payload rate of a full link: link · (MTU − headers) ÷ (MTU + framing).
-fn wire_goodput(link: f64, mtu: u32, headers: Headers) -> Option<f64> {
-    let payload = mtu.checked_sub(headers.bytes()).filter(|p| *p > 0)?;
-    Some(link * f64::from(payload) / f64::from(mtu + FRAME_BYTES))
+/// Times of the messages of one size.
+#[derive(Default)]
+struct Times {
+    /// Seconds per message; where the size is unknown, per bit.
+    seconds: Moments,
+    /// Payload bits per second that the wire can carry in such messages.
+    ceiling: Option<f64>,
 }
 
-/// Seconds per message, by size in bits to keep fractions of a byte (the mean of request and response).
-type Times = BTreeMap<u64, Moments>;
+/// By size in bits, to keep fractions of a byte (the mean of request and response); `None`: unknown.
+type Sizes = BTreeMap<Option<u64>, Times>;
 
 struct Fit {
     group: Vec<String>,
@@ -110,23 +98,34 @@ struct Fit {
     saturation: Option<f64>,
     /// Largest mean throughput, bits per second.
     largest: Option<f64>,
+    /// The wire's ceiling for the messages that come nearest to it, and how near they come.
+    wire: Option<(f64, f64)>,
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let wire = match args.link {
-        Some(link) => Some(wire_goodput(link, args.mtu, args.headers).ok_or_else(|| {
-            Error::Usage(format!("an MTU of {} leaves no room for {} bytes of headers", args.mtu, args.headers.bytes()))
-        })?),
-        None => None,
-    };
+    let wire = args.wire.map(|bits_per_s| Wire {
+        bits_per_s,
+        mtu: args.mtu.into(),
+        headers: args.headers,
+        timestamps: !args.no_timestamps,
+        tags: args.vlan.into(),
+    });
+    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    if let Some(wire) = wire.as_ref().filter(|_| args.tables.input.is_absent()) {
+        let loads = wire.loads(&args.message_size)?;
+        args.tables.output.write(output, |w| wire.write(&loads, format == Format::Text, w))?;
+        return Ok(Verdict::Ok);
+    }
+    if !args.message_size.is_empty() {
+        return Err(Error::Usage("--message-size is for a wire without a table: rows have their own sizes".to_owned()));
+    }
     let mut table = Table::open(&args.tables.input)?;
     let titles: Vec<String> = match args.group.as_slice() {
         [] => table.header().having(&["test", "member", "direction"]),
         names => table.names_of(names)?,
     };
-    let fits = fits(&mut table, &args.tables.selection, &titles)?;
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
-    for fit in fits.iter().filter(|f| f.model.is_none()) {
+    let fits = fits(&mut table, &args.tables.selection, &titles, wire.as_ref())?;
+    for fit in fits.iter().filter(|f| f.model.is_none() && (f.wire.is_none() || f.sizes >= 3)) {
         crate::warn(&format!(
             "{}: {} sizes cannot be fitted; it takes three or more, and a time that grows with the size",
             fit.group.join(" "),
@@ -134,63 +133,85 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         ));
     }
     args.tables.output.write(output, |w| match format {
-        Format::Csv => write_csv(&titles, &fits, wire, args.operations, w),
-        Format::Text => write_text(&fits, wire, args.operations, w),
+        Format::Csv => write_csv(&titles, &fits, args.operations, w),
+        Format::Text => write_text(&fits, args.operations, w),
     })?;
     Ok(Verdict::Ok)
 }
 
-fn fits(table: &mut Table, selection: &Selection, group: &[String]) -> Result<Vec<Fit>, Error> {
+fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option<&Wire>) -> Result<Vec<Fit>, Error> {
     let mut columns = group.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?;
     let first = columns.len();
-    let names =
-        ["message_bytes", "throughput_bits_per_s", "request_bytes", "response_bytes", "transactions_per_s", "inflight"];
-    let mut at = [None; 6];
+    let names = [
+        "message_bytes",
+        "throughput_bits_per_s",
+        "request_bytes",
+        "response_bytes",
+        "transactions_per_s",
+        "inflight",
+        "transport",
+    ];
+    let mut at = [None; 7];
     for (at, name) in at.iter_mut().zip(names) {
         if let Some(column) = table.header().find(name) {
             *at = Some(columns.len());
             columns.push(column);
         }
     }
-    if columns.len() == first {
-        table.require("message_bytes")?;
+    if at[..6].iter().all(Option::is_none) {
+        table.require(if wire.is_some() { "throughput_bits_per_s" } else { "message_bytes" })?;
     }
     let rows = Rows::read(table, selection, &columns)?;
     if let Some(note) = &rows.note {
         crate::warn(note);
     }
-    let mut groups: IndexMap<Vec<String>, Times> = IndexMap::new();
+    let mut groups: IndexMap<Vec<String>, Sizes> = IndexMap::new();
     for row in &rows.rows {
         let value = |i: usize| at[i].map_or(Ok(None), |c: usize| rows.number(row, c));
         let [message, throughput, request, response, rate, inflight] =
             [value(0)?, value(1)?, value(2)?, value(3)?, value(4)?, value(5)?];
-        let point = match (request.zip(response), rate, message.zip(throughput)) {
+        let point = match (request.zip(response), rate, message, throughput) {
             // Several in flight overlap: their rate does not give the time of one.
-            (Some((request, response)), Some(rate), _) if rate > 0.0 && inflight.is_none_or(|n| n <= 1.0) => {
-                Some((request.midpoint(response) * 8.0, 0.5 / rate))
+            (Some((request, response)), Some(rate), ..) if rate > 0.0 && inflight.is_none_or(|n| n <= 1.0) => {
+                Some((Some(request.midpoint(response) * 8.0), 0.5 / rate))
             }
-            (_, _, Some((message, throughput))) if throughput > 0.0 => {
-                Some((message * 8.0, message * 8.0 / throughput))
+            (_, _, Some(message), Some(throughput)) if throughput > 0.0 => {
+                Some((Some(message * 8.0), message * 8.0 / throughput))
             }
+            (None, _, None, Some(throughput)) if throughput > 0.0 && wire.is_some() => Some((None, 1.0 / throughput)),
             _ => None,
         };
         let Some((bits, seconds)) = point.filter(|(_, t)| *t > 0.0) else { continue };
-        let times = groups.entry((0..first).map(|i| row.get(i).to_owned()).collect()).or_default();
+        let sizes = groups.entry((0..first).map(|i| row.get(i).to_owned()).collect()).or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are below 2^60 bits")]
-        times.entry(bits as u64).or_default().push(seconds);
+        let bits = bits.map(|bits| bits as u64);
+        let times = sizes.entry(bits).or_default();
+        times.seconds.push(seconds);
+        if let Some(wire) = wire.filter(|_| times.ceiling.is_none()) {
+            let transport = at[6].map_or("", |column| row.get(column));
+            times.ceiling = Some(wire.carries(transport, bits.map(|bits| bits.div_ceil(8)))?);
+        }
     }
-    Ok(groups.into_iter().map(|(group, times)| fit(group, &times)).collect())
+    Ok(groups.into_iter().map(|(group, sizes)| fit(group, &sizes)).collect())
 }
 
-fn fit(group: Vec<String>, times: &Times) -> Fit {
-    let points: Vec<(f64, f64)> = times.iter().filter_map(|(bits, t)| Some((*bits as f64 / 8.0, t.mean()?))).collect();
+fn fit(group: Vec<String>, sizes: &Sizes) -> Fit {
+    let points: Vec<(f64, f64)> =
+        sizes.iter().filter_map(|(bits, times)| Some(((*bits)? as f64 / 8.0, times.seconds.mean()?))).collect();
     let curve: Vec<(f64, f64)> = points.iter().map(|(n, t)| (*n, n * 8.0 / t)).collect();
+    let rates = sizes.iter().filter_map(|(bits, times)| {
+        let rate = bits.map_or(1.0, |bits| bits as f64) / times.seconds.mean()?;
+        Some((rate, times.ceiling))
+    });
+    let rates: Vec<(f64, Option<f64>)> = rates.collect();
+    let ratios = rates.iter().filter_map(|(rate, ceiling)| Some(((*ceiling)?, rate / (*ceiling)?)));
     Fit {
         group,
         sizes: points.len(),
         model: hockney::fit(&points),
         saturation: hockney::saturation(&curve),
-        largest: curve.iter().map(|(_, r)| *r).max_by(f64::total_cmp),
+        largest: rates.iter().map(|(rate, _)| *rate).max_by(f64::total_cmp),
+        wire: ratios.max_by(|a, b| a.1.total_cmp(&b.1)),
     }
 }
 
@@ -199,13 +220,7 @@ fn latency_us(model: &hockney::Hockney) -> Option<f64> {
     (model.latency_s > 0.0).then_some(model.latency_s * 1e6)
 }
 
-fn write_csv(
-    titles: &[String],
-    fits: &[Fit],
-    wire: Option<f64>,
-    operations: Option<f64>,
-    output: &mut dyn Write,
-) -> Result<(), Error> {
+fn write_csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
     let columns = [
         "sizes",
@@ -215,7 +230,7 @@ fn write_csv(
         "saturation_bytes",
         "largest_bits_per_s",
         "wire_goodput_bits_per_s",
-        "efficiency_ratio",
+        "wire_ratio",
         "r2",
         "latency_operations",
     ];
@@ -228,8 +243,8 @@ fn write_csv(
             model.filter(|m| m.latency_s > 0.0).map(|m| m.half_bandwidth_bytes().round()),
             fit.saturation,
             fit.largest,
-            wire,
-            fit.largest.zip(wire).map(|(r, w)| r / w),
+            fit.wire.map(|(ceiling, _)| ceiling),
+            fit.wire.map(|(_, ratio)| ratio),
             model.map(|m| m.r2),
             model.and_then(latency_us).zip(operations).map(|(us, rate)| (us * rate / 1e6).round()),
         ];
@@ -239,7 +254,7 @@ fn write_csv(
     Ok(writer.flush()?)
 }
 
-fn write_text(fits: &[Fit], wire: Option<f64>, operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
+fn write_text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     for fit in fits {
         let mut parts = Vec::new();
         if let Some(model) = &fit.model {
@@ -252,12 +267,9 @@ fn write_text(fits: &[Fit], wire: Option<f64>, operations: Option<f64>, output: 
             }
         }
         parts.extend(fit.saturation.map(|n| format!("saturation at {}", units::human(Unit::Bytes, n))));
-        if let Some((largest, wire)) = fit.largest.zip(wire) {
-            parts.push(format!(
-                "{} of the wire's {}",
-                units::margin(largest / wire),
-                units::human(Unit::BitsPerSecond, wire)
-            ));
+        if let Some((ceiling, ratio)) = fit.wire {
+            let wire = units::human(Unit::BitsPerSecond, ceiling);
+            parts.push(format!("{} of the wire's {wire}", units::human(Unit::Ratio, ratio)));
         }
         let name = if fits.len() > 1 { format!("{}: ", fit.group.join(" ").trim_end()) } else { String::new() };
         writeln!(output, "{name}{}", parts.join(" · "))?;
@@ -268,13 +280,6 @@ fn write_text(fits: &[Fit], wire: Option<f64>, operations: Option<f64>, output: 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_gigabit_carries_941_megabits_of_tcp() {
-        let goodput = wire_goodput(1e9, 1500, Headers::Tcp4).unwrap();
-        assert!((goodput / 1e6 - 941.48).abs() < 0.01, "{goodput}");
-        assert_eq!(wire_goodput(1e9, 40, Headers::Tcp4), None);
-    }
 
     #[test]
     fn streams_and_round_trips_give_the_same_model() {
@@ -288,7 +293,7 @@ mod tests {
         }
         for text in [stream, trips] {
             let mut table = Table::from_text("t", text).unwrap();
-            let fits = fits(&mut table, &Selection::default(), &["test".to_owned()]).unwrap();
+            let fits = fits(&mut table, &Selection::default(), &["test".to_owned()], None).unwrap();
             let model = fits[0].model.unwrap();
             assert!((model.latency_s - 10e-6).abs() < 1e-12 && (model.bandwidth - 1e9).abs() < 1e3, "{model:?}");
         }

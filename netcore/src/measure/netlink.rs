@@ -21,7 +21,9 @@ const TRAFFIC: usize = 20;
 /// Attribute numbers, from `linux/if_link.h` and `linux/rtnetlink.h`.
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_QDISC: u16 = 6;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_STATS64: u16 = 23;
@@ -64,6 +66,10 @@ pub(super) struct Link {
     pub mtu_bytes: Option<u32>,
     /// Kind of a virtual interface (`veth`, `bridge`).
     pub kind: Option<String>,
+    /// The interface below, of one that has another below it. A veth has its peer here.
+    pub lower: Option<u32>,
+    /// The bond or bridge that it is a port of.
+    pub master: Option<u32>,
     /// Root queueing discipline.
     pub qdisc: Option<String>,
     pub rx_queues: Option<u32>,
@@ -124,6 +130,8 @@ fn link(message: &[u8]) -> Link {
         match kind {
             IFLA_IFNAME => link.name = text(value).unwrap_or_default(),
             IFLA_MTU => link.mtu_bytes = u32_of(value),
+            IFLA_LINK => link.lower = u32_of(value),
+            IFLA_MASTER => link.master = u32_of(value),
             IFLA_QDISC => link.qdisc = text(value),
             IFLA_NUM_TX_QUEUES => link.tx_queues = u32_of(value),
             IFLA_NUM_RX_QUEUES => link.rx_queues = u32_of(value),

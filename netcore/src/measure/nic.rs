@@ -10,7 +10,7 @@ use std::{
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::{files::line, netlink};
-use crate::report::NicFacts;
+use crate::report::{NicFacts, WireFacts};
 
 /// A command of `linux/ethtool.h`.
 #[derive(Clone, Copy)]
@@ -51,6 +51,10 @@ const SS_STATS: u32 = 1;
 const NAME_LENGTH: usize = 32;
 /// Drivers with more counters than this are not asked.
 const MOST_STATS: usize = 8192;
+/// Drivers of virtual machines: the speed is a constant of the driver, or a word of the hypervisor.
+const EMULATED: [&str; 4] = ["virtio_net", "vmxnet3", "hv_netvsc", "vif"];
+/// Vendors of emulated cards: QEMU, VMware and Hyper-V.
+const EMULATED_CARDS: [&str; 3] = ["0x1af4", "0x15ad", "0x1414"];
 
 impl NicFacts {
     /// The interface that routes to `peer` in the calling thread's network namespace, as `ip route get` prints it.
@@ -58,7 +62,7 @@ impl NicFacts {
     pub fn towards(peer: IpAddr) -> Option<Self> {
         let index = netlink::interface_towards(peer).ok()?;
         let link = netlink::links(Some(index)).ok()?.into_iter().next()?;
-        Some(Self::of(link))
+        Some(Self::of(&link))
     }
 
     /// The interface that routes to `peer`, and the kinds of all its queueing disciplines.
@@ -69,17 +73,37 @@ impl NicFacts {
     }
 
     pub fn named(name: &str) -> Option<Self> {
-        netlink::links(None).ok()?.into_iter().find(|l| l.name == name).map(Self::of)
+        netlink::links(None).ok()?.into_iter().find(|l| l.name == name).map(|link| Self::of(&link))
     }
 
-    fn of(link: netlink::Link) -> Self {
+    fn of(link: &netlink::Link) -> Self {
+        let mut facts = Self::plain(link);
+        // Most virtual interfaces have no speed, or one that means nothing (veth: 10 Gbit/s).
+        facts.wire = facts.speed_mbit_per_s.and_then(|mbit_per_s| {
+            let links = netlink::links(None).unwrap_or_default();
+            let is_hardware = |link: &netlink::Link| Self::plain(link).is_hardware();
+            Some(WireFacts { mbit_per_s, vlan_tags: vlan_tags(link, &links, &is_hardware, DEEPEST)? })
+        });
+        facts
+    }
+
+    /// Whether it is a card, as far as its machine knows.
+    fn is_hardware(&self) -> bool {
+        let among = |list: &[&str], fact: &Option<String>| fact.as_deref().is_some_and(|fact| list.contains(&fact));
+        self.kind.is_none()
+            && self.bus.is_some()
+            && !among(&EMULATED, &self.driver)
+            && !among(&EMULATED_CARDS, &self.pci_subvendor)
+    }
+
+    fn plain(link: &netlink::Link) -> Self {
         let mut facts = Self {
-            kind: link.kind,
+            kind: link.kind.clone(),
             mtu_bytes: link.mtu_bytes,
-            qdisc: link.qdisc,
+            qdisc: link.qdisc.clone(),
             rx_queues: link.rx_queues,
             tx_queues: link.tx_queues,
-            name: link.name,
+            name: link.name.clone(),
             ..Self::default()
         };
         if let Ok(ethtool) = Ethtool::open(&facts.name) {
@@ -99,6 +123,30 @@ impl NicFacts {
             facts.numa_node = pci("numa_node").and_then(|n| n.parse().ok());
         }
         facts
+    }
+}
+
+/// Interfaces on top of each other that are looked through.
+const DEEPEST: u32 = 4;
+
+/// VLAN tags of the frames of an interface; `None`: there is something else than hardware at the bottom.
+fn vlan_tags(
+    link: &netlink::Link,
+    all: &[netlink::Link],
+    is_hardware: &dyn Fn(&netlink::Link) -> bool,
+    depth: u32,
+) -> Option<u32> {
+    let below = |link: &netlink::Link| vlan_tags(link, all, is_hardware, depth.checked_sub(1)?);
+    let lower = || below(all.iter().find(|other| Some(other.index) == link.lower)?);
+    match link.kind.as_deref() {
+        None => is_hardware(link).then_some(0),
+        Some("vlan") => Some(lower()? + 1),
+        Some("macvlan" | "macvtap" | "ipvlan") => lower(),
+        Some("bond" | "team") => {
+            let ports = all.iter().filter(|other| other.master == Some(link.index));
+            ports.map(below).reduce(|a, b| Some(a?.max(b?))).flatten()
+        }
+        Some(_) => None,
     }
 }
 
@@ -251,6 +299,54 @@ mod tests {
         assert_eq!(NicFacts::named("lo"), Some(lo));
         assert_eq!(NicFacts::named("no-such-nic"), None);
         assert!(driver_counters("a-name-that-is-too-long-for-one").is_empty());
+    }
+
+    #[test]
+    fn a_wire_is_hardware_below_tags_and_bonds() {
+        let link = |index, name: &str, kind: Option<&str>, lower, master| netlink::Link {
+            index,
+            name: name.to_owned(),
+            kind: kind.map(str::to_owned),
+            lower,
+            master,
+            ..netlink::Link::default()
+        };
+        let all = [
+            link(1, "eth0", None, None, Some(3)),
+            link(2, "eth1", None, None, Some(3)),
+            link(3, "bond0", Some("bond"), None, None),
+            link(4, "bond0.7", Some("vlan"), Some(3), None),
+            link(5, "q", Some("vlan"), Some(4), None),
+            link(6, "m", Some("macvlan"), Some(5), None),
+            // The number of a veth's peer means an interface of another namespace.
+            link(7, "v", Some("veth"), Some(1), None),
+            link(8, "v.7", Some("vlan"), Some(7), None),
+            link(9, "empty", Some("bond"), None, None),
+            link(10, "loop", Some("vlan"), Some(10), None),
+            link(11, "elsewhere", Some("macvlan"), Some(99), None),
+            link(12, "mixed", Some("bond"), None, None),
+            link(13, "eth2", None, None, Some(12)),
+            link(14, "v2", Some("veth"), None, Some(12)),
+            link(15, "virtual0", None, None, None),
+        ];
+        let tags = |name: &str| {
+            let link = all.iter().find(|link| link.name == name).unwrap();
+            vlan_tags(link, &all, &|link| link.name.starts_with("eth"), DEEPEST)
+        };
+        assert_eq!(["eth0", "bond0", "bond0.7", "q", "m"].map(tags), [Some(0), Some(0), Some(1), Some(2), Some(2)]);
+        for name in ["v", "v.7", "empty", "loop", "elsewhere", "mixed", "virtual0"] {
+            assert_eq!(tags(name), None, "{name}");
+        }
+        let card = |driver: &str, subvendor: &str| NicFacts {
+            driver: Some(driver.to_owned()),
+            bus: Some("0000:01:00.0".to_owned()),
+            pci_subvendor: Some(subvendor.to_owned()),
+            ..NicFacts::default()
+        };
+        assert!(card("mlx5_core", "0x15b3").is_hardware());
+        assert!(!card("virtio_net", "0x1af4").is_hardware() && !card("e1000", "0x1af4").is_hardware());
+        assert!(!NicFacts { kind: Some("veth".to_owned()), ..card("veth", "0x0") }.is_hardware());
+        assert!(!NicFacts { bus: None, ..card("dummy", "0x0") }.is_hardware());
     }
 
     #[test]

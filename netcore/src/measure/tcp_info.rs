@@ -13,8 +13,9 @@ use crate::{
 /// Longer than the structure of any known kernel (248 bytes in Linux 6.12); a longer one is cut off here.
 const LENGTH: usize = 320;
 
-/// Place of `tcpi_options`, and its bit for Explicit Congestion Notification.
+/// Place of `tcpi_options`, and its bits.
 const OPTIONS: usize = 5;
+const TCPI_OPT_TIMESTAMPS: u8 = 1;
 const TCPI_OPT_ECN: u8 = 8;
 /// The bit `tcpi_delivery_rate_app_limited` of byte 7. Bit fields begin with the lowest bit on little-endian machines.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
@@ -43,10 +44,15 @@ impl Raw {
         Some(u64::from_ne_bytes(field.try_into().ok()?))
     }
 
+    fn has_option(&self, option: u8) -> Option<bool> {
+        Some(self.bytes[..self.length].get(OPTIONS)? & option != 0)
+    }
+
     fn info(&self) -> Option<TcpInfo> {
         Some(TcpInfo {
             mss_bytes: self.u32_at(16)?,
             pmtu_bytes: self.u32_at(60)?,
+            timestamps: self.has_option(TCPI_OPT_TIMESTAMPS),
             here: TcpInfoHere {
                 rto_us: self.u32_at(8)?,
                 ato_us: self.u32_at(12)?,
@@ -81,7 +87,7 @@ impl Raw {
             receive_rtt_us: self.u32_at(92).filter(|rtt| *rtt != 0),
             delivered_ce: self.u32_at(196).map(u64::from),
             segments_sent: self.u32_at(156).map(u64::from),
-            ecn: (self.length > OPTIONS).then(|| self.bytes[OPTIONS] & TCPI_OPT_ECN != 0),
+            ecn: self.has_option(TCPI_OPT_ECN),
         }
     }
 }
@@ -134,6 +140,8 @@ mod tests {
         assert_eq!(info.bytes_acked, Some(100_001));
         assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
         assert!(info.pmtu_bytes >= info.mss_bytes);
+        let timestamps = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap();
+        assert_eq!(info.timestamps, Some(timestamps.trim() != "0"));
         // The kernel waits at least 200 ms before it sends again, and expects a reordering by three segments.
         let here = info.here;
         assert!(here.rto_us >= 200_000 && here.ato_us < 1_000_000 && here.rcv_ssthresh_bytes >= 16_384, "{here:?}");

@@ -16,7 +16,7 @@ use netcore::{
     report::{
         ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
         Granted, Latencies, NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span, Spinning,
-        TcpInfo, TcpLimits, ThreadUse, TimeWait, Window,
+        TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
     },
     spec::{
         Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
@@ -32,7 +32,7 @@ fn window() -> Window {
         role: Role::Sender,
         counts: netcore::report::Counts { completions: 1, copied: 1, ..netcore::report::Counts::default() },
         latencies: vec![Latencies { kind: "round_trip".into(), histogram: String::new() }],
-        tcp_at_start: Some(TcpInfo::default()),
+        tcp_at_start: Some(TcpInfo { timestamps: Some(true), ..TcpInfo::default() }),
         tcp_info: Some(TcpInfo { limits: Some(TcpLimits::default()), ..TcpInfo::default() }),
         retransmits: Some(0),
         datagrams: Some(DatagramPhase::default()),
@@ -76,7 +76,12 @@ fn report() -> SideReport {
         intervals: vec![window()],
         totals: window().flows,
         options: vec![Granted { flow: 0, option: "send_buffer".into(), requested: None, at_start: None, at_end: None }],
-        nic: Some(NicFacts { offloads: BTreeMap::from([("tso".into(), true)]), ..NicFacts::default() }),
+        nic: Some(NicFacts {
+            offloads: BTreeMap::from([("tso".into(), true)]),
+            wire: Some(WireFacts::default()),
+            ..NicFacts::default()
+        }),
+        ipv6: Some(false),
         counters: vec![CounterWindow {
             span: Span::Measure,
             start_ns: 0,

@@ -136,6 +136,8 @@ pub struct Member {
     /// Time from the group's start until its load begins.
     pub after: Duration,
     pub job: Job,
+    /// Speed of the path, bits per second, if the plan says it.
+    pub wire: Option<u64>,
     /// Why the engines cannot run it: an error only if `--only` keeps the case.
     pub refused: Option<Diagnostic>,
 }

@@ -81,6 +81,7 @@ pub const KEYS: &[Key] = &[
     traffic("inflight"),
     traffic("coalesce"),
     traffic("rate"),
+    traffic("wire").fixed(),
     traffic("pacing"),
     traffic("arrival"),
     traffic("io"),

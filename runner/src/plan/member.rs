@@ -110,7 +110,7 @@ impl Expander<'_> {
             let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
             let (name, workload) = (name.to_owned(), workload.name.clone());
             let job = Job::Ranks(Box::new(job));
-            return Some(Member { name, workload, from, to, after: Duration::ZERO, job, refused: None });
+            return Some(Member { name, workload, from, to, after: Duration::ZERO, job, wire: None, refused: None });
         }
         let from = self.endpoint(tree, "from", Endpoint::Local, out);
         let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
@@ -159,6 +159,13 @@ impl Expander<'_> {
             });
         }
         errors.extend(typed.after.and_then(|after| misplaced(after.0, name, &job)));
+        if typed.wire.is_some_and(|speed| speed.0 == 0) {
+            errors.push(spec::SpecError {
+                key: "wire".to_owned(),
+                message: "the speed of the wire is 0".to_owned(),
+                help: "for example 100Mbit/s, or leave it out".to_owned(),
+            });
+        }
         errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
             name: name.to_owned(),
@@ -167,6 +174,7 @@ impl Expander<'_> {
             from,
             to,
             job,
+            wire: typed.wire.map(|speed| speed.0),
             refused: refused.map(diagnose),
         })
     }

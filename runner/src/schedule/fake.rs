@@ -101,6 +101,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
             job: Job::Traffic(Box::new(spec(Direction::Forward))),
             from: Endpoint::Local,
             to: Endpoint::Embedded,
+            wire: None,
             refused: None,
         }],
         policy: Policy { min, max, level: 0.95, margin, metrics: vec![metrics::find("throughput").unwrap()] },

@@ -104,6 +104,7 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
         row.member = (!m.name.is_empty()).then(|| m.name.clone());
         row.workload = Some(m.workload.clone());
         row.from = Some(m.from.name().to_owned());
+        row.wire_bits_per_s = m.wire.map(|speed| speed as f64);
         match &m.job {
             Job::Traffic(spec) => {
                 row.to = Some(m.to.name().to_owned());

@@ -114,6 +114,11 @@ columns! {
         jitter_us: Number = "Interarrival jitter by RFC 3550, microseconds."
             => ("jitter", Microseconds, Lower, Gauge, "jitter");
     }
+    "wire" {
+        wire_bits_per_s: Number = "Speed of the path: the plan's `wire`, or the smaller speed of the two ends' interfaces where hardware is behind both; empty: unknown.";
+        wire_ratio: Number = "Throughput of a stream over the payload that a wire of that speed can carry in such segments or datagrams, with preamble, gap, headers and tags; of both directions together, over both ceilings."
+            => ("wire_ratio", Ratio, Neither, Gauge, "share of the wire");
+    }
     "pacing" {
         rate_error_ratio: Number = "(sent rate − offered rate) over the offered rate."
             => ("rate_error", Ratio, Neither, Gauge, "rate error", at_least(-1.0));

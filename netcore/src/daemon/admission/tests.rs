@@ -173,6 +173,7 @@ fn files_are_read_in_allowed_folders_only() {
 #[test]
 fn the_longest_report_of_a_granted_test_is_accepted() {
     let full = TcpInfo {
+        timestamps: Some(true),
         retransmits: u64::MAX,
         rtt_us: u32::MAX,
         rtt_var_us: u32::MAX,

@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use netcore::spec::{
     Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, Receive, SocketOptions,
+    quantity::BitsPerSecond,
     ranks::{Class, Operation},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -66,6 +67,8 @@ pub struct TestBody {
     pub coalesce: Option<bool>,
     /// Offered load of each direction, over all streams: 1Gbit/s, 125MB/s, 20k/s (netperf -b and -w, iperf3 -b).
     pub rate: Option<Rate>,
+    /// Speed of the path between the two ends, where their interfaces do not tell it: for `wire_ratio`.
+    pub wire: Option<BitsPerSecond>,
     /// Pacing of the offered load.
     pub pacing: Option<Pacing>,
     /// Spread of due times; uniform and poisson count latency from the intended send.

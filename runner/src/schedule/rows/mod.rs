@@ -8,6 +8,7 @@
 //! - [`ranks`]: what several ranks did
 //! - [`summary`]: what the iterations of a case say together
 //! - [`total`]: what the members of a group did together
+//! - [`wire`]: how much of the wire a stream took
 
 pub mod identity;
 pub mod latency;
@@ -17,6 +18,7 @@ pub mod ranks;
 pub mod summary;
 pub mod total;
 pub mod window;
+mod wire;
 
 use netcore::{
     report::{Phase, SideReport, TimeWait, Window},
@@ -83,6 +85,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         for way in ways(spec.direction) {
             let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
             row.record = Some(Record::Iteration);
+            wire::fill(&mut row, spec, near, far);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
                 made.measured.push((*way, row.clone()));

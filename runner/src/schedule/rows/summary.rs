@@ -57,7 +57,7 @@ impl Summary {
         row.iterations = Some(self.count);
         row.settled = self.settled;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
-            if !["place and time", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "limits"]
+            if !["place and time", "volume", "datagrams", "wire", "pacing", "latency", "cpu", "tcp", "limits"]
                 .contains(&column.group)
                 || !column.ty.is_number()
             {
