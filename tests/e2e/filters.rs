@@ -129,18 +129,27 @@ fn runs_the_lines() {
                 .replace("plumb run plans/quick.yaml |", "cat quick.csv |")
                 .replace("&& benchstat old.txt new.txt", "&& cat old.txt new.txt")
                 .replace(" && gnuplot sweep.plot", " && cat sweep.plot")
-                .replace("| rrdtool -", "| cat");
+                .replace("| rrdtool -", "| cat")
+                .replace("| curl --data-binary @- 'http://HOST:8086/write?db=net'", "| cat");
             let ran = shell(&folder.path(""), &line);
             // head closes the pipe after its line: that is success too.
             assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
-            let into_a_file =
-                [" -o np.png", " -o junit.xml", "> monday.csv", "> old.txt"].iter().any(|end| line.ends_with(end));
+            let into_a_file = [
+                " -o np.png",
+                " -o junit.xml",
+                "> monday.csv",
+                "> old.txt",
+                "> bmf.json",
+                "-o bigger.json results.csv",
+            ]
+            .iter()
+            .any(|end| line.ends_with(end));
             assert!(into_a_file || !ran.stdout.is_empty() || !ran.stderr.is_empty(), "{line} says nothing");
             pasted += 1;
         }
     }
     assert!(pasted >= 12, "{pasted}");
-    for made in ["np.png", "monday.csv", "old.txt", "new.txt", "sweep.plot", "junit.xml"] {
+    for made in ["np.png", "monday.csv", "old.txt", "new.txt", "sweep.plot", "junit.xml", "bmf.json", "bigger.json"] {
         assert!(std::fs::metadata(folder.path(made)).is_ok_and(|m| m.len() > 0), "{made}");
     }
 }

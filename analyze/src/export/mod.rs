@@ -1,7 +1,11 @@
-//! Results in other programs' formats, one file per format. Each takes a table and writes text. [`page`] is for people.
+//! Results in other programs' formats, one file per format; trackers of benchmarks share `benchmarks`. Each takes a table and writes text. [`page`] is for people.
 
+pub mod bencher;
 pub mod benchfmt;
+mod benchmarks;
+pub mod github_action;
 pub mod gnuplot;
+pub mod influx;
 pub mod iperf3;
 pub mod jsonl;
 pub mod junit;

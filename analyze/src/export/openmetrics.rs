@@ -1,6 +1,11 @@
 //! OpenMetrics text: a gauge per metric and a sample per row. Labels tell the rows apart.
+//!
+//! Prometheus keeps everything in base units, and `promtool check metrics` flags names with others: bits per second become bytes
+//! per second, microseconds become seconds. No digit is lost.
 
 use std::io::Write;
+
+use schemas::units::Unit;
 
 use super::Measurements;
 use crate::error::Error;
@@ -15,15 +20,17 @@ pub fn write(
 ) -> Result<(), Error> {
     let found = Measurements::read(table, selection, metrics)?;
     for (metric, index) in &found.metrics {
-        let name = format!("plumb_{}", metric.column);
+        let Family { name, unit, scale } = Family::of(metric.column);
         let mut begun = false;
         let mut seen = std::collections::HashSet::new();
         for row in &found.rows.rows {
-            if found.rows.number(row, *index)?.is_none() {
-                continue;
-            }
+            let Some(value) = found.rows.number(row, *index)? else { continue };
             if !begun {
-                writeln!(output, "# TYPE {name} gauge\n# HELP {name} {}", escaped(metric.label))?;
+                writeln!(output, "# TYPE {name} gauge")?;
+                if let Some(unit) = unit {
+                    writeln!(output, "# UNIT {name} {unit}")?;
+                }
+                writeln!(output, "# HELP {name} {}", escaped(metric.label))?;
                 begun = true;
             }
             let labels: Vec<String> = found
@@ -38,12 +45,54 @@ pub fn write(
                               rows with --where";
                 return Err(found.rows.error(row, *index, reason));
             }
-            // The cell is a number and keeps its digits.
-            writeln!(output, "{name}{{{labels}}} {}", row.get(*index))?;
+            let value = match scale {
+                Scale::Same => row.get(*index).to_owned(),
+                // Exact: only the exponent of a binary number changes.
+                Scale::Eighth => (value / 8.0).to_string(),
+                Scale::Millionth => millionth(row.get(*index)),
+            };
+            writeln!(output, "{name}{{{labels}}} {value}")?;
         }
     }
     writeln!(output, "# EOF")?;
     Ok(())
+}
+
+/// The family of samples that a column becomes.
+struct Family {
+    name: String,
+    /// The unit, where the name ends with it.
+    unit: Option<&'static str>,
+    scale: Scale,
+}
+
+#[derive(Clone, Copy)]
+enum Scale {
+    Same,
+    Eighth,
+    Millionth,
+}
+
+impl Family {
+    fn of(column: &str) -> Self {
+        let (stem, ending, unit, scale) = match Unit::of_column(column) {
+            Some((stem, Unit::BitsPerSecond)) => (stem, "_bytes_per_second", Some("bytes_per_second"), Scale::Eighth),
+            Some((stem, Unit::PerSecond)) => (stem, "_per_second", None, Scale::Same),
+            Some((stem, Unit::Seconds)) => (stem, "_seconds", Some("seconds"), Scale::Same),
+            Some((stem, Unit::Microseconds)) => (stem, "_seconds", Some("seconds"), Scale::Millionth),
+            Some((stem, Unit::Bytes)) => (stem, "_bytes", Some("bytes"), Scale::Same),
+            Some((stem, Unit::Ratio)) => (stem, "_ratio", Some("ratio"), Scale::Same),
+            _ => (column, "", None, Scale::Same),
+        };
+        Self { name: format!("plumb_{stem}{ending}"), unit, scale }
+    }
+}
+
+/// A millionth of a decimal number, with its digits: `24.4` becomes `24.4e-6`.
+fn millionth(cell: &str) -> String {
+    let (digits, exponent) = cell.split_once(['e', 'E']).unwrap_or((cell, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    format!("{digits}e{}", exponent.saturating_sub(6))
 }
 
 fn escaped(text: &str) -> String {

@@ -48,8 +48,10 @@ fn markdown_has_only_columns_with_values() {
 fn openmetrics_families() {
     let names = ["throughput".to_owned(), "latency.p99".to_owned()];
     let text = written(|out| openmetrics::write(&mut table(RESULTS), &Selection::default(), &names, out));
-    assert!(text.starts_with("# TYPE plumb_throughput_bits_per_s gauge\n# HELP "), "{text}");
-    assert!(text.contains("case=\"bulk[message_size=64,\\\"x\\\"]\",iteration=\"2\"} 1010\n"), "{text}");
+    let head = "# TYPE plumb_throughput_bytes_per_second gauge\n# UNIT plumb_throughput_bytes_per_second \
+                bytes_per_second\n# HELP plumb_throughput_bytes_per_second throughput\n";
+    assert!(text.starts_with(head), "{text}");
+    assert!(text.contains("case=\"bulk[message_size=64,\\\"x\\\"]\",iteration=\"2\"} 126.25\n"), "{text}");
     // A single run needs no identifier; a metric without values has no family.
     assert!(!text.contains("run_id") && !text.contains("latency") && text.ends_with("# EOF\n"), "{text}");
     let twice = "case,throughput_bits_per_s\na,1\na,2\n";
@@ -64,6 +66,26 @@ fn openmetrics_families() {
         error.unwrap_err().to_string(),
         "t: no column is a metric, so this is not a results table (docs/results.md has the names)"
     );
+}
+
+#[test]
+fn openmetrics_in_base_units() {
+    let row =
+        "case,elapsed_s,rtt_us,transactions_per_s,bytes_sent,loss_ratio\na,1.50,24.40,1e3,7,0.5\nb,1.50,2E1,5,7,0\n";
+    let text = written(|out| openmetrics::write(&mut table(row), &Selection::default(), &[], out));
+    let samples: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+    for sample in [
+        "plumb_elapsed_seconds{case=\"a\"} 1.50",
+        "plumb_rtt_seconds{case=\"a\"} 24.40e-6",
+        "plumb_rtt_seconds{case=\"b\"} 2e-5",
+        "plumb_transactions_per_second{case=\"a\"} 1e3",
+        "plumb_bytes_sent{case=\"a\"} 7",
+        "plumb_loss_ratio{case=\"b\"} 0",
+    ] {
+        assert!(samples.contains(&sample), "{sample}: {text}");
+    }
+    // A unit is only declared where the name ends with it.
+    assert!(text.contains("# UNIT plumb_rtt_seconds seconds\n") && !text.contains("# UNIT plumb_bytes_sent"), "{text}");
 }
 
 #[test]

@@ -2,14 +2,22 @@
 
 use std::io::Write;
 
+use schemas::metrics::Better;
+
 use crate::error::{Error, Verdict};
-use crate::export::{benchfmt, gnuplot, iperf3, jsonl, junit, markdown, openmetrics, rrd};
+use crate::export::{
+    bencher, benchfmt, github_action, gnuplot, influx, iperf3, jsonl, junit, markdown, openmetrics, rrd,
+};
 use crate::table::{Table, TableArgs};
 
 /// Write results in another program's format.
 ///
 /// jsonl and md write every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat),
-/// gnuplot (script and data, as hpcbench's -P wrote them) and rrd (commands for `rrdtool -`) write the rows that count.
+/// gnuplot (script and data, as hpcbench's -P wrote them), rrd (commands for `rrdtool -`) and influx (InfluxDB's line
+/// protocol) write the rows that count. bencher (Bencher Metric Format) and github-action-benchmark write the mean of
+/// each case with its 95 % interval: the headline of the workload and the latencies beside it. The action takes a list
+/// per direction, so --better chooses which (higher for its tool customBiggerIsBetter, lower for customSmallerIsBetter)
+/// where the metrics of a table differ.
 /// junit writes a test case per assertion of a `verdicts` table, or per iteration of a results table. iperf3 writes one
 /// run of a stream in the shape of `iperf3 --json`, for scripts that read it.
 ///
@@ -23,6 +31,9 @@ Examples:
   plumb export --to gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
   plumb export --to rrd -m throughput results.csv | rrdtool -
   plumb export --to iperf3 --where case=bulk --where iteration=1 nightly.csv
+  plumb export --to bencher results.csv > bmf.json
+  plumb export --to github-action-benchmark --better higher -o bigger.json results.csv
+  plumb export --to influx results.csv | curl --data-binary @- 'http://HOST:8086/write?db=net'
   plumb gate --assert 'throughput >= 1Gbit/s' -f csv lab.csv | plumb export --to junit -o junit.xml
 
 Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
@@ -30,9 +41,13 @@ pub struct Args {
     /// Format of the output.
     #[arg(long, value_enum, value_name = "FORMAT")]
     to: To,
-    /// Metrics to write (openmetrics, benchfmt, rrd) [default: those that have values; for rrd, throughput]
+    /// Metrics to write [default: those that have values; for rrd, throughput; for bencher and
+    /// github-action-benchmark, the headline and the latencies beside it]
     #[arg(short, long = "metric", value_name = "METRIC", value_delimiter = ',')]
     metrics: Vec<String>,
+    /// github-action-benchmark: write the metrics that improve in this direction [default: the only one that they have]
+    #[arg(long, value_enum, value_name = "DIRECTION")]
+    better: Option<Direction>,
     /// gnuplot: column of the horizontal axis [default: message_bytes, else iteration]
     #[arg(short, value_name = "COLUMN")]
     x: Option<String>,
@@ -60,19 +75,50 @@ enum To {
     Gnuplot,
     /// Commands for `rrdtool -`
     Rrd,
+    /// InfluxDB's line protocol
+    Influx,
+    /// Bencher Metric Format
+    Bencher,
+    /// JSON of github-action-benchmark's custom tools
+    GithubActionBenchmark,
     /// JUnit XML
     Junit,
     /// The document of `iperf3 --json`, of one run
     Iperf3,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Direction {
+    /// Metrics that should rise, for customBiggerIsBetter
+    Higher,
+    /// Metrics that should fall, for customSmallerIsBetter
+    Lower,
+}
+
+impl From<Direction> for Better {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Higher => Self::Higher,
+            Direction::Lower => Self::Lower,
+        }
+    }
+}
+
+/// Formats without a choice of metrics.
+const WHOLE: [To; 5] = [To::Jsonl, To::Md, To::Junit, To::Iperf3, To::Gnuplot];
+
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.to != To::Gnuplot && (args.x.is_some() || args.y.is_some() || args.by.is_some()) {
         return Err(Error::Usage("-x, -y and --by are for --to gnuplot".into()));
     }
-    if !args.metrics.is_empty() && !matches!(args.to, To::Openmetrics | To::Benchfmt | To::Rrd) {
-        return Err(Error::Usage("-m is for --to openmetrics, benchfmt and rrd".into()));
+    if !args.metrics.is_empty() && WHOLE.contains(&args.to) {
+        return Err(Error::Usage(
+            "-m is for --to openmetrics, benchfmt, rrd, influx, bencher and github-action-benchmark".into(),
+        ));
+    }
+    if args.better.is_some() && args.to != To::GithubActionBenchmark {
+        return Err(Error::Usage("--better is for --to github-action-benchmark".into()));
     }
     let mut table = Table::open(&args.tables.input)?;
     if args.to == To::Gnuplot {
@@ -86,6 +132,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         To::Md => markdown::write(&mut table, w),
         To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
         To::Benchfmt => benchfmt::write(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Influx => influx::write(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Bencher => bencher::write(&mut table, &args.tables.selection, &args.metrics, w),
+        To::GithubActionBenchmark => {
+            let better = args.better.map(Better::from);
+            github_action::write(&mut table, &args.tables.selection, &args.metrics, better, w)
+        }
         To::Junit => junit::write(&mut table, w),
         To::Iperf3 => iperf3::write(&mut table, &args.tables.selection, w),
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
