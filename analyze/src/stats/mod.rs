@@ -4,6 +4,7 @@
 //! The tests check against SciPy and R; `docs/statistics.md` gives the reasons for the choice of methods.
 
 pub mod bootstrap;
+pub mod changes;
 pub mod compare;
 pub mod confidence;
 pub mod histogram;
