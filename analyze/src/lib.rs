@@ -17,6 +17,7 @@ pub mod counters;
 pub mod error;
 pub mod export;
 pub mod filters;
+pub mod history;
 pub mod import;
 mod input;
 pub mod judge;

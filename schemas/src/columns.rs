@@ -3,9 +3,11 @@
 //! - [`results`]: one row per observation
 //! - [`verdicts`]: one row per assertion or comparison, and case
 //! - [`counters`]: one row per counter of a kernel or an interface
+//! - [`history`]: one row per run, case and metric
 //! - [`metric`]: a column that is compared, asserted on and plotted
 
 pub mod counters;
+pub mod history;
 pub mod metric;
 pub mod results;
 mod value;
@@ -18,6 +20,7 @@ use value::may_be_empty;
 pub(crate) use value::{Cell, Value};
 
 pub use counters::CounterRow;
+pub use history::HistoryRow;
 pub use results::{COLUMNS, Row};
 pub use verdicts::VerdictRow;
 

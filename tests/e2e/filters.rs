@@ -9,7 +9,7 @@ use std::{
 use crate::program::{Folder, Ran, command, despite_stalls, plumb};
 
 /// Runs a line in a shell where `plumb` is the program under test.
-fn shell(folder: &Path, line: &str) -> Ran {
+pub fn shell(folder: &Path, line: &str) -> Ran {
     let program = Path::new(env!("CARGO_BIN_EXE_plumb")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let output = Command::new("bash")
@@ -68,7 +68,7 @@ fn runs_the_examples() {
 }
 
 /// The lines below `Examples:` of a filter's long help.
-fn examples(filter: &str) -> Vec<String> {
+pub fn examples(filter: &str) -> Vec<String> {
     let help = plumb(&[filter, "--help"]).stdout;
     let (_, block) = help.split_once("Examples:\n").expect("examples");
     let lines = block.lines().take_while(|line| line.starts_with("  "));

@@ -25,6 +25,7 @@ mod filters;
 mod fleet;
 mod flent;
 mod gate;
+mod history;
 mod hosts;
 mod interop;
 mod iperf3_scripts;

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod export;
 pub mod fit;
 pub mod gate;
+pub mod history;
 pub mod import;
 pub mod percentiles;
 pub mod plot;
@@ -16,6 +17,7 @@ pub mod report;
 pub mod steady;
 pub mod survey;
 pub mod table;
+pub mod trend;
 pub mod window;
 
 use std::{ffi::OsString, io::Write};
@@ -58,6 +60,7 @@ filters! {
     Fit = fit,
     Export = export,
     Gate = gate,
+    History = history,
     Import = import,
     Percentiles = percentiles,
     Plot = plot,
@@ -65,5 +68,6 @@ filters! {
     Steady = steady,
     Survey = survey,
     Table = table,
+    Trend = trend,
     Window = window,
 }

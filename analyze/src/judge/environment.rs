@@ -131,6 +131,24 @@ impl Environment {
         environment
     }
 
+    /// A name of the machines of the run: `m` and a hash (FNV-1a, 64 bits) of the facts that tell machines apart.
+    pub fn machine(&self) -> String {
+        let of_machine =
+            |fact: &str| MACHINE.iter().any(|(name, _)| *name == fact) || NIC.iter().any(|(name, _)| *name == fact);
+        let kept = |facts: &BTreeMap<String, String>| -> Vec<String> {
+            let kept = facts.iter().filter(|(fact, _)| of_machine(fact) && *fact != NIC_SETTING);
+            kept.map(|(fact, value)| format!("{fact}={value}")).collect()
+        };
+        let hosts: Vec<String> = self.hosts.values().map(|facts| kept(facts).join(",")).collect();
+        // A case more or less is no other machine.
+        let nics: BTreeSet<String> = self.nics.values().map(|facts| kept(facts).join(",")).collect();
+        let text = format!("{};{}", hosts.join(";"), nics.into_iter().collect::<Vec<_>>().join(";"));
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        format!("m{:012x}", hash >> 16)
+    }
+
     /// The facts that differ in `later`, in the order of their names. Facts that one of them lacks do not count. Hosts
     /// are matched by their names in the plan.
     pub fn differences(&self, later: &Self) -> Vec<Difference> {

@@ -23,7 +23,7 @@ pub enum Family {
 }
 
 impl Family {
-    const ALL: [Self; 6] = [Self::Stream, Self::Transactions, Self::Ping, Self::Collective, Self::Nas, Self::Other];
+    pub const ALL: [Self; 6] = [Self::Stream, Self::Transactions, Self::Ping, Self::Collective, Self::Nas, Self::Other];
 
     /// The family of a workload's name, as in the column `workload`.
     pub fn of(workload: &str) -> Self {

@@ -1,0 +1,127 @@
+use std::fs;
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// A history of one series: level 100 with noise of about 1 %, 10 % lower from run `step` on.
+fn history(runs: usize, step: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = "run_id,time,commit,machine,plan,case_id,case,metric,centre\n".to_owned();
+    for run in 0..runs {
+        let noise = [0.3, -1.2, 0.8, 1.1, -0.4, -0.9, 0.6][run * 5 % 7];
+        let level = if run >= step { 90.0 } else { 100.0 };
+        text +=
+            &format!("r{run},2026-01-01T00:{run:02}:00Z,{run:07x},m1,nightly,c1,bulk,throughput,{}\n", level + noise);
+    }
+    fs::create_dir(dir.path().join("nightly")).unwrap();
+    fs::write(dir.path().join("nightly/m1.csv"), text).unwrap();
+    dir
+}
+
+fn trend_of(dir: &tempfile::TempDir, words: &[&str]) -> (Result<Verdict, Error>, String) {
+    let path = dir.path().to_str().unwrap();
+    let args = Program::parse_from(["plumb", path, "--repository", path].iter().chain(words)).args;
+    let mut output = Vec::new();
+    let verdict = run(&args, &mut output);
+    (verdict, String::from_utf8(output).unwrap())
+}
+
+#[test]
+fn a_recent_regression_fails_and_an_old_one_does_not() {
+    let dir = history(40, 36);
+    let (verdict, text) = trend_of(&dir, &["--format", "text", "--fail-on", "regression"]);
+    assert_eq!(verdict.unwrap(), Verdict::Failed);
+    assert!(
+        text.contains("regression: bulk throughput is 10 %") && text.contains("since run r36 of 2026-01-01"),
+        "{text}"
+    );
+    assert!(text.contains("commits not known: commit 0000023 is not in the repository"), "{text}");
+    let (verdict, _) = trend_of(&dir, &["--fail-on", "regression", "--within", "3"]);
+    assert_eq!(verdict.unwrap(), Verdict::Ok, "it is four runs old");
+    let (verdict, _) = trend_of(&dir, &[]);
+    assert_eq!(verdict.unwrap(), Verdict::Ok, "nothing was asked for");
+}
+
+#[test]
+fn too_few_runs_are_counted_and_inconclusive() {
+    let (verdict, text) = trend_of(&history(14, 7), &["--format", "text", "--fail-on", "change"]);
+    assert_eq!(verdict.unwrap(), Verdict::Inconclusive);
+    assert!(text.contains("14 runs: 6 more make the 20") && text.contains("too few runs"), "{text}");
+}
+
+#[test]
+fn an_accepted_change_is_told_until_it_grows() {
+    let dir = history(40, 36);
+    let accept = |ratio: &str, reason: &str| {
+        let head = "case_id,member,direction,metric,run_id,change_ratio,reason,date";
+        fs::write(
+            dir.path().join("accepted.csv"),
+            format!("{head}\nc1,,,throughput,r36,{ratio},{reason},2026-02-01\n"),
+        )
+        .unwrap();
+        trend_of(&dir, &["--format", "text", "--fail-on", "regression"])
+    };
+    let (verdict, text) = accept("-0.1", "checksums are on");
+    assert_eq!(verdict.unwrap(), Verdict::Ok);
+    assert!(text.contains("accepted: bulk") && text.contains("accepted 2026-02-01: checksums are on"), "{text}");
+    assert_eq!(accept("-0.05", "checksums are on").0.unwrap(), Verdict::Failed, "it has grown");
+    assert_eq!(accept("0.1", "checksums are on").0.unwrap(), Verdict::Failed, "the other way");
+    let error = accept("-0.1", "").0.unwrap_err().to_string();
+    assert!(error.contains("accepted.csv:2") && error.contains("needs a `reason`"), "{error}");
+}
+
+#[test]
+fn the_table_has_a_row_for_the_level_and_one_for_each_finding() {
+    let (_, text) = trend_of(&history(40, 30), &[]);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let cell = |row: usize, name: &str| rows[row][header.iter().position(|h| h == name).unwrap()].to_owned();
+    assert_eq!(rows.len(), 2, "{text}");
+    assert_eq!((cell(0, "finding"), cell(0, "run_id")), ("level".to_owned(), "r39".to_owned()));
+    assert_eq!(
+        (cell(1, "finding"), cell(1, "run_id"), cell(1, "run_before")),
+        ("change".into(), "r30".into(), "r29".into())
+    );
+    assert_eq!((cell(1, "worse"), cell(1, "runs_since")), ("true".to_owned(), "10".to_owned()));
+    let number = |row, name: &str| cell(row, name).parse::<f64>().unwrap();
+    assert!((number(1, "change_ratio") + 0.1).abs() < 0.01);
+    assert!(
+        number(1, "ci_low_ratio") < number(1, "change_ratio") && number(1, "change_ratio") < number(1, "ci_high_ratio")
+    );
+    assert!((number(0, "is") - 90.0).abs() < 1.0 && number(0, "noise_ratio") < 0.02);
+}
+
+#[test]
+fn markdown_names_commits_that_git_knows() {
+    let dir = history(40, 36);
+    let git = |words: &[&str]| {
+        let output = std::process::Command::new("git")
+            .args(["-c", "user.name=x", "-c", "user.email=x@example.org", "-C"])
+            .arg(dir.path())
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+    let before = git(&["rev-parse", "HEAD"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "copy every packet twice"]);
+    let after = git(&["rev-parse", "HEAD"]);
+    let path = dir.path().join("nightly/m1.csv");
+    let text = fs::read_to_string(&path).unwrap();
+    let text = text.replace(",0000023,", &format!(",{before},")).replace(",0000024,", &format!(",{after},"));
+    fs::write(&path, text).unwrap();
+    let (_, text) = trend_of(&dir, &["--format", "md"]);
+    assert!(text.contains("- **regression**: bulk throughput") && text.contains(" copy every packet twice"), "{text}");
+    assert!(!text.contains(" first\n"), "{text}");
+}

@@ -1,0 +1,15 @@
+//! The history of a plan: what its runs came to, in CSV files that are kept in git.
+//!
+//! - [`added`]: the rows that a run adds
+//! - [`store`]: the folder of files: appending, and reading what may be damaged
+//! - [`series`]: the rows of one case, metric and machine, in the order of time
+//! - [`commits`]: the commits between two runs
+//! - [`accepted`]: changes that are known
+//! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
+
+pub mod accepted;
+pub mod added;
+pub mod commits;
+pub mod series;
+pub mod store;
+pub mod trend;

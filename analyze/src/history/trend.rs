@@ -1,0 +1,156 @@
+//! What a series tells: its level, its noise, its changes and drifts.
+
+use schemas::metrics::{self, Better, Metric};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::series::Series;
+use crate::stats::{
+    changes::{Movement, movements},
+    compare, moments, series,
+};
+
+/// Fewest runs of a series that is searched for changes.
+pub const FEWEST: usize = 20;
+
+/// Level of the interval of a change.
+pub const LEVEL: f64 = 0.95;
+
+/// A change of the level, or a drift.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Index of the first point of the new level, or of the drift.
+    pub at: usize,
+    /// Index behind the last point of the new level, or of the drift.
+    pub end: usize,
+    pub is_drift: bool,
+    /// Levels before and after it; of a drift, its line at both ends.
+    pub was: f64,
+    pub is: f64,
+    /// Change over the level before, with its interval where there is one.
+    pub ratio: f64,
+    pub interval: Option<(f64, f64)>,
+    /// Share of the orders of the runs with a change as large; `None` for a drift.
+    pub p: Option<f64>,
+    /// `Some(true)`: for the worse; `None`: the metric is neither better nor worse.
+    pub worse: Option<bool>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Trend {
+    /// `None`: this version does not know the metric.
+    pub metric: Option<&'static Metric>,
+    pub findings: Vec<Finding>,
+    /// Mean of the present level.
+    pub level: Option<f64>,
+    /// Standard deviation of the values around their levels, over the present level.
+    pub noise_ratio: Option<f64>,
+    /// Lag-1 autocorrelation of the values around their levels, where it is so large that changes may be false.
+    pub correlated: Option<f64>,
+    /// Runs that are missing for a search; 0: it was searched.
+    pub missing: usize,
+}
+
+/// What a series tells. Changes below `least` (a ratio) are left out.
+pub fn trend(series: &Series, least: f64) -> Trend {
+    let values: Vec<f64> = series.points.iter().map(|point| point.centre).collect();
+    let metric = metrics::find(&series.key.metric);
+    let missing = FEWEST.saturating_sub(values.len());
+    let found = if missing > 0 { Vec::new() } else { movements(&values) };
+    let mut bounds = vec![0];
+    for movement in &found {
+        match movement {
+            Movement::Step(change) => bounds.push(change.at),
+            Movement::Drift { start, end } => bounds.extend([*start, *end]),
+        }
+    }
+    bounds.push(values.len());
+    bounds.dedup();
+    let around = residuals(&values, &found, &bounds);
+    let mean = |start: usize, end: usize| moments::mean(&values[start..end]).unwrap_or(f64::NAN);
+    let worse = |change: f64| match metric.map_or(Better::Neither, |m| m.better) {
+        Better::Higher => Some(change < 0.0),
+        Better::Lower => Some(change > 0.0),
+        Better::Neither => None,
+    };
+    let mut findings = Vec::new();
+    for movement in &found {
+        let finding = match *movement {
+            Movement::Step(change) => {
+                let place = bounds.iter().position(|bound| *bound == change.at).unwrap_or(1);
+                let (start, end) = (bounds[place - 1], bounds[place + 1]);
+                let (before, after) = (&values[start..change.at], &values[change.at..end]);
+                let (was, is) = (mean(start, change.at), mean(change.at, end));
+                Finding {
+                    at: change.at,
+                    end,
+                    is_drift: false,
+                    was,
+                    is,
+                    ratio: (is - was) / was.abs(),
+                    interval: interval(before, after, was),
+                    p: Some(change.p),
+                    worse: worse(is - was),
+                }
+            }
+            Movement::Drift { start, end } => {
+                let x: Vec<f64> = (0..end - start).map(|i| i as f64).collect();
+                let Some(line) = series::line(&x, &values[start..end]) else { continue };
+                let (was, is) = (line.intercept, line.intercept + line.slope * (end - start - 1) as f64);
+                Finding {
+                    at: start,
+                    end,
+                    is_drift: true,
+                    was,
+                    is,
+                    ratio: (is - was) / was.abs(),
+                    interval: None,
+                    p: None,
+                    worse: worse(is - was),
+                }
+            }
+        };
+        if finding.ratio.abs() >= least {
+            findings.push(finding);
+        }
+    }
+    let level = match found.last() {
+        Some(Movement::Drift { end, .. }) if *end == values.len() => findings.last().map(|finding| finding.is),
+        _ => values.len().checked_sub(1).map(|_| mean(bounds[bounds.len() - 2], values.len())),
+    };
+    let noise = (around.len() > bounds.len()).then(|| {
+        let squares: f64 = around.iter().map(|value| value * value).sum();
+        (squares / (around.len() + 1 - bounds.len()) as f64).sqrt()
+    });
+    Trend {
+        metric,
+        findings,
+        level,
+        noise_ratio: noise.zip(level).map(|(noise, level)| noise / level.abs()).filter(|ratio| ratio.is_finite()),
+        correlated: series::correlated(&around).then(|| series::lag1(&around)).flatten(),
+        missing,
+    }
+}
+
+/// The values around their levels, and around the lines of drifts.
+fn residuals(values: &[f64], found: &[Movement], bounds: &[usize]) -> Vec<f64> {
+    let mut around = Vec::with_capacity(values.len());
+    for pair in bounds.windows(2) {
+        let part = &values[pair[0]..pair[1]];
+        let x: Vec<f64> = (0..part.len()).map(|i| i as f64).collect();
+        let is_drift =
+            found.iter().any(|m| matches!(m, Movement::Drift { start, end } if (*start, *end) == (pair[0], pair[1])));
+        let line = if is_drift { series::line(&x, part) } else { None };
+        let mean = moments::mean(part).unwrap_or(0.0);
+        around.extend(part.iter().zip(x).map(|(value, x)| value - line.map_or(mean, |l| l.intercept + l.slope * x)));
+    }
+    around
+}
+
+/// Welch's interval of the difference of two levels, over the level before.
+fn interval(before: &[f64], after: &[f64], was: f64) -> Option<(f64, f64)> {
+    let welch = compare::welch(before, after)?;
+    let t = StudentsT::new(0.0, 1.0, welch.df).ok()?.inverse_cdf(f64::midpoint(1.0, LEVEL));
+    let difference = moments::mean(after)? - moments::mean(before)?;
+    let half = t * welch.standard_error;
+    Some(((difference - half) / was.abs(), (difference + half) / was.abs()))
+}
