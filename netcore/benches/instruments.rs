@@ -3,19 +3,24 @@
 use std::{
     hint::black_box,
     net::{TcpListener, TcpStream},
-    os::fd::AsFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread,
 };
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use netcore::measure::{
-    clock::monotonic_ns,
-    cpu::CpuReader,
-    histogram::{HistogramSlot, Recorder},
-    tcp_info,
+use netcore::{
+    measure::{
+        clock::monotonic_ns,
+        cpu::CpuReader,
+        evidence::EvidenceReader,
+        histogram::{HistogramSlot, Recorder},
+        tcp_info,
+    },
+    spec::Transport,
 };
 
 fn per_operation(criterion: &mut Criterion) {
@@ -63,6 +68,35 @@ fn per_edge(criterion: &mut Criterion) {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         b.iter(|| tcp_info::read(near.as_fd(), true).unwrap());
     });
+    // All readings of an edge of a phase that are about limits, with those that it had before.
+    for flows in [1, 64] {
+        group.bench_function(format!("evidence, {flows} flows"), |b| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let near: Vec<Arc<OwnedFd>> = (0..flows)
+                .map(|_| Arc::new(OwnedFd::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap())))
+                .collect();
+            let mut evidence = EvidenceReader::open(Transport::Tcp, Some("lo"), near.clone());
+            let (mut cpu, over) = (CpuReader::open().unwrap(), Barrier::new(flows + 1));
+            let ready = Barrier::new(flows + 1);
+            thread::scope(|scope| {
+                for _ in 0..flows {
+                    let tasks = evidence.tasks();
+                    let (ready, over) = (&ready, &over);
+                    scope.spawn(move || {
+                        let _entered = tasks.enter();
+                        ready.wait();
+                        over.wait();
+                    });
+                }
+                ready.wait();
+                b.iter(|| {
+                    let known: Vec<_> = near.iter().map(|socket| tcp_info::read(socket.as_fd(), true)).collect();
+                    (known, cpu.read().unwrap(), evidence.read())
+                });
+                over.wait();
+            });
+        });
+    }
     group.finish();
 }
 

@@ -212,6 +212,7 @@ impl End {
             },
             counter_log,
             evidence,
+            first_evidence: None,
             stop_is_complete: support::learns_its_end(&spec, side),
             to_the_end: !matches!(spec.dialect, Dialect::Plumb | Dialect::Service),
         };

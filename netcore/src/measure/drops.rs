@@ -132,7 +132,10 @@ fn softnet_drops(text: &str) -> Option<u64> {
 mod tests {
     use std::{net::UdpSocket, os::fd::AsFd as _};
 
-    use super::*;
+    use super::{
+        super::namespace::{inside, run},
+        *,
+    };
 
     #[test]
     fn a_receivers_full_buffer_drops_what_the_kernel_lists() {
@@ -160,6 +163,89 @@ mod tests {
         let (pipe, _other) = nix::unistd::pipe().unwrap();
         assert_eq!(socket_drops(&pipe.as_fd()), None);
         assert_eq!(DropReader::open(None, false, Vec::new()).read(), DropSample::default());
+    }
+
+    /// Drops of the queueing disciplines that an interface itself has, by `tc`.
+    fn by_tc(interface: &str) -> u64 {
+        let list: serde_json::Value =
+            serde_json::from_str(&run(&format!("tc -s -j qdisc show dev {interface}"))).unwrap();
+        let own = list.as_array().unwrap().iter().filter(|one| one["root"] == true || one["parent"] == "ffff:fff1");
+        own.map(|one| one["drops"].as_u64().unwrap()).sum()
+    }
+
+    #[test]
+    fn queueing_disciplines_drop_what_tc_lists() {
+        inside(|| {
+            for line in [
+                "ip link add name v0 numtxqueues 2 type veth peer name v1",
+                "ip addr add 10.98.0.1/24 dev v0",
+                "ip link set v0 up",
+                "ip link set v1 up",
+                "ip neigh add 10.98.0.2 lladdr 02:00:00:00:00:02 dev v0",
+            ] {
+                run(line);
+            }
+            let sender = UdpSocket::bind("10.98.0.1:0").unwrap();
+            let mut reader = DropReader::open(Some("v0"), true, Vec::new());
+            let tbf = "tbf rate 1mbit burst 3kb limit 6kb";
+            let trees: [&[String]; 4] = [
+                &[format!("root {tbf}")],
+                &[
+                    "root handle 1: htb default 1".into(),
+                    "parent 1: classid 1:1 htb rate 1mbit burst 3kb".into(),
+                    "parent 1:1 pfifo limit 3".into(),
+                ],
+                // The root of several queues does not drop by itself.
+                &["root handle 1: mq".into(), format!("parent 1:1 {tbf}"), format!("parent 1:2 {tbf}")],
+                &["clsact".into()],
+            ];
+            for tree in trees {
+                let before = reader.read();
+                for part in tree {
+                    let object = if part.contains("classid") { "class" } else { "qdisc" };
+                    run(&format!("tc {object} add dev v0 {part}"));
+                }
+                for _ in 0..50 {
+                    // A full queue may be reported as an error.
+                    let _ = sender.send_to(&[0; 1000], "10.98.0.2:9");
+                }
+                let (tc, now) = (by_tc("v0"), reader.read());
+                assert_eq!(now.since(&before).qdisc, Some(tc), "{tree:?}");
+                assert_eq!(tc > 0, tree[0] != "clsact", "{tree:?}: {tc}");
+                let _ = sender.send_to(&[0; 1000], "10.98.0.2:9");
+                assert_eq!(reader.read().since(&now).qdisc, Some(by_tc("v0") - tc), "{tree:?}");
+                run(&format!("tc qdisc del dev v0 {}", if tc > 0 { "root" } else { "clsact" }));
+            }
+        });
+    }
+
+    #[test]
+    fn an_interface_drops_what_its_list_says() {
+        inside(|| {
+            run("ip link add name v0 type veth peer name v1");
+            run("ip addr add 10.98.0.1/24 dev v0");
+            run("ip link set v0 up");
+            run("ip neigh add 10.98.0.2 lladdr 02:00:00:00:00:02 dev v0 nud permanent");
+            let mut reader = DropReader::open(Some("v0"), true, Vec::new());
+            let before = reader.read();
+            let sender = UdpSocket::bind("10.98.0.1:0").unwrap();
+            for _ in 0..50 {
+                let _ = sender.send_to(&[0; 100], "10.98.0.2:9");
+            }
+            let dropped = reader.read().since(&before).interface.unwrap();
+            let list: serde_json::Value = serde_json::from_str(&run("ip -s -s -j link show v0")).unwrap();
+            let of = |way: &str| &list[0]["stats64"][way];
+            let theirs = [
+                &of("tx")["dropped"],
+                &of("tx")["fifo_errors"],
+                &of("rx")["dropped"],
+                &of("rx")["missed_errors"],
+                &of("rx")["over_errors"],
+                &of("rx")["fifo_errors"],
+            ];
+            let theirs: u64 = theirs.iter().filter_map(|count| count.as_u64()).sum();
+            assert_eq!(dropped, theirs, "{list}");
+        });
     }
 
     #[test]

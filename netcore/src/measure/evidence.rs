@@ -181,3 +181,6 @@ fn unknown_threads(after: &EvidenceSample, thread: Option<&ThreadUse>) -> Option
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

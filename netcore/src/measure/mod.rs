@@ -12,6 +12,7 @@
 //! | [`evidence`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
 //! | [`nic`] | which interface the packets use, and what it is like |
+//! | [`tasks`] | for how long the data threads ran, and waited for a CPU |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
 
 pub mod addresses;
@@ -21,20 +22,22 @@ pub mod counter_log;
 pub(crate) mod counters;
 pub mod cpu;
 mod drops;
-pub(crate) mod evidence;
+pub mod evidence;
 mod files;
 pub(crate) mod fragments;
 pub mod histogram;
 pub mod host;
 mod interrupts;
 mod kernel_sample;
+#[cfg(test)]
+mod namespace;
 mod netlink;
 pub mod nic;
 pub(crate) mod sample;
 pub(crate) mod sampler;
 mod snmp;
 mod system;
-pub(crate) mod tasks;
+pub mod tasks;
 pub mod tcp_info;
 pub(crate) mod time_wait;
 pub(crate) mod watch;

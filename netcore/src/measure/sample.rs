@@ -69,6 +69,8 @@ pub struct Readers {
 /// The kind of edge at which a sample is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
+    /// The load's start, before which the evidence was read.
+    Start,
     Phase,
     Interval,
 }
@@ -80,20 +82,20 @@ impl Sample {
         let counts: Vec<_> = flows.iter().map(|flow| flow.cell.read()).collect();
         let dropped = flows.iter().map(|flow| flow.cell.dropped()).collect();
         then(&counts);
-        let mut evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase);
-        let limits = evidence.is_some();
+        let limits = readers.evidence.is_some() && edge != Edge::Interval;
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
         let clocks = clock::reading();
-        let evidence = evidence.as_mut().map(|reader| reader.read());
+        let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
         Self { at_ns, wall_ns, counts, dropped, tcp, clocks, cpu, evidence }
     }
 
     /// Dates the sample back to the load's start, when all counts were 0: the instant is known even if the sampling
-    /// thread woke late.
-    pub fn begin_at(&mut self, at_ns: u64) {
+    /// thread woke late. `evidence`: as it was read before that.
+    pub fn begin_at(&mut self, at_ns: u64, evidence: Option<EvidenceSample>) {
         self.wall_ns += at_ns.cast_signed() - self.at_ns.cast_signed();
         self.at_ns = at_ns;
+        self.evidence = evidence;
         if let Some(evidence) = &mut self.evidence {
             evidence.at_ns = at_ns;
         }

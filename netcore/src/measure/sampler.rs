@@ -10,7 +10,7 @@ use super::{
     counter_log::CounterLog,
     counters::{AFTER, epoch, phase_index},
     cpu::CpuReader,
-    evidence::EvidenceReader,
+    evidence::{EvidenceReader, EvidenceSample},
     sample::{Edge, Readers, Sample, SampledFlow},
     watch::{Wake, Watch},
     windows::Windows,
@@ -73,6 +73,8 @@ pub struct Sampler {
     pub free_threads: Box<dyn Fn() + Send>,
     pub counter_log: Option<CounterLog>,
     pub evidence: Option<EvidenceReader>,
+    /// The evidence before the load. Set by [`Self::arm`].
+    pub first_evidence: Option<EvidenceSample>,
     /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
     /// Whether the peer counts up to the last byte that is sent: then the measurement lasts until this end has sent it.
@@ -91,6 +93,8 @@ impl Sampler {
         if phase == Phase::Measure {
             self.set_shares(&vec![Counts::default(); self.flows.len()]);
         }
+        // Before any thread starts: the sampling thread may wake after the load has begun.
+        self.first_evidence = self.evidence.as_mut().map(EvidenceReader::read);
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
 
@@ -105,8 +109,8 @@ impl Sampler {
         let (mut number, mut notes) = (0, Vec::new());
         // Before the load, when all counts are 0: a sample after its start might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = Sample::take(&self.flows, &mut readers, Edge::Phase, |_| ());
-        phase_start.begin_at(self.begin_ns);
+        let mut phase_start = Sample::take(&self.flows, &mut readers, Edge::Start, |_| ());
+        phase_start.begin_at(self.begin_ns, self.first_evidence.take());
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
             self.begin_measuring(&mut windows, &phase_start);

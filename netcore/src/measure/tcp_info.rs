@@ -118,7 +118,10 @@ mod tests {
         os::fd::AsFd,
     };
 
-    use super::*;
+    use super::{
+        super::namespace::{inside, run, set},
+        *,
+    };
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -180,6 +183,58 @@ mod tests {
         assert_eq!((limits.delivered_ce, limits.peer_window_bytes), (None, None));
         raw.length = 60;
         assert_eq!(raw.info(), None);
+    }
+
+    /// The word behind `name` in the output of `ss`, up to a unit.
+    fn number(text: &str, name: &str) -> Option<f64> {
+        let rest = text.split(' ').find_map(|word| word.strip_prefix(name))?;
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    }
+
+    #[test]
+    fn ss_shows_the_same() {
+        inside(|| {
+            if let Err(error) = std::process::Command::new("ss").arg("-V").output() {
+                assert!(std::env::var_os("PLUMB_NO_SKIP").is_none(), "no `ss`: install the package iproute2");
+                println!("skipped: ss (iproute2): {error}");
+                return;
+            }
+            for ecn in [true, false] {
+                set("ipv4/tcp_ecn", if ecn { "1" } else { "0" });
+                let (mut near, mut far) = pair();
+                opt::set(&near, opt::SO_MAX_PACING_RATE, &5_000_000_u64.to_ne_bytes()).unwrap();
+                let mut got = vec![0; 100_000];
+                for _ in 0..4 {
+                    near.write_all(&got.clone()).unwrap();
+                    far.read_exact(&mut got).unwrap();
+                    far.write_all(&got[..20_000]).unwrap();
+                    near.read_exact(&mut got[..20_000]).unwrap();
+                }
+                // The last acknowledgement may be delayed.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                for socket in [&near, &far] {
+                    let port = socket.local_addr().unwrap().port();
+                    let of = |socket: &TcpStream| read(socket.as_fd(), true).unwrap().limits.unwrap();
+                    let ours = of(socket);
+                    let text = run(&format!("ss -tineOH state established sport = :{port}"))
+                        .replace("pacing_rate ", "pacing_rate:");
+                    assert_eq!(ours, of(socket), "nothing moves");
+                    assert_eq!(ours.ecn, Some(ecn), "{text}");
+                    assert_eq!(text.split(' ').any(|word| word == "ecn"), ecn, "{text}");
+                    assert_eq!(ours.app_limited, Some(text.split(' ').any(|word| word == "app_limited")), "{text}");
+                    let pacing = number(&text, "pacing_rate:").map(|bits| bits / 8.0);
+                    assert_eq!(ours.pacing_rate_bytes_per_s.map(|rate| rate as f64), pacing, "{text}");
+                    assert_eq!(ours.peer_window_bytes.map(f64::from), number(&text, "snd_wnd:"), "{text}");
+                    // Milliseconds.
+                    let rtt = number(&text, "rcv_rtt:").map(|ms| (ms * 1000.0).round());
+                    assert_eq!(ours.receive_rtt_us.map(f64::from), rtt, "{text}");
+                    assert_eq!(ours.segments_sent.map(|sent| sent as f64), number(&text, "data_segs_out:"), "{text}");
+                    assert_eq!(ours.delivered_ce, number(&text, "delivered_ce:").map_or(Some(0), |_| None), "{text}");
+                }
+                assert_eq!(read(near.as_fd(), true).unwrap().limits.unwrap().pacing_rate_bytes_per_s, Some(5_000_000));
+            }
+        });
     }
 
     #[test]

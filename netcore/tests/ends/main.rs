@@ -3,6 +3,7 @@
 mod connect;
 mod copyless;
 mod datagram;
+mod evidence;
 mod local;
 mod namespaces;
 mod pair;

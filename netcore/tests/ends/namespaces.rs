@@ -137,6 +137,23 @@ fn what_udp_loses_is_what_the_queue_dropped() {
 }
 
 #[test]
+fn the_queue_drops_what_the_evidence_says() {
+    let Some(link) = Link::new("evd", "tbf rate 20mbit burst 16kb limit 30kb") else { return };
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 300);
+    spec.sizes.message_bytes = 1400;
+    let before = link.dropped();
+    let (near, far) = link.run(&spec);
+    let all = link.dropped() - before;
+    let of = |report: &SideReport| phase(report, Phase::Measure).evidence.clone().unwrap();
+    let dropped = of(&near).drops.qdisc.unwrap();
+    // The sender may finish a few calls after the end of its window.
+    let late = sum(&near.totals).messages_sent - measured(&near).messages_sent;
+    assert!(dropped > 0 && (all - late.min(all)..=all).contains(&dropped), "{dropped} of {all}, {late} late");
+    assert_eq!(of(&far).drops.qdisc, Some(0), "the other end's interface queues nothing");
+    assert_eq!((of(&near).missing.len(), of(&far).missing.len()), (0, 0));
+}
+
+#[test]
 fn tcp_fills_the_link_and_no_more() {
     let Some(link) = Link::new("tcp", "tbf rate 50mbit burst 32kb limit 200kb") else { return };
     let mut spec = lasting(Pattern::Stream, Transport::Tcp, 500);

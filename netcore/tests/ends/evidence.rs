@@ -1,0 +1,99 @@
+//! Evidence on what held an end back, as its report has it.
+
+use netcore::{
+    report::{Evidence, Phase, SideReport},
+    spec::{Bytes, Pattern, Stop, Transport},
+};
+
+use crate::pair::{MS, V4, lasting, phase, run, sum};
+
+fn evidence(report: &SideReport) -> &Evidence {
+    phase(report, Phase::Measure).evidence.as_ref().unwrap()
+}
+
+#[test]
+fn each_end_watches_its_own_threads_only() {
+    for (streams, threads) in [(3, None), (6, Some(2))] {
+        let mut spec = lasting(Pattern::Stream, Transport::Tcp, 300);
+        (spec.streams, spec.threads) = (streams, threads);
+        let (near, far) = run(&spec, V4);
+        for report in [&near, &far] {
+            let evidence = evidence(report);
+            let thread = evidence.thread.unwrap();
+            assert_eq!(thread.threads, threads.unwrap_or(streams), "{thread:?}");
+            assert!(thread.busy > 0.0 && thread.busy <= 1.0 && thread.cpu_busy.unwrap() > 0.0, "{thread:?}");
+            assert!((0.0..=1.0).contains(&thread.waiting.unwrap()), "{thread:?}");
+            assert_eq!(evidence.missing, [""; 0]);
+            let drops = evidence.drops;
+            assert!(drops.qdisc.is_some() && drops.interface.is_some() && drops.softnet.is_some(), "{drops:?}");
+            assert!(drops.socket.is_some() && evidence.ce_packets.is_some(), "{evidence:?}");
+        }
+        let known = near.phases[0].flows.iter().map(|flow| flow.tcp_info.unwrap().limits.unwrap());
+        for limits in known {
+            assert!(limits.segments_sent.unwrap() > 0 && limits.peer_window_bytes.is_some(), "{limits:?}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_have_left_are_known_too() {
+    for pattern in [Pattern::Stream, Pattern::RequestResponse, Pattern::Connect] {
+        let mut spec = lasting(pattern, Transport::Tcp, 0);
+        let bytes = Stop::AfterBytes(200_000_000);
+        spec.phases.stop = if pattern == Pattern::Stream { bytes } else { Stop::AfterTransactions(3000) };
+        let (near, far) = run(&spec, V4);
+        for report in [&near, &far] {
+            let thread = evidence(report).thread.unwrap();
+            assert!(thread.busy > 0.02, "{pattern:?}, {:?}: {thread:?}", report.side);
+        }
+    }
+}
+
+#[test]
+fn intervals_have_no_evidence_and_neither_has_a_test_that_does_not_collect_it() {
+    let mut spec = lasting(Pattern::Stream, Transport::Tcp, 200);
+    (spec.phases.warmup_ns, spec.phases.interval_ns) = (100 * MS, 50 * MS);
+    let (near, far) = run(&spec, V4);
+    for report in [&near, &far] {
+        assert!(report.phases.iter().all(|window| window.evidence.is_some()), "the warm-up is a phase");
+        let of_intervals = || report.intervals.iter().chain(&report.intervals).flat_map(|window| &window.flows);
+        assert!(report.intervals.len() > 2 && report.intervals.iter().all(|window| window.evidence.is_none()));
+        for info in of_intervals().flat_map(|flow| flow.tcp_at_start.iter().chain(&flow.tcp_info)) {
+            assert_eq!(info.limits, None);
+        }
+    }
+    spec.collect.limits = false;
+    let (near, far) = run(&spec, V4);
+    for window in near.phases.iter().chain(&far.phases) {
+        assert!(window.evidence.is_none() && window.cpu.is_some());
+        assert!(window.flows.iter().all(|flow| flow.tcp_info.unwrap().limits.is_none()));
+    }
+    // The evidence needs the CPUs' ticks, which the report then does not show.
+    (spec.collect.limits, spec.collect.cpu) = (true, false);
+    let (near, _) = run(&spec, V4);
+    assert!(phase(&near, Phase::Measure).cpu.is_none() && evidence(&near).softirq_peak.is_some());
+}
+
+#[test]
+fn a_receivers_small_buffer_drops_what_is_lost() {
+    let mut spec = lasting(Pattern::Stream, Transport::Udp, 0);
+    spec.sizes.message_bytes = 1000;
+    spec.phases.stop = Stop::AfterBytes(50_000_000);
+    spec.far.socket.receive_buffer = Some(Bytes(4096));
+    let (near, far) = run(&spec, V4);
+    let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
+    assert!(lost > 0, "a buffer of a few datagrams must overflow");
+    assert_eq!(evidence(&far).drops.socket, Some(lost));
+    assert_eq!(evidence(&near).drops.socket, Some(0));
+}
+
+#[test]
+fn what_has_no_socket_or_interface_has_no_drops_of_them() {
+    let (near, far) = run(&lasting(Pattern::Stream, Transport::Pipe, 100), V4);
+    for report in [&near, &far] {
+        let evidence = evidence(report);
+        let drops = evidence.drops;
+        assert_eq!((drops.qdisc, drops.interface, drops.softnet, drops.socket), (None, None, None, None));
+        assert_eq!((evidence.ce_packets, evidence.missing.len(), evidence.thread.unwrap().threads), (None, 0, 1));
+    }
+}
