@@ -219,7 +219,7 @@ mod tests {
             while tasks.started() == 0 {
                 std::thread::yield_now();
             }
-            let spinning: Vec<_> = (0..spinners).map(|_| scope.spawn(&spin)).collect();
+            let spinning: Vec<_> = (0..spinners).map(|_| scope.spawn(spin)).collect();
             ready.wait();
             let (before, start) = (tasks.read(), Instant::now());
             std::thread::sleep(length);
