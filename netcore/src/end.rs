@@ -37,7 +37,7 @@ use crate::{
     transport::{
         self, Deadline, Link,
         datagram::effective,
-        opening, options,
+        ecn, opening, options,
         pacing::kernel_pace,
         rendezvous::{Connected, Rendezvous},
         segments,
@@ -176,6 +176,7 @@ impl End {
         for assignment in &assignments {
             let link = &connected.links[assignment.flow as usize];
             segments::set(link, &spec, side, assignment.role)?;
+            ecn::set(link, &spec, side, assignment.role, connected.v6)?;
             if assignment.role != Role::Sender {
                 continue;
             }
@@ -278,6 +279,7 @@ fn granted(
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(segments::granted(link, spec, side));
+        list.extend(ecn::granted(link, spec, side, connected.v6));
         list
     };
     connected.links.iter().flat_map(of).collect()

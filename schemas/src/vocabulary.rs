@@ -38,6 +38,7 @@ const GRANTED: &[(&str, &str)] = &[
     ("socket.no_delay", "no_delay"),
     ("socket.gso", "gso"),
     ("socket.gro", "gro"),
+    ("socket.ecn", "ecn"),
     ("tags", "tag"),
     ("wire", "wire_bits_per_s"),
 ];

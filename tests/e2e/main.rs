@@ -14,6 +14,7 @@ mod copyless;
 mod counters;
 mod deploy;
 mod directions;
+mod ecn;
 mod examples;
 mod exclusive;
 mod export_consumers;

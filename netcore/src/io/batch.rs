@@ -29,8 +29,10 @@ pub struct Batch {
     segments: usize,
     /// The slots, first and number, whose messages the headers describe as datagrams of several.
     gathered: (usize, usize),
-    /// Ancillary data with the length of the messages in each received datagram of several. Never resized either.
-    segment_lengths: Vec<SegmentLength>,
+    /// Ancillary data of each received datagram: the length of its messages, its type of service. Never resized either.
+    notices: Vec<[Notice; 2]>,
+    /// Room for them in each header, bytes.
+    notice_bytes: usize,
 }
 
 /// Room for a socket address.
@@ -45,21 +47,26 @@ struct SendTime {
     ns: u64,
 }
 
-/// A control message with the length of a segment, in the kernel's layout.
+/// A received control message, in the kernel's layout. Its value is an `int` or a byte, and fills the alignment of the next one.
 #[repr(C)]
-struct SegmentLength {
+#[derive(Clone, Copy)]
+struct Notice {
     length: usize,
     level: libc::c_int,
     kind: libc::c_int,
-    bytes: libc::c_int,
-    /// To the alignment of a control message.
-    padding: libc::c_int,
+    value: [u8; size_of::<usize>()],
 }
 
-impl SegmentLength {
-    /// Bytes that the kernel writes: without the padding.
-    const USED: usize = std::mem::offset_of!(Self, padding);
+impl Notice {
+    const NONE: Self = Self { length: 0, level: 0, kind: 0, value: [0; size_of::<usize>()] };
+
+    fn int(&self) -> libc::c_int {
+        self.value.first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes))
+    }
 }
+
+/// The two lower bits of the type of service of a packet that met congestion (RFC 3168, section 5).
+const CONGESTION_EXPERIENCED: u8 = 3;
 
 impl Batch {
     pub fn new(mut buffers: Buffers) -> Self {
@@ -84,7 +91,8 @@ impl Batch {
             times: Vec::new(),
             segments: 1,
             gathered: (0, 0),
-            segment_lengths: Vec::new(),
+            notices: Vec::new(),
+            notice_bytes: 0,
         }
     }
 
@@ -134,23 +142,50 @@ impl Batch {
     }
 
     /// Accepts datagrams of several messages, on a socket with UDP_GRO.
-    pub fn with_segment_lengths(mut self) -> Self {
-        let one = || SegmentLength { length: 0, level: 0, kind: 0, bytes: 0, padding: 0 };
-        self.segment_lengths = self.headers.iter().map(|_| one()).collect();
+    pub fn with_segment_lengths(self) -> Self {
+        self.with_notices()
+    }
+
+    /// Keeps the congestion mark of each received datagram, on a socket with IP_RECVTOS or IPV6_RECVTCLASS.
+    pub fn with_marks(self) -> Self {
+        self.with_notices()
+    }
+
+    /// Makes room for one more control message in each header.
+    fn with_notices(mut self) -> Self {
+        self.notice_bytes += size_of::<Notice>();
+        self.notices = vec![[Notice::NONE; 2]; self.headers.len()];
         for (index, header) in self.headers.iter_mut().enumerate() {
-            header.msg_hdr.msg_control = self.segment_lengths.as_mut_ptr().wrapping_add(index).cast();
+            header.msg_hdr.msg_control = self.notices.as_mut_ptr().wrapping_add(index).cast();
         }
         self
+    }
+
+    /// The control message of one of these kinds with the datagram that was received to this slot by the last call.
+    #[inline]
+    fn notice(&self, index: usize, kinds: &[(libc::c_int, libc::c_int)]) -> Option<&Notice> {
+        let used = self.headers[index].msg_hdr.msg_controllen.div_ceil(size_of::<Notice>());
+        let mut notices = self.notices.get(index)?.iter().take(used);
+        notices.find(|notice| kinds.contains(&(notice.level, notice.kind)))
     }
 
     /// Bytes of each message in the datagram that was received to this slot by the last call; the last message may be shorter.
     /// `None`: it is one message.
     #[inline]
     pub fn segment_bytes(&self, index: usize) -> Option<usize> {
-        let header = &self.headers[index].msg_hdr;
-        let told = self.segment_lengths.get(index).filter(|_| header.msg_controllen >= SegmentLength::USED)?;
-        let is_length = told.level == libc::SOL_UDP && told.kind == libc::UDP_GRO;
-        usize::try_from(told.bytes).ok().filter(|bytes| is_length && *bytes > 0)
+        let told = self.notice(index, &[(libc::SOL_UDP, libc::UDP_GRO)])?;
+        usize::try_from(told.int()).ok().filter(|bytes| *bytes > 0)
+    }
+
+    /// Whether the datagram that was received to this slot by the last call met congestion.
+    #[inline]
+    pub fn is_marked(&self, index: usize) -> bool {
+        let kinds = [(libc::IPPROTO_IP, libc::IP_TOS), (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)];
+        self.notice(index, &kinds).is_some_and(|told| {
+            // The one is a byte, the other an `int`.
+            let class = if told.level == libc::IPPROTO_IP { told.value[0] } else { told.int().to_le_bytes()[0] };
+            class & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
+        })
     }
 
     /// Gives the kernel a time to send each message ([`Batch::set_times`]), on a socket with SO_TXTIME.
@@ -251,16 +286,16 @@ impl Batch {
                 header.msg_hdr.msg_namelen = 28;
             }
         }
-        if !self.segment_lengths.is_empty() {
+        if self.notice_bytes > 0 {
             for header in headers.iter_mut() {
-                header.msg_hdr.msg_controllen = size_of::<SegmentLength>();
+                header.msg_hdr.msg_controllen = self.notice_bytes;
             }
         }
         // SAFETY: as in `send`; the kernel writes at most the length of a buffer to each of them, and no two headers of a call
         // point to the same one, since a call takes at most as many messages as there are buffers; it writes the message's
         // length to the header, at most 28 bytes of an address to the entry of `names` that is the header's own, where senders
-        // are kept, and at most its size to the header's own entry of `segment_lengths`, where datagrams are merged. The timeout's
-        // null pointer says that there is none.
+        // are kept, and at most `notice_bytes`, the size of one or two, to the header's own entry of `notices`, where there are any.
+        // The timeout's null pointer says that there is none.
         let received = unsafe { libc::recvmmsg(socket, headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::report::{Counts, DatagramPhase, Phase};
+use crate::report::{Counts, DatagramPhase, LossRuns, Phase};
 
 /// A cache line of its own: two of 64 bytes, since processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -79,10 +79,47 @@ pub struct Received {
     pub duplicated: Counter,
     /// Smoothed interarrival jitter (RFC 3550, section 6.4.1), nanoseconds.
     pub jitter_ns: Counter,
+    /// Messages with a congestion mark, where they are counted.
+    pub marked: Counter,
     /// When the last message arrived, nanoseconds of the monotonic clock.
     pub last_ns: Counter,
     /// By the phase in the messages' header.
     pub of_phase: [PhaseOfSending; 4],
+    /// Runs of loss in the measure phase.
+    pub runs: Runs,
+}
+
+/// Runs of loss as in [`LossRuns`]; stored once, when the last message has been received.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// 1 once they are stored.
+    known: Counter,
+    first: Counter,
+    end: Counter,
+    count: Counter,
+    lost: Counter,
+    longest: Counter,
+}
+
+impl Runs {
+    pub fn store(&self, runs: LossRuns) {
+        self.first.store(runs.first, Relaxed);
+        self.end.store(runs.end, Relaxed);
+        self.count.store(runs.runs, Relaxed);
+        self.lost.store(runs.lost, Relaxed);
+        self.longest.store(runs.longest, Relaxed);
+        self.known.store(1, Relaxed);
+    }
+
+    fn load(&self) -> Option<LossRuns> {
+        (self.known.load(Relaxed) == 1).then(|| LossRuns {
+            first: self.first.load(Relaxed),
+            end: self.end.load(Relaxed),
+            runs: self.count.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+            longest: self.longest.load(Relaxed),
+        })
+    }
 }
 
 /// Messages of one phase of sending, as they arrived.
@@ -183,6 +220,7 @@ impl FlowCell {
             duplicated: received.duplicated.load(Relaxed),
             completions: sent.completions.load(Relaxed),
             copied: sent.copied.load(Relaxed),
+            marked: received.marked.load(Relaxed),
         }
     }
 
@@ -211,6 +249,8 @@ impl FlowCell {
             reordered: received.reordered.load(Relaxed),
             duplicated: received.duplicated.load(Relaxed),
             numbered: Some(received.numbered.load(Relaxed)).filter(|numbered| *numbered > 0),
+            before: self.sent.0.of_phase[..index].iter().map(|count| count.load(Relaxed)).sum(),
+            runs: self.received.0.runs.load().filter(|_| phase == Phase::Measure),
         }
     }
 }
@@ -256,6 +296,7 @@ impl std::ops::Sub for Counts {
             duplicated: self.duplicated - before.duplicated,
             completions: self.completions - before.completions,
             copied: self.copied - before.copied,
+            marked: self.marked - before.marked,
         }
     }
 }

@@ -99,6 +99,11 @@ pub fn read(socket: BorrowedFd<'_>, limits: bool) -> Option<TcpInfo> {
     Some(TcpInfo { limits: limits.then(|| raw.limits()), ..raw.info()? })
 }
 
+/// Whether the connection has agreed on Explicit Congestion Notification. `None`: this is no connection.
+pub fn has_ecn(socket: BorrowedFd<'_>) -> Option<bool> {
+    Raw::read(socket).ok()?.has_option(TCPI_OPT_ECN)
+}
+
 /// Time since the last packet with an acknowledgement came, milliseconds.
 pub fn silence_ms(socket: BorrowedFd<'_>) -> Option<u32> {
     Raw::read(socket).ok()?.u32_at(56)

@@ -182,7 +182,9 @@ impl Worker {
 pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     forget_greetings(&worker.link);
-    let result = receive_loop(worker, wait, expected.as_ref());
+    let mut ledger = sequence::Ledger::new(worker.spec.dialect.mark());
+    let result = receive_loop(worker, wait, expected.as_ref(), &mut ledger);
+    ledger.finish(&worker.cell.received.0);
     let result = worker.end_of_loop(result);
     end_of_datagrams(worker);
     result
@@ -193,20 +195,35 @@ fn to_receive(worker: &mut Worker) -> Batch {
     let batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
     let batch = if worker.link.peer.is_some() { batch.with_senders() } else { batch };
     let batch = if worker.spec.merges(worker.side, worker.role) { batch.with_segment_lengths() } else { batch };
+    let batch = if worker.spec.asks_for_ecn(worker.side) { batch.with_marks() } else { batch };
     if worker.spec.receive == Receive::Discard { batch.cutting_off() } else { batch }
 }
 
-fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expected>) -> Result<(), WorkerError> {
+/// Counts the messages of a datagram of `length` bytes that met congestion.
+fn count_mark(worker: &Worker, batch: &Batch, index: usize, length: usize) {
+    if batch.is_marked(index) {
+        let messages = batch.segment_bytes(index).map_or(1, |each| length.div_ceil(each)) as u64;
+        let marked = &worker.cell.received.0.marked;
+        marked.store(marked.load(Relaxed) + messages, Relaxed);
+    }
+}
+
+fn receive_loop<W: Wait>(
+    worker: &mut Worker,
+    wait: &W,
+    expected: Option<&Expected>,
+    ledger: &mut sequence::Ledger,
+) -> Result<(), WorkerError> {
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
+    let counts_marks = worker.spec.asks_for_ecn(worker.side);
     let mut batch = to_receive(worker);
     let fd = worker.link.receive.as_raw_fd();
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
     let ends_empty = worker.spec.transport == Transport::Dccp || worker.spec.dialect.ends_with_empty_datagram();
     let mark = worker.spec.dialect.mark();
     let least = if worker.spec.dialect.is_iperf3() { mark.bytes(usize::MAX) } else { 0 };
-    let mut ledger = sequence::Ledger::new(mark);
     let check = |message: &[u8]| {
         if expected.is_none() {
             return Ok(());
@@ -258,6 +275,9 @@ fn receive_loop<W: Wait>(worker: &mut Worker, wait: &W, expected: Option<&Expect
                         continue;
                     }
                     bytes += length as u64;
+                    if counts_marks {
+                        count_mark(worker, &batch, index, length);
+                    }
                     if merged && let Some(each) = batch.segment_bytes(index) {
                         ledger.arrive_together(message, each, present, now_ns);
                         message.chunks(each).try_for_each(check)?;

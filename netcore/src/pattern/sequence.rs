@@ -6,11 +6,18 @@
 //!
 //! iperf3's messages begin with the sender's time, seconds and microseconds, and a counter from 1, all big-endian. They
 //! do not tell their phase: it is that of the receiver, when they arrive.
+//!
+//! A message is lost once its place in the window is needed for a later one. So the loop looks for runs of loss only where
+//! such a place is empty, and at the end.
 
+mod runs;
+
+use self::runs::Losses;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     measure::counters::Received,
+    report::LossRuns,
     spec::{
         Mark,
         shape::{NUMBERED_BYTES, STAMPED_BYTES},
@@ -111,11 +118,16 @@ const WINDOW_WORDS: usize = 64;
 struct Window {
     /// Highest number so far plus 1.
     next: u64,
-    /// A bit per number, for the last [`WINDOW`] numbers.
+    /// A bit per number, for the last [`WINDOW`] numbers; those before the first one count as arrived.
     bits: [u64; WINDOW_WORDS],
+    losses: Losses,
 }
 
 impl Window {
+    fn new() -> Self {
+        Self { next: 0, bits: [u64::MAX; WINDOW_WORDS], losses: Losses::default() }
+    }
+
     #[inline]
     fn place(number: u64) -> (usize, u64) {
         // The remainder is below 4096.
@@ -126,9 +138,11 @@ impl Window {
     fn arrive(&mut self, number: u64) -> Fate {
         let (word, bit) = Self::place(number);
         if number >= self.next {
-            for skipped in self.next.max((number + 1).saturating_sub(WINDOW))..number {
-                let (word, bit) = Self::place(skipped);
-                self.bits[word] &= !bit;
+            if number > self.next {
+                self.skip(number);
+            }
+            if self.bits[word] & bit == 0 {
+                self.losses.lose(number - WINDOW);
             }
             self.bits[word] |= bit;
             self.next = number + 1;
@@ -144,6 +158,21 @@ impl Window {
         Fate::Late
     }
 
+    /// Leaves out the numbers from the next one to before `number`.
+    #[cold]
+    fn skip(&mut self, number: u64) {
+        let end = number.min(self.next + WINDOW);
+        for skipped in self.next..end {
+            let (word, bit) = Self::place(skipped);
+            if self.bits[word] & bit == 0 {
+                self.losses.lose(skipped - WINDOW);
+            }
+            self.bits[word] &= !bit;
+        }
+        // Of more than a window, the first ones never had a place.
+        self.losses.lose_all(self.next, (number - WINDOW.min(number)).max(self.next));
+    }
+
     /// Lets the next `count` numbers arrive in order.
     #[inline]
     fn extend(&mut self, count: u64) {
@@ -152,10 +181,36 @@ impl Window {
             let (word, bit) = Self::place(next);
             // As many as lie in this word.
             let here = (64 - next % 64).min(end - next);
-            self.bits[word] |= bit.wrapping_mul(u64::MAX >> (64 - here));
+            let places = bit.wrapping_mul(u64::MAX >> (64 - here));
+            if self.bits[word] & places != places {
+                self.lose_places(next, here);
+            }
+            self.bits[word] |= places;
             next += here;
         }
         self.next = end;
+    }
+
+    /// Loses the numbers whose places `count` numbers from `next` on take and that did not arrive.
+    #[cold]
+    fn lose_places(&mut self, next: u64, count: u64) {
+        for number in next..next + count {
+            let (word, bit) = Self::place(number);
+            if self.bits[word] & bit == 0 {
+                self.losses.lose(number - WINDOW);
+            }
+        }
+    }
+
+    /// The runs of loss, now that no message will come.
+    fn finish(&mut self) -> LossRuns {
+        for number in self.next.saturating_sub(WINDOW)..self.next {
+            let (word, bit) = Self::place(number);
+            if self.bits[word] & bit == 0 {
+                self.losses.lose(number);
+            }
+        }
+        self.losses.finish(self.next)
     }
 }
 
@@ -231,7 +286,7 @@ impl Ledger {
     pub fn new(mark: Mark) -> Self {
         Self {
             mark,
-            window: Window { next: 0, bits: [0; WINDOW_WORDS] },
+            window: Window::new(),
             jitter: Jitter::default(),
             counts: [0; 3],
             of_phase: [[0; 3]; 4],
@@ -246,6 +301,9 @@ impl Ledger {
             self.counts[0] += 1;
             return;
         };
+        if self.window.losses.is_turn(phase) && number >= self.window.next {
+            self.window.losses.turn(phase, number, self.window.next);
+        }
         let of_phase = &mut self.of_phase[phase];
         let fate = self.window.arrive(number);
         if matches!(self.mark, Mark::Iperf3 { .. }) {
@@ -260,6 +318,9 @@ impl Ledger {
             Fate::Late => {
                 self.counts[1] += 1;
                 of_phase[1] += 1;
+                if phase == MEASURE {
+                    self.window.losses.come_late(number);
+                }
             }
             Fate::InOrder => {}
         }
@@ -311,6 +372,13 @@ impl Ledger {
             self.jitter.repeat(count);
         }
         true
+    }
+
+    /// Publishes the runs of loss, now that no message will come. Messages without our mark do not tell their phase.
+    pub fn finish(&mut self, to: &Received) {
+        if self.mark == Mark::Plumb {
+            to.runs.store(self.window.finish());
+        }
     }
 
     /// Publishes the counts to the sampler.

@@ -5,6 +5,7 @@
 
 mod collect;
 mod dialect;
+mod ecn;
 mod ends;
 pub mod memory;
 pub mod names;

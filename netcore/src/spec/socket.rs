@@ -392,6 +392,9 @@ socket_options! {
     };
     /// Differentiated-services code point: 0 to 63, or a name such as ef, af41, cs1, le (netperf -Y, iperf3 -S).
     dscp: Dscp, |t, v6| ip(v6, opt::IP_TOS, opt::IPV6_TCLASS, true).on(t.uses_ip());
+    /// Explicit Congestion Notification (RFC 3168): datagrams leave as ECT(0), and marks are counted where they arrive. A TCP
+    /// connection must have agreed on it (`net.ipv4.tcp_ecn=1` where it is opened): no socket option asks for it.
+    ecn: bool, |t, _| Setter::Flows.on(matches!(t, Transport::Tcp | Transport::Udp));
     /// `SO_PRIORITY`.
     priority: u32, |t, _| always(opt::SO_PRIORITY).on(t.has_interface());
     /// `SO_KEEPALIVE`.

@@ -9,7 +9,7 @@ use pages::{constant, discard};
 use transports::{datagrams, messages, pipes};
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, memory,
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, memory,
     segments, threads,
 };
 
@@ -103,6 +103,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         messages(spec)?;
     }
     segments::check(spec)?;
+    ecn::check(spec)?;
     pace(spec)
 }
 

@@ -60,12 +60,14 @@ options! {
         /// The path's MTU, of a connected socket.
         IP_MTU = libc::IP_MTU;
         IP_MTU_DISCOVER = libc::IP_MTU_DISCOVER;
+        IP_RECVTOS = libc::IP_RECVTOS;
         IP_TOS = libc::IP_TOS;
         IP_TTL = libc::IP_TTL;
     }
     libc::IPPROTO_IPV6 => {
         IPV6_MTU = libc::IPV6_MTU;
         IPV6_MTU_DISCOVER = libc::IPV6_MTU_DISCOVER;
+        IPV6_RECVTCLASS = libc::IPV6_RECVTCLASS;
         IPV6_TCLASS = libc::IPV6_TCLASS;
         IPV6_UNICAST_HOPS = libc::IPV6_UNICAST_HOPS;
         IPV6_V6ONLY = libc::IPV6_V6ONLY;

@@ -4,6 +4,7 @@
 pub mod address;
 pub mod connection;
 pub mod datagram;
+pub mod ecn;
 pub mod folder;
 pub mod icmp;
 pub mod link;

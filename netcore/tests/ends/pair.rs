@@ -180,6 +180,7 @@ pub fn sum(flows: &[FlowWindow]) -> Counts {
         duplicated: sum.duplicated + flow.counts.duplicated,
         completions: sum.completions + flow.counts.completions,
         copied: sum.copied + flow.counts.copied,
+        marked: sum.marked + flow.counts.marked,
     })
 }
 

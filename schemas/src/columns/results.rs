@@ -105,6 +105,12 @@ columns! {
             => ("lost", Count, Lower, Count, "messages lost");
         loss_ratio: Number = "`lost` over `messages_sent`, 0 … 1."
             => ("loss_ratio", Ratio, Lower, Gauge, "loss");
+        loss_runs: Integer = "Runs of consecutive messages that were lost (RFC 3357), by the numbers of those sent in the measure phase. A message counts as lost here if it had not come when 4096 later ones were numbered."
+            => ("loss_runs", Count, Lower, Count, "runs of loss");
+        loss_run_mean: Number = "Messages in such a run, as a mean; empty without loss."
+            => ("loss_run.mean", Count, Lower, Gauge, "run of loss, mean");
+        loss_run_max: Integer = "Messages in the longest such run."
+            => ("loss_run.max", Count, Lower, Gauge, "run of loss, longest");
         reordered: Integer = "Messages that arrived after one with a higher sequence number."
             => ("reordered", Count, Lower, Count, "messages reordered");
         duplicated: Integer = "Messages that arrived more than once, beyond the first."
@@ -292,6 +298,15 @@ columns! {
             => ("drops.remote_softnet", Count, Lower, Count, "drops of softnet there");
         remote_socket_drops: Integer = "Packets that the data sockets at `to` dropped: no room in their receive buffers."
             => ("drops.remote_socket", Count, Lower, Count, "drops of the sockets there");
+    }
+    "ecn" {
+        ecn: Boolean = "Whether Explicit Congestion Notification was in use: of TCP, whether the two kernels agreed on it; of datagrams, whether they were sent as ECT(0) (`socket.ecn`). Of several streams: of all.";
+        local_ce_packets: Integer = "Packets that arrived at `from` with a congestion mark (CE): of datagrams with `socket.ecn` the messages of the test, otherwise all IP packets of the network namespace (IpExt.InCEPkts), with segments that the interface merged as one."
+            => ("ce.local", Count, Lower, Count, "congestion marks here");
+        remote_ce_packets: Integer = "The same at `to`."
+            => ("ce.remote", Count, Lower, Count, "congestion marks there");
+        ce_echoed: Integer = "Segments that were acknowledged while the receiver echoed a congestion mark (growth of tcpi_delivered_ce at the sender); sum over streams. Without accurate ECN the echo lasts until the sender has answered it, so these are more than the marks."
+            => ("ce_echoed", Count, Lower, Count, "congestion marks echoed");
     }
     "confidence" {
         iterations: Integer = "Iterations that a summary row condenses.";

@@ -203,6 +203,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         duplicated: u64::MAX,
         completions: u64::MAX,
         copied: u64::MAX,
+        marked: u64::MAX,
     };
     let flow = FlowWindow {
         flow: u32::MAX,

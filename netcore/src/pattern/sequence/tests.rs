@@ -218,3 +218,82 @@ proptest! {
         prop_assert_eq!(counts(&ledger), (new, late, numbers.len() as u64 - new));
     }
 }
+
+/// Runs of zeros among the numbers of the measure phase that were sent: `sent` messages after `before` others.
+fn naive_runs(arrived: &std::collections::BTreeSet<u64>, before: u64, sent: u64) -> (u64, u64, u64) {
+    let lost: Vec<bool> = (before..before + sent).map(|number| !arrived.contains(&number)).collect();
+    let runs = lost.chunk_by(|a, b| a == b).filter(|run| run[0]).map(<[bool]>::len);
+    runs.fold((0, 0, 0), |(runs, lost, longest), length| (runs + 1, lost + length as u64, longest.max(length as u64)))
+}
+
+/// The same by a ledger that was told the messages in this order, each with the phase of its number.
+fn counted_runs(numbers: impl Iterator<Item = u64>, before: u64, sent: u64) -> (u64, u64, u64) {
+    let mut ledger = Ledger::new(Mark::Plumb);
+    let phase = |number: u64| usize::from(number >= before) + usize::from(number >= before + sent);
+    numbers.for_each(|number| ledger.arrive(&message(number, phase(number), 0), 0, 0));
+    let runs = ledger.window.finish().whole(before, sent);
+    (runs.runs, runs.lost, runs.longest)
+}
+
+#[test]
+fn a_run_ends_where_a_message_arrives() {
+    let runs = |numbers: &[u64]| counted_runs(numbers.iter().copied(), 10, 20);
+    assert_eq!(runs(&(0..40).collect::<Vec<_>>()), (0, 0, 0));
+    assert_eq!(runs(&[9, 10, 12, 13, 17, 29, 30]), (3, 15, 11));
+    assert_eq!(runs(&[9, 30]), (1, 20, 20), "none of the phase arrived");
+    assert_eq!(runs(&[]), (1, 20, 20));
+    assert_eq!(runs(&[15]), (2, 19, 14), "before and after");
+    assert_eq!(runs(&[5, 35, 29, 12, 11]), (2, 17, 16), "late ones of both edges");
+    assert_eq!(counted_runs((0..10).chain([100_000]), 10, 50_000), (1, 50_000, 50_000));
+    assert_eq!(
+        counted_runs([0, 4095, 4096, 8192, 8193, 100_000, 100_001].into_iter(), 0, 100_002),
+        (3, 99_995, 91_806)
+    );
+    // A forged number ends no loop.
+    assert_eq!(counted_runs([0, (1 << 62) - 1].into_iter(), 0, 1 << 62).0, 1);
+}
+
+proptest! {
+    /// Lost in runs, late within the window, and again.
+    #[test]
+    fn runs_are_those_of_the_list_of_numbers(
+        steps in prop::collection::vec((1u64..60, prop_oneof![3 => 0u64..6, 1 => 0u64..9000], 0u64..4), 1..200),
+        late in prop::collection::vec((0usize..100_000, 1u64..4000), 0..40),
+        edges in (0u64..60, 0u64..=100)
+    ) {
+        // Each step: messages that arrive, a gap after them, and how often the last one arrives again.
+        let (mut order, mut next) = (Vec::new(), 0);
+        for (arrive, lost, again) in steps {
+            order.extend(next..next + arrive);
+            order.extend((0..again).map(|_| next + arrive - 1));
+            next += arrive + lost;
+        }
+        // Some are delayed, by less than a window in numbers.
+        for (place, by) in late {
+            let from = place % order.len();
+            let number = order.remove(from);
+            let to = order[from..].iter().position(|other| *other > number + by).map_or(order.len(), |at| from + at);
+            order.insert(to, number);
+        }
+        let before = next * edges.0 / 100;
+        let sent = (next - before) * edges.1 / 100;
+        let arrived = order.iter().copied().collect();
+        prop_assert_eq!(counted_runs(order.into_iter(), before, sent), naive_runs(&arrived, before, sent));
+    }
+
+    /// Datagrams of several messages leave the same places empty.
+    #[test]
+    fn runs_are_the_same_of_messages_that_came_together(
+        datagrams in prop::collection::vec((1u64..100, 0u64..200), 1..150)
+    ) {
+        let (mut together, mut numbers, mut next) = (Ledger::new(Mark::Plumb), Vec::new(), 0);
+        for (count, lost) in datagrams {
+            let messages: Vec<_> = (next..next + count).map(|number| (number, 1, 0)).collect();
+            together.arrive_together(&datagram(16, &messages, 0), 16, 1, 0);
+            numbers.extend(next..next + count);
+            next += count + lost;
+        }
+        let runs = together.window.finish().whole(0, next);
+        prop_assert_eq!((runs.runs, runs.lost, runs.longest), counted_runs(numbers.into_iter(), 0, next));
+    }
+}

@@ -81,6 +81,7 @@ pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideRepo
     row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
     row.gso = of_sender("gso").and_then(|v| v.parse().ok());
     row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
+    row.ecn = of_sender("ecn").and_then(|v| v.parse().ok());
     row.mss_bytes = of_sender("mss").and_then(|v| v.parse().ok());
     row.local_send_buffer_bytes = number(near, "send_buffer", Role::Sender);
     row.local_receive_buffer_bytes = number(near, "receive_buffer", Role::Receiver);

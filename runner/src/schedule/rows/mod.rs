@@ -1,18 +1,22 @@
 //! From what two ends report to rows of the results table.
 //!
+//! - [`ecn`]: congestion marks
 //! - [`identity`]: the cells that say what ran and where, the same in every row of a case
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
 //! - [`limits`]: evidence on what held the test back
+//! - [`loss`]: runs of lost messages
 //! - [`printed`]: what a program printed
 //! - [`ranks`]: what several ranks did
 //! - [`summary`]: what the iterations of a case say together
 //! - [`total`]: what the members of a group did together
 //! - [`wire`]: how much of the wire a stream took
 
+mod ecn;
 pub mod identity;
 pub mod latency;
 pub mod limits;
+mod loss;
 pub mod printed;
 pub mod ranks;
 pub mod summary;

@@ -20,6 +20,9 @@ pub struct Summary {
     sums: Vec<Option<f64>>,
     latencies: Option<Merged>,
     receive_calls: Option<Merged>,
+    /// Messages in runs of loss, and the longest run.
+    lost_in_runs: Option<f64>,
+    longest_run: Option<u64>,
     /// Whether every warm-up that was to end by itself had settled.
     settled: Option<bool>,
 }
@@ -37,6 +40,10 @@ impl Summary {
         }
         self.settled =
             if self.count == 0 { row.settled } else { self.settled.and_then(|all| Some(all & row.settled?)) };
+        let lost_in_runs = row.loss_runs.map(|runs| runs as f64 * row.loss_run_mean.unwrap_or(0.0));
+        self.lost_in_runs =
+            if self.count == 0 { lost_in_runs } else { self.lost_in_runs.and_then(|all| Some(all + lost_in_runs?)) };
+        self.longest_run = self.longest_run.max(row.loss_run_max);
         self.count += 1;
         add(&mut self.latencies, Merged::of_row(row));
         add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
@@ -57,7 +64,7 @@ impl Summary {
         row.iterations = Some(self.count);
         row.settled = self.settled;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
-            if !["place and time", "volume", "datagrams", "wire", "pacing", "latency", "cpu", "tcp", "limits"]
+            if !["place and time", "volume", "datagrams", "wire", "pacing", "latency", "cpu", "tcp", "limits", "ecn"]
                 .contains(&column.group)
                 || !column.ty.is_number()
             {
@@ -80,6 +87,10 @@ impl Summary {
             };
             row.set_number(column.name, value);
         }
+        // A mean over the runs of all iterations, and the longest of all.
+        row.loss_run_mean =
+            self.lost_in_runs.zip(row.loss_runs.filter(|runs| *runs > 0)).map(|(lost, runs)| lost / runs as f64);
+        row.loss_run_max = self.longest_run.filter(|_| row.loss_runs.is_some());
         match &self.latencies {
             Some(latencies) => latencies.fill(&mut row),
             None => row.latency_kind = None,
@@ -148,6 +159,17 @@ mod tests {
             }
             assert_eq!(summary.row().unwrap().settled, all);
         }
+    }
+
+    #[test]
+    fn runs_of_loss_are_those_of_all_iterations() {
+        let mut summary = Summary::default();
+        for (runs, mean, longest) in [(3, Some(2.0), 4), (0, None, 0), (1, Some(10.0), 10)] {
+            let row = iteration(1.0, 1, &[1000]);
+            summary.push(&Row { loss_runs: Some(runs), loss_run_mean: mean, loss_run_max: Some(longest), ..row });
+        }
+        let row = summary.row().unwrap();
+        assert_eq!((row.loss_runs, row.loss_run_mean, row.loss_run_max), (Some(4), Some(4.0), Some(10)));
     }
 
     #[test]

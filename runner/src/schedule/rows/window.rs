@@ -13,7 +13,7 @@ use schemas::{
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{identity, latency, limits};
+use super::{ecn, identity, latency, limits, loss};
 
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +43,8 @@ fn total(counts: impl Iterator<Item = u64>) -> u64 {
 
 /// The flows of one end that a row is about.
 pub(super) struct End<'a> {
-    window: &'a Window,
-    flows: Vec<&'a FlowWindow>,
+    pub(super) window: &'a Window,
+    pub(super) flows: Vec<&'a FlowWindow>,
     /// In a duplex flow each end both sends and receives; a row about one way takes one of the two.
     sends: bool,
     receives: bool,
@@ -132,6 +132,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, near.as_ref(), far.as_ref());
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
+    ecn::fill(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
     if let Some(latencies) = latency::merged(&timed) {
         latencies.fill(&mut row);
@@ -264,6 +265,9 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     }
     row.lost = Some(sent.saturating_sub(received));
     row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
+    if let Some(far) = far {
+        loss::runs(row, spec, near, far);
+    }
 }
 
 /// Punctuality of paced senders. Gaps of several senders have no common percentile.

@@ -1,0 +1,119 @@
+//! Congestion marks (`socket.ecn`) against those of the queue that sets them, and runs of loss against what was lost.
+
+use crate::{
+    netns::Pair,
+    program::{Folder, Ran, Row, count, despite_stalls, number, of, parse, skip},
+};
+
+/// The measured row of a test in the near namespace.
+fn measure(pair: &Pair, hosts: &str, test: &str) -> Row {
+    let ran = run(pair, hosts, test);
+    assert_eq!(ran.code, Some(0), "{test}\n{}{}", ran.stdout, ran.stderr);
+    of(&parse(&ran.stdout), "iteration")[0].clone()
+}
+
+fn run(pair: &Pair, hosts: &str, test: &str) -> Ran {
+    let folder = Folder::new();
+    let plan = folder.plan(hosts, &format!("  it: {{{test}, to: far}}"));
+    let mut command = pair.near.command(env!("CARGO_BIN_EXE_plumb"));
+    command.args(["run", "--progress", "never", &plan]).output().unwrap().into()
+}
+
+/// A queue of the near end that marks from some 20 packets on and drops nothing; `false`: this kernel has none.
+fn mark(pair: &Pair) -> bool {
+    let script = "tc qdisc add dev data root handle 1: tbf rate 20mbit burst 16kb limit 2mb && \
+        tc qdisc add dev data parent 1:1 handle 10: red limit 2000000 min 30000 max 90000 avpkt 1000 burst 35 \
+        bandwidth 20mbit probability 0.1 ecn";
+    let made = pair.near.command("sh").args(["-c", script]).output().unwrap();
+    if !made.status.success() {
+        skip(&format!("no queue that marks: {}", String::from_utf8_lossy(&made.stderr)));
+    }
+    made.status.success()
+}
+
+/// Marks that this queue has set, and packets that it dropped.
+fn marked(pair: &Pair) -> (u64, u64) {
+    let text = pair.near.read("tc", &["-s", "qdisc", "show", "dev", "data"]);
+    let red = text.split("qdisc red").nth(1).unwrap();
+    let after = |word: &str| -> u64 {
+        let rest = red.split(word).nth(1).unwrap_or_else(|| panic!("{red}"));
+        rest.split([' ', ',', '\n']).find(|text| !text.is_empty()).unwrap().parse().unwrap()
+    };
+    (after("marked "), after("dropped "))
+}
+
+#[test]
+fn marks_are_those_of_the_queue() {
+    despite_stalls(compares_marks);
+}
+
+fn compares_marks() {
+    let Some(pair) = Pair::new() else { return };
+    if !mark(&pair) {
+        return;
+    }
+    let (_daemon, hosts) = pair.serve();
+    let arrived = || ["InCEPkts", "InECT0Pkts"].map(|key| pair.far.snmp_of("/proc/net/netstat", "IpExt", key));
+    // Datagrams: one by one, in batches, and several as one.
+    for how in
+        ["io: blocking", "io: batch", "io: batch, remote_socket: {gro: true}", "receive: discard, direction: forward"]
+    {
+        let (before, [ce, ect]) = (marked(&pair), arrived());
+        let test = format!(
+            "workload: udp_stream, message_size: 1000, rate: 25Mbit/s, bytes: 1500kB, {how}, socket: {{ecn: true, dscp: af41}}"
+        );
+        let row = measure(&pair, &hosts, &test);
+        let (after, [ce_after, ect_after]) = (marked(&pair), arrived());
+        let marks = after.0 - before.0;
+        assert!(marks > 20 && after.1 == before.1, "{how}: {marks} marks, {} dropped", after.1 - before.1);
+        assert_eq!((count(&row, "remote_ce_packets"), count(&row, "local_ce_packets")), (marks, 0), "{how}");
+        assert_eq!((ce_after - ce, row["ecn"].as_str()), (marks, "true"), "{how}");
+        assert_eq!(ect_after - ect, count(&row, "messages_received") - marks, "{how}: every message can be marked");
+    }
+    let row = measure(&pair, &hosts, "workload: udp_stream, message_size: 1000, rate: 1Mbit/s, bytes: 10kB");
+    assert_eq!((row["ecn"].as_str(), count(&row, "remote_ce_packets")), ("", 0));
+    // A connection: only where the opening host asks for it.
+    let tcp = "workload: tcp_stream, bytes: 2MB, socket: {ecn: true, congestion_control: cubic}";
+    let refused = run(&pair, &hosts, tcp);
+    assert_eq!(refused.code, Some(3), "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("(`from`) needs net.ipv4.tcp_ecn=1 (it is "), "{}", refused.stderr);
+    pair.near.read("sh", &["-c", "echo 1 > /proc/sys/net/ipv4/tcp_ecn"]);
+    let before = marked(&pair);
+    let row = measure(&pair, &hosts, tcp);
+    let marks = marked(&pair).0 - before.0;
+    let counted = count(&row, "remote_ce_packets");
+    // Packets that are under way at an edge are on one side of it for the queue and on the other for the receiver.
+    assert!(marks > 5 && marks.abs_diff(counted) <= 60, "{marks} marks, {counted} counted");
+    assert!(count(&row, "ce_echoed") > 0 && row["ecn"] == "true", "{row:?}");
+}
+
+#[test]
+fn runs_of_loss_add_up_to_what_was_lost() {
+    despite_stalls(compares_runs);
+}
+
+fn compares_runs() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("10mbit", "10ms") {
+        return;
+    }
+    let (_daemon, hosts) = pair.serve();
+    // The losses do not stop at the edges of the phase.
+    for how in [
+        "io: batch",
+        "io: blocking, warmup: 300ms, cooldown: 300ms",
+        "streams: 2, socket: {gso: 4}, remote_socket: {gro: true}, pacing: {burst: 4}",
+    ] {
+        let test = format!("workload: udp_stream, message_size: 1000, rate: 15Mbit/s, duration: 1s, {how}");
+        let row = measure(&pair, &hosts, &test);
+        let [lost, runs, longest] = ["lost", "loss_runs", "loss_run_max"].map(|column| count(&row, column));
+        let mean = number(&row, "loss_run_mean");
+        assert!(runs > 10 && longest as f64 >= mean && mean >= 1.0, "{how}: {runs} runs, {mean}, {longest}");
+        assert!((runs as f64 * mean - lost as f64).abs() < 0.5, "{how}: {runs} × {mean} is not {lost}");
+    }
+    let row = measure(&pair, &hosts, "workload: udp_stream, message_size: 1000, rate: 1Mbit/s, bytes: 50kB");
+    assert_eq!(
+        ["lost", "loss_runs", "loss_run_max", "loss_run_mean"].map(|column| row[column].as_str()),
+        ["0", "0", "0", ""]
+    );
+}
