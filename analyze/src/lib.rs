@@ -21,6 +21,7 @@ pub mod history;
 pub mod import;
 mod input;
 pub mod judge;
+pub mod limits;
 pub mod parallel;
 pub mod plot;
 pub mod stats;

@@ -36,6 +36,7 @@ mod launch_cleanup;
 mod launch_errors;
 mod launch_mpi;
 mod launch_slurm;
+mod limits;
 mod migrating;
 mod module_order;
 mod mpi;

@@ -206,6 +206,10 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
     if !cases.list.is_empty() {
         blocks.push(heading("Results"));
         blocks.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
+        let limits = cases.limits();
+        if !limits.is_empty() {
+            blocks.push(Block::List(limits));
+        }
     }
     let mut later = Doubts::default();
     let drawn = pictures::of(results, &cases, facts, &mut later);

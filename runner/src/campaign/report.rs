@@ -136,7 +136,8 @@ impl Report {
         }
         let questions: Vec<&str> = plans.iter().filter_map(|p| p.description.as_deref()).collect();
         let results = table::summary(&self.summaries);
-        let text = ci::markdown(&name, &questions, results, self.verdicts.rows(), &self.notes);
+        let limits = table::limits(&self.summaries);
+        let text = ci::markdown(&name, &questions, results, &limits, self.verdicts.rows(), &self.notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
             progress.print(ci::annotations(&self.cases).trim_end());
@@ -183,6 +184,11 @@ impl Report {
             writeln!(out)?;
             table::write(&table::summary(&self.summaries), sheet, out)?;
             writeln!(out)?;
+            let limits = table::limits(&self.summaries);
+            if !limits.is_empty() {
+                table::write_sentences(&limits, sheet, out)?;
+                writeln!(out)?;
+            }
         }
         self.write_notes(sheet, out)
     }

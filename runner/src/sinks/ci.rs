@@ -76,14 +76,24 @@ fn sentence(v: &VerdictRow) -> String {
     format!("{}: {} does not hold: {}{note}", v.case, v.assertion, verdicts::observed(v))
 }
 
-/// The summary in Markdown: question, answer, results, verdicts, notes.
-pub fn markdown(name: &str, questions: &[&str], results: Vec<Column>, rows: &[VerdictRow], notes: &[String]) -> String {
+/// The summary in Markdown: question, answer, results, what limited them, verdicts, notes.
+pub fn markdown(
+    name: &str,
+    questions: &[&str],
+    results: Vec<Column>,
+    limits: &[String],
+    rows: &[VerdictRow],
+    notes: &[String],
+) -> String {
     let mut blocks = vec![Block::Heading(name.to_owned())];
     blocks.extend(questions.iter().map(|question| Block::Paragraph((*question).to_owned())));
     if let Some((verdict, text)) = judge::answer(rows, "the baseline") {
         blocks.push(Block::Answer { tone: Tone::of(verdict), text, more: String::new() });
     }
     blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
+    if !limits.is_empty() {
+        blocks.push(Block::List(limits.to_vec()));
+    }
     if !rows.is_empty() {
         blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(rows) });
         blocks.push(Block::Paragraph(verdicts::summary(rows)));
@@ -192,9 +202,17 @@ mod tests {
     fn the_summary_is_apart_from_what_follows_it() {
         let cases = vec![Column::of("case", false, &["a|b"], |c| (*c).to_owned())];
         let rows = case(Verdict::Fail, Severity::Error).verdicts;
-        let text = markdown("lab", &["How fast?"], cases, &rows, &["<b> is a note".to_owned()]);
+        let text = markdown(
+            "lab",
+            &["How fast?"],
+            cases,
+            &["a: limited by wire".to_owned()],
+            &rows,
+            &["<b> is a note".to_owned()],
+        );
         assert!(text.starts_with("## lab\n\nHow fast?\n\n**1 of 1 assertion fails: "), "{text}");
         assert!(text.contains("\n\n| case ") && text.contains("| a\\|b |"), "{text}");
+        assert!(text.contains("|\n\n- a: limited by wire\n\n"), "{text}");
         // A table may be appended: a list would swallow it without the empty line.
         assert!(text.ends_with(" |\n\n1 failed\n\n- \\<b> is a note\n\n"), "{text}");
     }

@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use analyze::table::layout::{self, Column, Sheet};
+use analyze::{
+    limits,
+    table::layout::{self, Column, Sheet, wrapped},
+};
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
@@ -28,15 +31,11 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
     let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, cell);
     vec![
         column("case", false, &|row| {
-            let mut case = row.case.clone().unwrap_or_default();
-            if let Some(member) = &row.member {
-                case = format!("{case} {member}");
-            }
             let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
-            if let Some(direction) = row.direction.filter(|_| rows.iter().any(other)) {
-                case = format!("{case} ({direction})");
+            match row.direction.filter(|_| rows.iter().any(other)) {
+                Some(direction) => format!("{} ({direction})", name(row)),
+                None => name(row),
             }
-            case
         }),
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
         column("result", false, &result),
@@ -50,6 +49,29 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
         column("cpu here/there", false, &cpu),
     ]
+}
+
+/// Case and member.
+fn name(row: &Row) -> String {
+    let case = row.case.clone().unwrap_or_default();
+    match &row.member {
+        Some(member) => format!("{case} {member}"),
+        None => case,
+    }
+}
+
+/// What limited each case, in sentences.
+pub fn limits(rows: &[Row]) -> Vec<String> {
+    limits::lines(rows.iter().map(|row| (name(row), row)))
+}
+
+/// Prints sentences two spaces in, each with its lines below each other.
+pub fn write_sentences(sentences: &[String], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    for sentence in sentences {
+        let room = sheet.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
+        writeln!(out, "  {}", wrapped(sentence, room).join("\n    "))?;
+    }
+    Ok(())
 }
 
 /// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or why there is none.

@@ -12,6 +12,7 @@ use schemas::{
 use crate::{
     error::Error,
     judge::samples::{self, Index, Key},
+    limits,
     stats::{confidence, histogram::Latencies, moments},
     table::{Table, layout::Column},
 };
@@ -176,6 +177,13 @@ impl Cases {
             _ => c.cells.iter().any(|cell| !cell.is_empty()),
         });
         columns
+    }
+}
+
+impl Cases {
+    /// What limited each case, in sentences.
+    pub fn limits(&self) -> Vec<String> {
+        limits::lines(self.list.iter().map(|case| (case.label.clone(), case.row())))
     }
 }
 

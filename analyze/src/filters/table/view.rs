@@ -38,6 +38,7 @@ const FIRST_SIGHT: &[&str] = &[
     "local_cpu_ratio",
     "remote_cpu_ratio",
     "retransmits",
+    "limited_by",
     "status",
     "error",
 ];

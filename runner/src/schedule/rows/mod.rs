@@ -4,6 +4,7 @@
 //! - [`identity`]: the cells that say what ran and where, the same in every row of a case
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
+//! - [`limited`]: why the test was not faster
 //! - [`limits`]: evidence on what held the test back
 //! - [`loss`]: runs of lost messages
 //! - [`printed`]: what a program printed
@@ -15,6 +16,7 @@
 mod ecn;
 pub mod identity;
 pub mod latency;
+mod limited;
 pub mod limits;
 mod loss;
 pub mod printed;
@@ -86,16 +88,21 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         if pair.near.is_none() && pair.far.is_none() {
             continue;
         }
+        let mut rows: Vec<(Way, Row)> = Vec::new();
         for way in ways(spec.direction) {
             let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
             row.record = Some(Record::Iteration);
             wire::fill(&mut row, spec, near, far);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
-                made.measured.push((*way, row.clone()));
             }
-            made.rows.push(row);
+            rows.push((*way, row));
         }
+        if which == Phase::Measure {
+            limited::fill(&mut rows, spec, pair);
+            made.measured.extend(rows.iter().cloned());
+        }
+        made.rows.extend(rows.into_iter().map(|(_, row)| row));
     }
     made
 }

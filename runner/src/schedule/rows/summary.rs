@@ -3,6 +3,7 @@
 //! Rates and states are means over the iterations (each counts once, as in the statistics), counts and the elapsed time
 //! are sums, and latencies are read from the merged histograms: percentiles are never averaged.
 
+use analyze::limits::Tally;
 use schemas::{
     columns::{COLUMNS, ColumnType, Row},
     metrics::Kind,
@@ -25,6 +26,8 @@ pub struct Summary {
     longest_run: Option<u64>,
     /// Whether every warm-up that was to end by itself had settled.
     settled: Option<bool>,
+    /// Why the iterations were not faster.
+    limits: Tally,
 }
 
 impl Summary {
@@ -45,6 +48,7 @@ impl Summary {
             if self.count == 0 { lost_in_runs } else { self.lost_in_runs.and_then(|all| Some(all + lost_in_runs?)) };
         self.longest_run = self.longest_run.max(row.loss_run_max);
         self.count += 1;
+        self.limits.push(row);
         add(&mut self.latencies, Merged::of_row(row));
         add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
         self.last = Some(Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() });
@@ -95,8 +99,21 @@ impl Summary {
             Some(latencies) => latencies.fill(&mut row),
             None => row.latency_kind = None,
         }
+        (row.limited_by, row.limited_ratio, row.limited_because) = (None, None, None);
+        if let Some(limit) = self.limits.limit(&self.mean()?) {
+            limit.fill(&mut row);
+        }
         if let Some(receive_calls) = &self.receive_calls {
             receive_calls.fill_receive_calls(&mut row);
+        }
+        Some(row)
+    }
+
+    /// A row with the mean of every number, counts too: the evidence on limits is judged by it.
+    fn mean(&self) -> Option<Row> {
+        let mut row = self.last.clone()?;
+        for (column, sum) in COLUMNS.iter().zip(&self.sums).filter(|(column, _)| column.ty.is_number()) {
+            row.set_number(column.name, sum.map(|sum| sum / self.count as f64));
         }
         Some(row)
     }

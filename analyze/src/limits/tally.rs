@@ -1,0 +1,58 @@
+//! The cause on which the iterations of a case agree, or the two ways of a test.
+
+use schemas::{
+    columns::Row,
+    words::{LimitedBy, Way},
+};
+
+use super::{Limit, UNSEEN, judged, thresholds::AGREEMENT};
+
+/// Counts the causes of a case's iterations.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Each cause with its iterations, and the last answer that named it.
+    causes: Vec<(u32, Limit)>,
+}
+
+impl Tally {
+    /// Adds an iteration, by its row.
+    pub fn push(&mut self, row: &Row) {
+        let Some(by) = row.limited_by else { return };
+        let because = row.limited_because.clone().unwrap_or_default();
+        let limit = Limit { by, ratio: row.limited_ratio, because };
+        match self.causes.iter_mut().find(|(_, known)| known.by == by) {
+            Some((count, last)) => (*count, *last) = (*count + 1, limit),
+            None => self.causes.push((1, limit)),
+        }
+    }
+
+    /// The answer of most iterations, or `unknown` with the counts. `mean` is a row with the mean of every number: the
+    /// sentence is about it where it has the same cause.
+    #[must_use]
+    pub fn limit(&self, mean: &Row) -> Option<Limit> {
+        let total: u32 = self.causes.iter().map(|(count, _)| count).sum();
+        let (most, last) = self.causes.iter().max_by_key(|(count, _)| *count)?;
+        if f64::from(*most) <= f64::from(total) * AGREEMENT {
+            let mut causes: Vec<&(u32, Limit)> = self.causes.iter().collect();
+            causes.sort_by_key(|(count, limit)| (limit.by == LimitedBy::Unknown, std::cmp::Reverse(*count)));
+            let counts = causes.iter().enumerate().map(|(i, (count, limit))| match i {
+                0 => format!("{} in {count} of {total} iterations", limit.by),
+                _ => format!("{} in {count}", limit.by),
+            });
+            return Some(Limit::unknown(counts.collect::<Vec<_>>().join(", ")));
+        }
+        let unseen = last.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
+        let of_means = (mean.direction != Some(Way::Both)).then(|| judged(mean, unseen)).flatten();
+        Some(of_means.filter(|limit| limit.by == last.by).unwrap_or_else(|| last.clone()))
+    }
+}
+
+/// The answer for both ways of a test together: that of each, if they agree.
+#[must_use]
+pub fn both_ways(forward: &Limit, reverse: &Limit) -> Limit {
+    if forward.by == reverse.by && forward.by != LimitedBy::Unknown {
+        let ratio = forward.ratio.zip(reverse.ratio).map(|(a, b)| f64::midpoint(a, b));
+        return Limit { by: forward.by, ratio, because: format!("both ways; forward, {}", forward.because) };
+    }
+    Limit::unknown(format!("forward {}, reverse {}", forward.by, reverse.by))
+}

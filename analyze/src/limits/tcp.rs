@@ -1,0 +1,327 @@
+//! The rule of TCP streams. The kernel of the sender counts for how long it had data to send (busy), and how much of that it
+//! waited for room in the receiver's window or for its own send buffer. Those two are parts of the first.
+
+use schemas::{
+    units::{Unit, human, margin},
+    words::LimitedBy,
+};
+
+use super::{
+    Limit,
+    datagrams::place_of,
+    ends::{self, Support, is_most, may_be_full, sleeps},
+    evidence::Evidence,
+    of_the_time,
+    thresholds::{
+        BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, FEW_LOSSES, FULL_WITH_SUPPORT, LITTLE, MATHIS_SLACK, ONE_PACKET,
+        PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, QUEUE_FACTOR, QUEUE_US, SLOW_READER, TRACE, WINDOW_FILLED,
+    },
+};
+
+/// TCP's times, as shares of the window.
+#[derive(Clone, Copy)]
+struct Times {
+    busy: f64,
+    window: f64,
+    buffer: f64,
+}
+
+pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
+    let row = evidence.row;
+    let share = |ratio: Option<f64>| ratio.unwrap_or(0.0).clamp(0.0, 1.0);
+    let times = Times {
+        busy: share(row.busy_ratio),
+        window: share(row.rwnd_limited_ratio),
+        buffer: share(row.sndbuf_limited_ratio),
+    };
+    let support = match () {
+        () if times.window >= LITTLE => Support::Receiver,
+        () if times.window < TRACE && times.busy < BUSY => Support::Sender,
+        () => Support::Neither,
+    };
+    if let Some(found) = ends::cpu(evidence, support) {
+        return found.and_then(|limit| undisputed(limit, times));
+    }
+    if times.window >= LITTLE && times.buffer >= LITTLE {
+        return Err("the receiver's window and the send buffer both held the sender back".to_owned());
+    }
+    if is_most(times.window) {
+        return receiver_window(evidence, times);
+    }
+    if is_most(times.buffer) {
+        return send_buffer(evidence, times);
+    }
+    if times.window >= LITTLE || times.buffer >= LITTLE {
+        return Err("no cause held for most of the time".to_owned());
+    }
+    if times.busy < BUSY { idle(evidence, times) } else { path(evidence, times) }
+}
+
+/// A full thread is the limit unless TCP's times point to the other end.
+fn undisputed(limit: Limit, times: Times) -> Result<Limit, String> {
+    let other = match limit.by {
+        LimitedBy::SenderCpu if is_most(times.window) => "yet the receiver's window held the sender back",
+        LimitedBy::SenderCpu | LimitedBy::ReceiverCpu if is_most(times.buffer) => {
+            "yet the send buffer held the sender back"
+        }
+        LimitedBy::ReceiverCpu if times.window < TRACE && times.busy < BUSY => {
+            "yet the sender had nothing to send for a part of the time"
+        }
+        _ => return Ok(limit),
+    };
+    Err(format!("{}, {other}", limit.because))
+}
+
+fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
+    let receiver = &evidence.receiver;
+    if may_be_full(receiver) {
+        return Err(format!("the sender waited for room at {}, whose thread was neither full nor idle", receiver.host));
+    }
+    let (_, buffer) = evidence.buffers();
+    let in_flight = evidence.in_flight();
+    let row = evidence.row;
+    let closed = row.receive_window_bytes.zip(row.mss_bytes).is_some_and(|(window, mss)| window < mss * 2);
+    let slow = closed || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
+    if !slow && queue(evidence).is_some() {
+        return Err(queue(evidence).unwrap_or_default());
+    }
+    let bytes = |bytes: f64| human(Unit::Bytes, bytes);
+    let time = of_the_time(times.window);
+    let because = match (buffer, in_flight) {
+        _ if closed => {
+            format!("{time}; the window of {} was closed at the end, so its reader was slow", receiver.host)
+        }
+        (Some(buffer), Some(in_flight)) if slow => format!(
+            "{time}; {} has a buffer of {} and the path holds {}, so its reader was slow and the buffer is large enough",
+            receiver.host,
+            bytes(buffer),
+            bytes(in_flight)
+        ),
+        (Some(buffer), _) => {
+            let holds = path_bytes(evidence).filter(|path| *path > buffer / 2.0);
+            let holds = holds.map(|path| format!(" and the path holds {}", bytes(path))).unwrap_or_default();
+            format!(
+                "{time}; {} has a buffer of {}{holds}; try {}",
+                receiver.host,
+                bytes(buffer),
+                advice(evidence, true, buffer)
+            )
+        }
+        (None, _) => {
+            let window = evidence.row.receive_window_bytes.filter(|w| *w > 0);
+            let window = window.map(|w| format!(" of {}", bytes(w as f64))).unwrap_or_default();
+            format!("{time} the sender waited for room in the window{window} of {}", receiver.host)
+        }
+    };
+    Ok(Limit::named(LimitedBy::ReceiverWindow, times.window, because))
+}
+
+fn send_buffer(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
+    let sender = &evidence.sender;
+    if sender.load().is_some_and(|load| load >= FULL_WITH_SUPPORT) {
+        return Err(format!("the send buffer held the sender back, and the thread of {} was nearly full", sender.host));
+    }
+    if let Some(why) = queue(evidence) {
+        return Err(why);
+    }
+    let time = of_the_time(times.buffer);
+    let because = match evidence.buffers().0 {
+        Some(buffer) => {
+            let holds = path_bytes(evidence).filter(|path| *path > buffer / 2.0);
+            let holds =
+                holds.map(|path| format!(" and the path holds {}", human(Unit::Bytes, path))).unwrap_or_default();
+            format!(
+                "{time}; {} has a send buffer of {}{holds}; try {}",
+                sender.host,
+                human(Unit::Bytes, buffer),
+                advice(evidence, false, buffer)
+            )
+        }
+        None => format!("{time} {} waited for room in its send buffer", sender.host),
+    };
+    Ok(Limit::named(LimitedBy::SendBuffer, times.buffer, because))
+}
+
+/// Bytes that the path holds: the speed of its link times the smallest round-trip time.
+fn path_bytes(evidence: &Evidence<'_>) -> Option<f64> {
+    let wire = evidence.row.number("wire_bits_per_s")?;
+    Some(wire / 8.0 * evidence.row.min_rtt_us? / 1e6)
+}
+
+/// `socket.receive_buffer: 4MiB`: twice what the path holds, or four times the buffer, as a power of two. The kernel doubles
+/// what is asked for, and uses about half of that for data.
+fn advice(evidence: &Evidence<'_>, receive: bool, buffer: f64) -> String {
+    let end = if receive { &evidence.receiver } else { &evidence.sender };
+    let wanted = path_bytes(evidence).map_or(0.0, |path| path * 2.0).max(buffer * 2.0).max(4096.0);
+    let bytes = wanted.log2().ceil().exp2();
+    let which = if receive { "receive_buffer" } else { "send_buffer" };
+    format!("`{}.{which}: {}`", end.key("socket"), human(Unit::Bytes, bytes).replace(' ', ""))
+}
+
+/// A sender that often had nothing to send. The two shares of the window, for which TCP had data and for which the thread slept,
+/// bound how often the thread slept without data, and how often it was ready to send and could not run.
+fn idle(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
+    let (sender, receiver) = (&evidence.sender, &evidence.receiver);
+    let idle = 1.0 - times.busy;
+    if evidence.row.offered_per_s.is_some() {
+        return Err("the sender missed the plan's rate, and waited between its sends".to_owned());
+    }
+    let Some(load) = sender.load() else {
+        return Err("the sender often had nothing to send, and its thread could not be looked at".to_owned());
+    };
+    let asleep = 1.0 - load;
+    if asleep - times.busy >= PROVEN {
+        let because = format!(
+            "{} had nothing to send {}, and its data thread slept {}: the program waited for something else",
+            sender.host,
+            of_the_time(idle),
+            of_the_time(asleep)
+        );
+        return Ok(Limit::named(LimitedBy::Application, idle, because));
+    }
+    if idle - asleep >= PROVEN {
+        return Ok(ends::of_thread(LimitedBy::SenderCpu, sender, receiver, evidence.shares_cpus()));
+    }
+    Err(format!("the sender had nothing to send {}, and no cause held for most of it", of_the_time(idle)))
+}
+
+/// A sender that always had data under way, and waited for neither window nor buffer.
+fn path(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
+    if let Some(limit) = paced(evidence) {
+        return Ok(limit);
+    }
+    if let Some(found) = lost(evidence, times) {
+        return found;
+    }
+    if let Some(why) = queue(evidence) {
+        return Err(why);
+    }
+    let (sender, receiver) = (&evidence.sender, &evidence.receiver);
+    if may_be_full(sender) || may_be_full(receiver) {
+        return Err("a data thread was neither full nor idle, and TCP's times name no cause".to_owned());
+    }
+    if !sleeps(sender) {
+        return Err("TCP's times name no cause".to_owned());
+    }
+    let (Some(window), Some(in_flight)) = (evidence.row.cwnd_bytes, evidence.in_flight()) else {
+        return Err("TCP's times name no cause, and its congestion window is not known".to_owned());
+    };
+    let filled = window as f64 / in_flight;
+    let buffer = evidence.buffers().0.filter(|buffer| {
+        let of_buffer = in_flight / (buffer + ONE_PACKET);
+        (BUFFER_FILLED.0..=BUFFER_FILLED.1).contains(&of_buffer)
+    });
+    if let Some(buffer) = buffer {
+        if filled <= WINDOW_FILLED.1 {
+            return Err("both the send buffer and the congestion window may have been full".to_owned());
+        }
+        let because = format!(
+            "{} was in flight, what a send buffer of {} holds, and the congestion control of {} allowed {}; try {}",
+            human(Unit::Bytes, in_flight),
+            human(Unit::Bytes, buffer),
+            sender.host,
+            human(Unit::Bytes, window as f64),
+            advice(evidence, false, buffer)
+        );
+        return Ok(Limit::named(LimitedBy::SendBuffer, times.busy - times.window, because));
+    }
+    if !(WINDOW_FILLED.0..=WINDOW_FILLED.1).contains(&filled) {
+        return Err(format!(
+            "TCP's times name no cause, and the congestion window of {} is not what was in flight ({})",
+            human(Unit::Bytes, window as f64),
+            human(Unit::Bytes, in_flight)
+        ));
+    }
+    let because = format!(
+        "{} of {} was in flight in each round trip of {}, all that its congestion control allowed; a longer warm-up or more \
+         `streams` let it grow",
+        human(Unit::Bytes, window as f64),
+        sender.host,
+        human(Unit::Microseconds, evidence.row.rtt_us.unwrap_or(0.0))
+    );
+    Ok(Limit::named(LimitedBy::CongestionWindow, times.busy - times.window - times.buffer, because))
+}
+
+/// A kernel that spaces the sends.
+fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
+    let row = evidence.row;
+    let rate = row.pacing_rate_bits_per_s.filter(|rate| *rate > 0.0)?;
+    let used = row.throughput_bits_per_s.or(row.sent_bits_per_s)? / rate;
+    let is_bbr = evidence.is_bbr();
+    let (low, high) = if is_bbr { PACED_BBR } else { PACED };
+    // A rate that the kernel derives from its window is no limit of its own.
+    let of_window = row.cwnd_bytes.zip(row.rtt_us).map(|(cwnd, rtt)| rate / (cwnd as f64 * 8.0 / (rtt / 1e6)));
+    if !(low..=high).contains(&used) || !is_bbr && of_window.is_none_or(|ratio| ratio > PACING_OF_WINDOW) {
+        return None;
+    }
+    let rate = human(Unit::BitsPerSecond, rate);
+    let because = if is_bbr {
+        format!(
+            "BBR spaced the segments at {rate}, its estimate of the path; with `congestion_control: cubic` it may be faster"
+        )
+    } else {
+        format!(
+            "the kernel spaced the segments at {rate}; `{}.pacing_rate` or `rate` sets it",
+            evidence.sender.key("socket")
+        )
+    };
+    Some(Limit::named(LimitedBy::Pacing, used.min(1.0), because))
+}
+
+/// Losses that explain the throughput: at a place that counts its drops, or somewhere on the path.
+fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> {
+    let segments = evidence.segments()?;
+    let retransmits = evidence.retransmits().unwrap_or(0.0);
+    // What the sender's own queue refuses is sent again without being a retransmit.
+    let refused = evidence.sender.drops[0].1.unwrap_or(0.0);
+    let losses = retransmits.max(refused);
+    let ratio = losses / segments;
+    if losses < 1.0 || !explains(evidence, ratio) {
+        return None;
+    }
+    if losses < FEW_LOSSES {
+        return Some(Err("so few segments were lost that they prove nothing".to_owned()));
+    }
+    let share = margin(ratio.min(1.0));
+    let held = times.busy - times.window - times.buffer;
+    if let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= losses * EXPLAINED) {
+        let because = format!(
+            "{} dropped {} packets, {share} of the segments, and the congestion control slowed down",
+            place.of(host),
+            human(Unit::Count, drops)
+        );
+        return Some(Ok(Limit::named(LimitedBy::Queue, held, because)));
+    }
+    let because = format!(
+        "{} segments were sent again, {share} of all, and the congestion control slowed down; neither end dropped them",
+        human(Unit::Count, retransmits)
+    );
+    Some(Ok(Limit::named(LimitedBy::Loss, held, because)))
+}
+
+/// Whether a loss of this share explains the throughput, by the formula of Mathis and others (1997): MSS ÷ RTT × 1.22 ÷ √loss
+/// is about what a congestion control like Reno's reaches. Others reach more.
+fn explains(evidence: &Evidence<'_>, loss: f64) -> bool {
+    if evidence.is_bbr() {
+        return loss >= BBR_LOSS;
+    }
+    let row = evidence.row;
+    let (Some(bits), Some(mss), Some(rtt)) = (row.throughput_bits_per_s, row.mss_bytes, row.rtt_us) else {
+        return false;
+    };
+    let streams = row.streams.unwrap_or(1) as f64;
+    let most = streams * mss as f64 * 8.0 / (rtt / 1e6) * 1.22 / loss.sqrt();
+    bits >= most / MATHIS_SLACK
+}
+
+/// A sentence about a queue that stands on the path; `None`: the round-trip time shows none.
+fn queue(evidence: &Evidence<'_>) -> Option<String> {
+    let (rtt, min) = (evidence.row.rtt_us?, evidence.row.min_rtt_us?);
+    (rtt > min * QUEUE_FACTOR && rtt > min + QUEUE_US).then(|| {
+        format!(
+            "a queue stands on the path, since a round trip takes {} and not {}: a link is full, whose speed is not known",
+            human(Unit::Microseconds, rtt),
+            human(Unit::Microseconds, min)
+        )
+    })
+}

@@ -1,0 +1,115 @@
+//! Each cause of `limited_by`, produced on purpose: `tests/bench/limits` has the set-ups, and counts the answers.
+
+use std::process::Command;
+
+use crate::{
+    netns::{Namespace, is_installed},
+    program::{Folder, of, plumb, rows, skip_without},
+};
+
+/// Rounds of a set-up until its cause has been named. Other load on the machine may take the CPUs of a round.
+const ROUNDS: u32 = 4;
+
+/// The answers to a set-up: how many were right, and the wrong ones in words.
+struct Answers {
+    setup: String,
+    right: u32,
+    wrong: Vec<(u32, String)>,
+}
+
+/// Runs the set-ups whose cause or name contains this text.
+fn answers(which: &str) -> Vec<Answers> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/bench/limits");
+    let output =
+        Command::new(script).args(["-r", "3", which]).env("PLUMB", env!("CARGO_BIN_EXE_plumb")).output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    let lines = table.lines().skip(2).map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
+    let count = |cell: &str| cell.parse::<u32>().unwrap();
+    lines
+        .map(|cells| Answers {
+            setup: cells[0].to_owned(),
+            right: count(cells[2]),
+            wrong: cells[4]
+                .split(", ")
+                .filter_map(|one| one.split_once(' '))
+                .map(|(n, by)| (count(n), by.into()))
+                .collect(),
+        })
+        .collect()
+}
+
+/// Expects that a cause is found in each of its set-ups, and none is named falsely. A machine with other load may make a CPU
+/// the limit of any of them.
+fn finds(cause: &str) {
+    // Says why, where no namespace can be made here.
+    let Some(_) = Namespace::new() else { return };
+    if !is_installed("python3") {
+        return skip_without("python3", "the set-ups cannot be made");
+    }
+    let mut open: Vec<String> = Vec::new();
+    for round in 0..ROUNDS {
+        let all = answers(cause);
+        assert!(!all.is_empty(), "no set-up produces `{cause}`");
+        for one in &all {
+            let falsely = one.wrong.iter().find(|(_, by)| !by.ends_with("CPU"));
+            assert!(falsely.is_none(), "{}: {falsely:?}", one.setup);
+        }
+        let missed: Vec<String> = all.into_iter().filter(|one| one.right == 0).map(|one| one.setup).collect();
+        open = if round == 0 { missed } else { open.into_iter().filter(|setup| missed.contains(setup)).collect() };
+        if open.is_empty() {
+            return;
+        }
+    }
+    panic!("`{cause}` was not named: {open:?}");
+}
+
+#[test]
+fn windows_and_buffers_are_found() {
+    finds("receiver window");
+    finds("congestion window");
+}
+
+#[test]
+fn full_cpus_are_found() {
+    finds("sender CPU");
+    finds("receiver CPU");
+}
+
+#[test]
+fn full_wires_queues_and_losses_are_found() {
+    finds("wire");
+    finds("queue");
+    finds("loss");
+}
+
+#[test]
+fn pacing_and_waiting_are_found() {
+    finds("pacing");
+    finds("application");
+    finds("round trip");
+}
+
+#[test]
+fn rows_summaries_and_the_table_have_the_answer() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "",
+        "  paced: {workload: tcp_stream, rate: 8Mbit/s, message_size: 1KiB, duration: 300ms, iterations: 2}\n  \
+         both: {workload: tcp_stream, direction: bidirectional, rate: 8Mbit/s, message_size: 1KiB, duration: 300ms}\n  \
+         without: {workload: tcp_stream, duration: 50ms, collect: [cpu, tcp_info]}",
+    );
+    let ran = plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let table = rows(&folder.path("r.csv"));
+    for row in of(&table, "iteration").iter().chain(&of(&table, "summary")) {
+        let asked = row["test"] != "without";
+        assert_eq!(!row["limited_by"].is_empty(), asked && row["phase"] == "measure", "{row:?}");
+        assert_eq!(row["limited_because"].is_empty(), row["limited_by"].is_empty());
+    }
+    assert_eq!(ran.stdout.matches("\n  paced: ").count(), 1, "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("\n  both: ").count(), 1, "one line for three rows: {}", ran.stdout);
+    assert_eq!(ran.stdout.matches("\n  without: ").count(), 0, "{}", ran.stdout);
+    let report = plumb(&["report", &folder.name("r.csv")]);
+    assert!(report.stdout.contains("\n- paced: "), "{}", report.stdout);
+}
