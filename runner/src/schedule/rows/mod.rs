@@ -13,18 +13,18 @@
 //! - [`total`]: what the members of a group did together
 //! - [`wire`]: how much of the wire a stream took
 
-mod ecn;
+pub mod ecn;
 pub mod identity;
 pub mod latency;
 mod limited;
 pub mod limits;
-mod loss;
+pub mod loss;
 pub mod printed;
 pub mod ranks;
 pub mod summary;
 pub mod total;
 pub mod window;
-mod wire;
+pub mod wire;
 
 use netcore::{
     report::{Phase, SideReport, TimeWait, Window},
