@@ -1,8 +1,9 @@
-//! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`.
+//! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`; in a group of members also
+//! `member.metric - member.metric op quantity`.
 
 use crate::{
     metrics::{self, Metric},
-    units::{self, QuantityError},
+    units::{self, QuantityError, Range},
     vocabulary,
 };
 
@@ -70,6 +71,34 @@ pub struct Assertion {
     pub limit: f64,
     /// As it was written.
     pub text: String,
+    /// The members whose values are subtracted; `None`: the statement is about values as they are.
+    pub difference: Option<Difference>,
+}
+
+/// A value of one member of a group minus one of another, in the same iteration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The member whose [`Assertion::metric`] it is.
+    pub member: String,
+    /// The member whose value is subtracted.
+    pub minus: String,
+    /// The metric that is subtracted; its unit is that of the other.
+    pub minus_metric: &'static str,
+}
+
+impl Difference {
+    /// The metric that is subtracted.
+    pub fn subtracted(&self) -> Option<&'static Metric> {
+        metrics::find(self.minus_metric)
+    }
+}
+
+impl Assertion {
+    /// The values that can be observed. A difference has a sign.
+    #[must_use]
+    pub fn range(&self) -> Range {
+        if self.difference.is_some() { Range::ANY } else { self.metric.range() }
+    }
 }
 
 /// Why a statement was not understood.
@@ -83,6 +112,19 @@ pub enum AssertionError {
     /// The name is not a metric's: a sentence that suggests one.
     #[error("{0}")]
     UnknownMetric(String),
+    /// A difference whose sides are not `MEMBER.METRIC`.
+    #[error(
+        "`{0}` is no side of a difference: write MEMBER.METRIC, for example `loaded.latency.p95 - idle.latency.p95 < 5ms`"
+    )]
+    NoMember(String),
+    /// A minus without blanks, which may be a hyphen of a name.
+    #[error(
+        "`{0}`: write blanks around the minus, which is otherwise a hyphen of a name: `a.latency.p95 - b.latency.p95 < 5ms`"
+    )]
+    NoBlanks(String),
+    /// Two quantities that cannot be subtracted.
+    #[error("`{0}` is in {1} and `{2}` in {3}: only equal units can be subtracted")]
+    Units(&'static str, &'static str, &'static str, &'static str),
     /// The limit.
     #[error(transparent)]
     Limit(#[from] QuantityError),
@@ -95,19 +137,54 @@ pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
         .find_map(|(at, _)| Some((at, Operator::split(&text[at..])?)))
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
-    let metric = match metrics::of_survey(name) {
-        Some(figure) => figure,
-        None => vocabulary::metric(name).map_err(AssertionError::UnknownMetric)?,
+    let (metric, difference) = match metrics::of_survey(name) {
+        Some(figure) => (figure, None),
+        None => subject(name)?,
     };
-    let limit = match limit.trim_start().strip_prefix('-') {
-        Some(size) if metric.range().low < 0.0 => -units::parse_for(metric.unit, size)?,
+    let mut assertion = Assertion { metric, operator, limit: 0.0, text: text.trim().to_owned(), difference };
+    assertion.limit = match limit.trim_start().strip_prefix('-') {
+        Some(size) if assertion.range().low < 0.0 => -units::parse_for(metric.unit, size)?,
         _ => units::parse_for(metric.unit, limit)?,
     };
-    Ok(Assertion { metric, operator, limit, text: text.trim().to_owned() })
+    Ok(assertion)
+}
+
+/// The subject of a statement: a metric, or the difference of two members' metrics. Names of members have hyphens and metrics
+/// have dots, so a minus stands between blanks, and a member ends at the first dot.
+fn subject(name: &str) -> Result<(&'static Metric, Option<Difference>), AssertionError> {
+    let metric_of = |name: &str| vocabulary::metric(name).map_err(AssertionError::UnknownMetric);
+    let minus = name.match_indices('-').map(|(at, _)| at).find(|at| {
+        let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
+        blank(name[..*at].chars().next_back()) && blank(name[at + 1..].chars().next())
+    });
+    let Some(at) = minus else {
+        let is_difference = |at| side(&name[..at]).is_ok() && side(&name[at + 1..]).is_ok();
+        let joined = name.match_indices('-').any(|(at, _)| is_difference(at));
+        return if joined { Err(AssertionError::NoBlanks(name.to_owned())) } else { Ok((metric_of(name)?, None)) };
+    };
+    let ((member, metric), (minus, minus_metric)) = (side(&name[..at])?, side(&name[at + 1..])?);
+    if metric.unit != minus_metric.unit {
+        let (a, b) = (metric, minus_metric);
+        return Err(AssertionError::Units(a.name, a.unit.name(), b.name, b.unit.name()));
+    }
+    let (member, minus) = (member.to_owned(), minus.to_owned());
+    Ok((metric, Some(Difference { member, minus, minus_metric: minus_metric.name })))
+}
+
+/// One side of a difference: the member and its metric.
+fn side(text: &str) -> Result<(&str, &'static Metric), AssertionError> {
+    let no_member = || AssertionError::NoMember(text.trim().to_owned());
+    let (member, metric) = text.trim().split_once('.').ok_or_else(no_member)?;
+    let is_name = member.starts_with(|c: char| c.is_ascii_alphabetic())
+        && member.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let metric = vocabulary::metric(metric).map_err(AssertionError::UnknownMetric)?;
+    if is_name { Ok((member, metric)) } else { Err(no_member()) }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -129,5 +206,59 @@ mod tests {
         assert!(matches!(parse("avg=123"), Err(AssertionError::NoOperator(_))));
         assert!(matches!(parse("thruput > 1Gbit/s"), Err(AssertionError::UnknownMetric(_))));
         assert!(matches!(parse("latency.p99 < 80Mbit/s"), Err(AssertionError::Limit(_))));
+    }
+
+    #[test]
+    fn a_difference_is_between_two_members() {
+        let a = parse("up-tcp.latency.p95 - idle-tcp.latency.p50 < 5ms").unwrap();
+        let difference = a.difference.clone().unwrap();
+        assert_eq!((difference.member.as_str(), a.metric.name), ("up-tcp", "latency.p95"));
+        assert_eq!((difference.minus.as_str(), difference.subtracted().unwrap().name), ("idle-tcp", "latency.p50"));
+        assert!((a.limit - 5000.0).abs() < 1e-9 && a.range() == Range::ANY);
+        assert!((parse("a.throughput - b.throughput > -1Gbit/s").unwrap().limit + 1e9).abs() < 1.0);
+        // A member may have the name of a metric.
+        assert_eq!(parse("latency.rtt - rtt.rtt < 1ms").unwrap().difference.unwrap().member, "latency");
+        assert!(parse("latency.p95 < 5ms").unwrap().difference.is_none());
+        let wrong = |text: &str| parse(text).unwrap_err();
+        assert!(matches!(wrong("latency.p95 - idle.latency.p95 < 5ms"), AssertionError::UnknownMetric(_)));
+        assert!(matches!(wrong("up - idle < 5ms"), AssertionError::NoMember(_)));
+        assert!(matches!(wrong("a.latency.p95-b.latency.p95 < 5ms"), AssertionError::NoBlanks(_)));
+        assert!(matches!(wrong("a.latency.p95 - b.throughput < 5ms"), AssertionError::Units(..)));
+        assert!(matches!(wrong("a.latency.p95 - b.latency.p95 < 5Mbit/s"), AssertionError::Limit(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn members_with_any_name_are_found_again(
+            a in "[A-Za-z][A-Za-z0-9_-]{0,12}", b in "[A-Za-z][A-Za-z0-9_-]{0,12}",
+            m in 0..metrics::METRICS.len(), n in 0..metrics::METRICS.len(),
+            blank in " {1,3}", operator in "<|<=|>|>=",
+        ) {
+            let (m, n) = (&metrics::METRICS[m], &metrics::METRICS[n]);
+            let text = format!("{a}.{}{blank}-{blank}{b}.{}{blank}{operator}{blank}", m.name, n.name);
+            let limit = match m.unit {
+                units::Unit::BitsPerSecond => "3Mbit/s",
+                units::Unit::PerSecond => "3/s",
+                units::Unit::Bytes => "3KiB",
+                units::Unit::Seconds | units::Unit::Microseconds => "3ms",
+                units::Unit::Ratio => "3%",
+                units::Unit::Count | units::Unit::ServiceDemand => "3",
+            };
+            match parse(&format!("{text}{limit}")) {
+                Ok(found) => {
+                    let difference = found.difference.unwrap();
+                    prop_assert_eq!((difference.member, difference.minus), (a, b));
+                    prop_assert_eq!((found.metric.name, difference.minus_metric), (m.name, n.name));
+                    prop_assert_eq!(m.unit, n.unit);
+                }
+                Err(AssertionError::Units(..)) => prop_assert!(m.unit != n.unit),
+                Err(other) => prop_assert!(false, "{text}{limit}: {other}"),
+            }
+        }
+
+        #[test]
+        fn no_statement_makes_it_panic(text in "[a-z.<>=! -]{0,40}|\\PC{0,20}") {
+            let _ = parse(&text);
+        }
     }
 }

@@ -97,7 +97,7 @@ fn set_number<C: Cell>(cell: &mut C, value: Option<f64>) {
 /// Makes a table of one list: the columns, their metrics, and a row with a field per column.
 ///
 /// A column is `name: type = "meaning";`, with `=> (metric, unit, better, kind, label)` behind it where it holds a metric.
-/// `at_least(low)` after the label is the metric's range if it is another than the unit's.
+/// `at_least(low)` or `any()` after the label is the metric's range if it is another than the unit's.
 macro_rules! columns {
     (
         $(#[$meta:meta])*
@@ -105,7 +105,7 @@ macro_rules! columns {
         $( $group:literal { $(
             $name:ident : $ty:ty = $text:literal
             $(=> ($metric:literal, $unit:ident, $better:ident, $kind:ident, $label:literal
-                $(, $range:ident($low:literal))?))?;
+                $(, $range:ident($($low:literal)?))?))?;
         )* } )*
     ) => {
         /// Every fixed column, in the order in which it is written.
@@ -116,12 +116,12 @@ macro_rules! columns {
             text: $text,
             words: <<$ty as $crate::columns::Cell>::Value as $crate::columns::Value>::WORDS,
             metric: columns!(@option $(
-                columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($low))?)
+                columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?)
             )?),
         }, )* )*];
 
         pub const $metrics: &[$crate::columns::metric::Metric] =
-            &[$( $( $( columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($low))?), )? )* )*];
+            &[$( $( $( columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?), )? )* )*];
 
         $(#[$meta])*
         pub struct $row {
@@ -167,7 +167,7 @@ macro_rules! columns {
     (@option) => { None };
     (@option $metric:expr) => { Some($metric) };
     (@metric $name:ident, $metric:literal, $unit:ident, $better:ident, $kind:ident, $label:literal
-        $(, $range:ident($low:literal))?) => {
+        $(, $range:ident($($low:literal)?))?) => {
         $crate::columns::metric::Metric {
             name: $metric,
             column: stringify!($name),
@@ -175,7 +175,7 @@ macro_rules! columns {
             better: $crate::columns::metric::Better::$better,
             kind: $crate::columns::metric::Kind::$kind,
             label: $label,
-            own_range: columns!(@option $($crate::units::Range::$range($low))?),
+            own_range: columns!(@option $($crate::units::Range::$range($($low)?))?),
         }
     };
 }

@@ -72,13 +72,19 @@ mod tests {
             let text = columns::find(m.column).unwrap().description();
             let range = m.range();
             assert!(!text.contains("0 … 1") || range == Range::SHARE, "{}", m.name);
-            assert!(m.name == "rate_error" || range.low.abs() < f64::EPSILON, "{}", m.name);
+            assert!(
+                m.name == "rate_error" || m.name.starts_with("added_latency.") || range.low.abs() < f64::EPSILON,
+                "{}",
+                m.name
+            );
         }
         assert_eq!(range_of("throughput_bits_per_s"), Range::POSITIVE);
         assert_eq!(range_of("loss_ratio"), Range::SHARE);
         assert_eq!(range_of("cpu.local_peak"), Range::SHARE);
         // A sender may reach more than the offered rate, but not less than nothing.
         assert_eq!(range_of("rate_error_ratio"), Range::at_least(-1.0));
+        // A path may answer faster under load.
+        assert_eq!(range_of("added_latency.p95"), Range::ANY);
         assert_eq!(range_of("start_s"), Range::ANY);
         assert!(Range::SHARE.contains(1.0) && !Range::SHARE.contains(1.1));
         assert!((Range::SHARE.clamp(1.1) - 1.0).abs() < f64::EPSILON);

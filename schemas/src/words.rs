@@ -157,6 +157,13 @@ words! {
         Operation = "operation" ("of several ranks, at each of them"),
     }
 
+    /// The confidence in a figure of latency under load, from the least.
+    Confidence {
+        Low = "low" ("too few intervals for a moving average"),
+        Medium = "medium" ("measured, and not stable at the end"),
+        High = "high" ("stable at the end"),
+    }
+
     DemandUnit {
         PerKib = "us_per_kib",
         PerTransaction = "us_per_transaction",

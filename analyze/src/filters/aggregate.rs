@@ -143,7 +143,10 @@ impl Plan {
         no_repeats("-a", &suffixes)?;
         let pooled = statistics.iter().any(|(_, s)| *s == Statistic::Pooled);
         let histogram = if pooled {
-            let wanted = metrics.iter().map(|c| header.names()[*c].starts_with("latency_")).collect();
+            let wanted = metrics
+                .iter()
+                .map(|c| header.names()[*c].starts_with("latency_") || header.names()[*c] == "round_trips_per_min")
+                .collect();
             Some((table.require("latency_histogram")?, wanted))
         } else {
             None

@@ -14,7 +14,7 @@ use super::aggregate::parse_level;
 use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
-use crate::judge::samples::{Case, Index, Samples};
+use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::survey::{Pair, Surveyed};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
@@ -127,11 +127,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 assertion.metric.name
             )));
         }
+        let member = assertion.difference.as_ref().map(|difference| difference.member.clone());
         statements.push(Statement {
             assertion,
             case_id: None,
             survey: None,
-            member: None,
+            member,
             scope: Scope::Total,
             severity: Severity::Error,
             judge: args.judge,
@@ -209,7 +210,10 @@ impl Data {
         let mut indices: Vec<usize> = Vec::new();
         let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
         let surveyed = statements.iter().filter_map(|s| s.survey.as_ref()).map(|survey| survey.metric.column);
-        for name in statements.iter().map(|s| s.assertion.metric.column).chain(surveyed).chain(promised) {
+        let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
+        let subtracted = subtracted.map(|metric| metric.column);
+        let asserted = statements.iter().map(|s| s.assertion.metric.column).chain(subtracted);
+        for name in asserted.chain(surveyed).chain(promised) {
             // A missing column is a metric without a sample, and fails.
             if let Some(index) = table.header().find(name).filter(|_| !columns.iter().any(|c| c == name)) {
                 columns.push(name.to_owned());
@@ -268,14 +272,16 @@ impl Data {
             let (cases, among) = index.subjects(statement);
             let metric = statement.assertion.metric;
             let worse = worse(statement);
-            let judged = |case: &Case, values: &[f64]| match worse_by {
-                None => row(statement, case, among, values),
-                Some(by) => worsening::row(worse, by, |by| {
-                    let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, Some(metric), by)).collect();
-                    row(statement, case, among, &worsened)
-                }),
+            // Values, and what is subtracted from each.
+            let judged = |case: &Case, values: &[(f64, f64)]| {
+                let row = |by: f64| {
+                    let value = |v: f64| if by > 0.0 { worse.make(v, Some(metric), by) } else { v };
+                    let values: Vec<f64> = values.iter().map(|(v, minus)| value(*v) - minus).collect();
+                    row(statement, case, among, &values)
+                };
+                worse_by.map_or_else(|| row(0.0), |by| worsening::row(worse, by, row))
             };
-            rows.extend(cases.iter().map(|case| judged(case, self.values(case, metric.column))));
+            rows.extend(cases.iter().map(|case| judged(case, &self.subtracted(statement, case, among))));
             // A case that left no row, and was not skipped on purpose, must not pass by silence.
             let skipped = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
             if cases.is_empty() && !skipped {
@@ -302,6 +308,19 @@ impl Data {
 }
 
 impl Data {
+    /// The values of a case, each with what is subtracted from it: the other member's value of the same iteration, or 0.
+    fn subtracted(&self, statement: &Statement, case: &Case, among: &Index<'_>) -> Vec<(f64, f64)> {
+        let column = statement.assertion.metric.column;
+        let Some(difference) = &statement.assertion.difference else {
+            return self.values(case, column).iter().map(|v| (*v, 0.0)).collect();
+        };
+        let index = |column: &str| self.columns.iter().position(|c| c == column);
+        let other = among.of(&case.key.id).iter().find(|one| one.key.member == difference.minus);
+        let metrics = index(column).zip(difference.subtracted().and_then(|metric| index(metric.column)));
+        let pairs = other.zip(metrics).map(|(other, (a, b))| samples::pairs((case, a), (other, b)));
+        pairs.unwrap_or_default()
+    }
+
     /// The verdict about all pairs of a survey together.
     fn of_survey(&self, statement: &Statement, survey: &Survey) -> VerdictRow {
         let of: HashSet<&str> = survey.case_ids.iter().map(String::as_str).collect();
@@ -380,7 +399,17 @@ fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
 }
 
 fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64]) -> VerdictRow {
-    let judgement = judge::judge(&statement.assertion, values, case.transactions, statement.level, statement.judge);
+    let difference = statement.assertion.difference.as_ref();
+    let other = difference.and_then(|d| among.of(&case.key.id).iter().find(|one| one.key.member == d.minus));
+    let observations = match other {
+        Some(other) => case.transactions.zip(other.transactions).map(|(a, b)| a.min(b)),
+        None => case.transactions,
+    };
+    let mut judgement = judge::judge(&statement.assertion, values, observations, statement.level, statement.judge);
+    if let (Some(difference), true) = (difference, values.is_empty()) {
+        let (a, b) = (&difference.member, &difference.minus);
+        judgement.reason = Some(format!("no iteration has a value of both members, {a} and {b}"));
+    }
     debug_assert!(judgement.verdict != words::Verdict::Pass || judgement.n > 0);
     let mut row = judge::of_assertion(&statement.assertion, &judgement, statement.severity);
     among.mark(case, &mut row);
@@ -398,13 +427,17 @@ mod tests {
         c2,b,iteration,measure,failed,,\nc2,b,summary,,ok,,\n";
 
     fn verdicts(statements: &[&str]) -> Vec<(String, String, String)> {
+        verdicts_of(TABLE, statements, None)
+    }
+
+    fn verdicts_of(table: &str, statements: &[&str], worse: Option<f64>) -> Vec<(String, String, String)> {
         let statements: Vec<Statement> = statements
             .iter()
             .map(|text| Statement {
+                member: assertion::parse(text).unwrap().difference.map(|difference| difference.member),
                 assertion: assertion::parse(text).unwrap(),
                 case_id: None,
                 survey: None,
-                member: None,
                 scope: Scope::Total,
                 severity: Severity::Error,
                 judge: Judge::Ci,
@@ -414,9 +447,9 @@ mod tests {
                 column: None,
             })
             .collect();
-        let mut table = Table::from_text("t", TABLE).unwrap();
+        let mut table = Table::from_text("t", table).unwrap();
         let data = Data::read(&mut table, &Selection::default(), &statements, None).unwrap();
-        let rows = data.judge(&statements, None, &Environment::default(), None);
+        let rows = data.judge(&statements, None, &Environment::default(), worse);
         rows.into_iter().map(|r| (r.case, r.verdict.to_string(), r.note)).collect()
     }
 
@@ -429,5 +462,29 @@ mod tests {
         assert_eq!(rows[1].2, "there is no sample of throughput");
         assert_eq!(rows[2].2, "in 1 of 3 iterations");
         assert_eq!(rows[4].2, "there is no sample of latency.p99");
+    }
+
+    #[test]
+    fn differences_are_of_the_same_iteration() {
+        let mut table =
+            "run_id,case_id,case,member,iteration,record,phase,status,latency_p95_us,transactions\n".to_owned();
+        // The machine becomes slower; the difference stays. The probe under load has no third iteration.
+        for (i, (idle, loaded)) in
+            [(100, Some(1100)), (500, Some(1490)), (900, None), (2000, Some(3010))].iter().enumerate()
+        {
+            let row = |member: &str, value: String| format!("r,c1,a,{member},{i},iteration,measure,ok,{value},400\n");
+            table += &row("idle-tcp", idle.to_string());
+            table += &row("up-tcp", loaded.map(|v: i32| v.to_string()).unwrap_or_default());
+        }
+        let text = "up-tcp.latency.p95 - idle-tcp.latency.p95 < 1200us";
+        let rows = verdicts_of(&table, &[text, "up-tcp.latency.p95 - idle-tcp.latency.p95 < 900us"], None);
+        let short: Vec<(&str, &str)> = rows.iter().map(|r| (r.0.as_str(), r.1.as_str())).collect();
+        assert_eq!(short, [("a up-tcp", "pass"), ("a up-tcp", "fail")]);
+        assert_eq!(verdicts_of(&table, &[text], Some(0.5))[0].1, "noticed");
+        let missing = verdicts_of(&table, &["up-tcp.latency.p95 - up.latency.p95 < 5ms"], None);
+        assert_eq!(
+            (missing[0].1.as_str(), missing[0].2.as_str()),
+            ("fail", "no iteration has a value of both members, up-tcp and up")
+        );
     }
 }

@@ -110,7 +110,7 @@ fn verdict(holds: bool) -> Verdict {
 /// Whether one bad iteration is enough to fail: for exact statements, and for limits at an end of the metric's range,
 /// such as a count that must be 0.
 fn is_about_each(assertion: &Assertion) -> bool {
-    let range = assertion.metric.range();
+    let range = assertion.range();
     matches!(assertion.operator, Operator::Equal | Operator::NotEqual)
         || [range.low, range.high].contains(&assertion.limit)
 }
@@ -123,7 +123,7 @@ fn judge_typical(assertion: &Assertion, samples: &[f64], level: f64) -> Judgemen
     // Equal values say nothing of their spread. If some differ, the middle ones may still be equal.
     let varies = samples.first() < samples.last();
     let interval = (n >= INTERVAL_FROM && varies)
-        .then(|| confidence::typical_interval(samples, level, assertion.metric.range()))
+        .then(|| confidence::typical_interval(samples, level, assertion.range()))
         .flatten();
     // The limit may lie in the room that the interval of few values leaves around them.
     let includes_limit = interval.is_some_and(|i| holds(i.low) != holds(i.high));
@@ -169,7 +169,7 @@ fn needed(broken: usize, n: usize, level: f64) -> Option<u64> {
 /// Judges the mean, however uncertain.
 fn judge_mean(assertion: &Assertion, samples: &[f64], level: f64) -> Judgement {
     let mean = moments::mean(samples);
-    let interval = confidence::t_interval(samples, level).map(|i| i.within(assertion.metric.range()));
+    let interval = confidence::t_interval(samples, level).map(|i| i.within(assertion.range()));
     Judgement {
         verdict: verdict(mean.is_some_and(|mean| assertion.operator.holds(mean, assertion.limit))),
         observed: mean,
@@ -199,7 +199,9 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
 
 /// If there are too few observations for a percentile (ten beyond it): the number needed and the number there.
 fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Option<(u64, u64)> {
-    let needed = needed_observations(column_quantile(assertion.metric.column)?);
+    let subtracted = assertion.difference.as_ref().and_then(|difference| difference.subtracted());
+    let quantiles = std::iter::once(assertion.metric).chain(subtracted).filter_map(|m| column_quantile(m.column));
+    let needed = quantiles.map(needed_observations).max()?;
     observations.filter(|n| *n < needed).map(|n| (needed, n))
 }
 

@@ -272,6 +272,20 @@ pub fn rounds(base: &Case, new: &Case, metric: usize) -> Option<Vec<(f64, f64)>>
     apart.then(|| both.iter().map(|(a, b)| (a.0, b.0)).collect())
 }
 
+/// The values of two cases from the same iterations of a run, each as a metric of its own.
+pub fn pairs((a, metric): (&Case, usize), (b, other): (&Case, usize)) -> Vec<(f64, f64)> {
+    let numbered = |case: &Case, metric: usize| -> BTreeMap<(String, u64), f64> {
+        let values = case.values.get(metric).into_iter().flatten().zip(case.row_of.get(metric).into_iter().flatten());
+        let of = |(value, row): (&f64, &usize)| {
+            let row = case.rows.get(*row)?;
+            Some(((row.run_id.clone(), row.iteration?), *value))
+        };
+        values.filter_map(of).collect()
+    };
+    let others = numbered(b, other);
+    numbered(a, metric).into_iter().filter_map(|(key, value)| Some((value, *others.get(&key)?))).collect()
+}
+
 /// The values of a metric by iteration; `None` where that does not tell them apart.
 fn by_iteration(case: &Case, metric: usize) -> Option<BTreeMap<u64, (f64, &Observation)>> {
     let mut found = BTreeMap::new();

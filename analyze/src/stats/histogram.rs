@@ -4,6 +4,8 @@
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hdrhistogram::Histogram;
+
+use super::responsiveness;
 use hdrhistogram::serialization::Deserializer;
 
 /// Some writers pad and some do not.
@@ -76,6 +78,7 @@ impl Latencies {
             "latency_max_us" => self.max_us(),
             "latency_mean_us" => self.mean_us(),
             "latency_stddev_us" => self.stddev_us(),
+            "round_trips_per_min" => responsiveness::round_trips_per_min(&self.histogram),
             _ => self.quantile_us(column_quantile(name)?),
         }
     }

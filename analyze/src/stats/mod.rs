@@ -12,6 +12,7 @@ pub mod hockney;
 pub mod moments;
 pub mod quantiles;
 pub mod ranks;
+pub mod responsiveness;
 pub mod scale;
 pub mod series;
 pub mod sketch;

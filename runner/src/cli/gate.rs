@@ -21,13 +21,17 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
         args.inconclusive = Some(OnInconclusive::Fail);
     }
     for case in plan.cases.iter().filter(|c| c.skip.is_none()) {
-        args.statements.extend(case.asserts.iter().map(|assertion| {
+        let judged = case
+            .asserts
+            .iter()
+            .flat_map(|assertion| case.judged(&assertion.detail).into_iter().map(move |member| (assertion, member)));
+        args.statements.extend(judged.map(|(assertion, member)| {
             let detail = &assertion.detail;
             Statement {
                 assertion: detail.that.0.clone(),
                 case_id: Some(case.id.clone()),
                 survey: None,
-                member: detail.member.clone(),
+                member: case.members.get(member).map(|m| m.name.clone()).filter(|name| !name.is_empty()),
                 scope: detail.scope.unwrap_or_default(),
                 severity: assertion.severity,
                 judge: detail.judge.unwrap_or_default(),

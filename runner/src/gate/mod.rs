@@ -87,14 +87,14 @@ impl<'a> Expectations<'a> {
 }
 
 fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -> Vec<VerdictRow> {
+    let members = step.judged(&assertion.detail);
+    members.into_iter().flat_map(|member| of_member(step, finished, assertion, member)).collect()
+}
+
+/// The verdicts about a member, or about the total of a group, which follows its last member.
+fn of_member(step: &Step, finished: &Finished, assertion: &case::Assertion, member: usize) -> Vec<VerdictRow> {
     let detail = &assertion.detail;
     let statement = &detail.that.0;
-    let member = match &detail.member {
-        Some(name) => step.members.iter().position(|m| m.name == *name),
-        None if step.group.is_some() => Some(step.members.len()),
-        None => Some(0),
-    };
-    let Some(member) = member else { return Vec::new() };
     let one = step.members.get(member);
     let direction =
         one.map_or(Direction::Bidirectional, |m| m.spec().map_or(Direction::Forward, |spec| spec.direction));
@@ -120,15 +120,30 @@ fn of_assertion(step: &Step, finished: &Finished, assertion: &case::Assertion) -
             if streams.is_empty() { vec![(String::new(), total, of_way(total))] } else { streams }
         }
     };
-    let observations = finished
-        .summaries
-        .iter()
-        .find(|(m, way, _)| *m == member && *way == total)
-        .and_then(|(_, _, row)| row.transactions);
+    let transactions = |member: usize, total: Way| {
+        let summary = finished.summaries.iter().find(|(m, way, _)| *m == member && *way == total);
+        summary.and_then(|(_, _, row)| row.transactions)
+    };
+    let mut observations = transactions(member, total);
+    let subtracted = statement.difference.as_ref().and_then(|difference| {
+        let minus = step.members.iter().position(|m| m.name == difference.minus)?;
+        let way = step.headline_way(minus);
+        observations = observations.zip(transactions(minus, way)).map(|(a, b)| a.min(b));
+        Some((difference.subtracted()?, finished.values.get(&(minus, way))?))
+    });
     subjects
         .into_iter()
         .map(|(what, way, values)| {
-            let samples: Vec<f64> = values.iter().filter_map(|v| value_of(statement.metric, v)).collect();
+            let values_of = |metric, values: &[Values]| values.iter().map(|v| value_of(metric, v)).collect::<Vec<_>>();
+            let mut samples: Vec<f64> = values_of(statement.metric, values).into_iter().flatten().collect();
+            if statement.difference.is_some() {
+                // A difference is of one iteration.
+                let pairs = subtracted.filter(|(_, minus)| minus.len() == values.len()).map(|(metric, minus)| {
+                    let pairs = values_of(statement.metric, values).into_iter().zip(values_of(metric, minus));
+                    pairs.filter_map(|(a, b)| Some(a? - b?)).collect()
+                });
+                samples = pairs.unwrap_or_default();
+            }
             let mut judgement =
                 judge::judge(statement, &samples, observations, step.policy.level, detail.judge.unwrap_or_default());
             if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
+    measures,
     model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
     source::{SourcePlace, Sources, Span},
     spec::catch_up,
@@ -106,6 +107,23 @@ pub struct Survey {
     pub asserts: Vec<Assertion>,
 }
 
+impl Case {
+    /// The members that an assertion is judged for, by number: the named one, or the whole, which in a group has the number after
+    /// the last member. A group without a total has each member that measures the metric.
+    pub fn judged(&self, detail: &AssertDetail) -> Vec<usize> {
+        let of_difference = detail.that.0.difference.as_ref().map(|difference| &difference.member);
+        match (of_difference.or(detail.member.as_ref()), &self.group) {
+            (Some(name), _) => self.members.iter().position(|m| m.name == *name).into_iter().collect(),
+            (None, None) => vec![0],
+            (None, Some(group)) if group.has_total => vec![self.members.len()],
+            (None, Some(_)) => {
+                let measures = |m: &Member| measures::lacks(m, detail.that.0.metric).is_none();
+                (0..self.members.len()).filter(|m| measures(&self.members[*m])).collect()
+            }
+        }
+    }
+}
+
 impl Survey {
     /// The cases of its pairs.
     pub fn cases<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Case> {
@@ -135,6 +153,8 @@ pub struct Member {
     pub to: Endpoint,
     /// Time from the group's start until its load begins.
     pub after: Duration,
+    /// Name of the member that measures the same round trip on the idle path.
+    pub idle: Option<String>,
     pub job: Job,
     /// Speed of the path, bits per second, if the plan says it.
     pub wire: Option<u64>,

@@ -228,7 +228,7 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
     let comparisons = file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default();
     for (node, comparison) in items.iter().zip(comparisons) {
         let metric = comparison.metric.0;
-        let mut jobs = cases.iter().flat_map(|c| &c.members).map(|m| measures::lacks(&m.job, metric));
+        let mut jobs = cases.iter().flat_map(|c| &c.members).map(|m| measures::lacks(m, metric));
         if let Some(Some(reason)) = jobs.next()
             && jobs.all(|lacks| lacks.is_some())
         {

@@ -17,6 +17,7 @@ use super::{
     pairs::{self, Slot},
     policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
+    responsiveness,
     source::Span,
     speaks,
     tree::{Entry, Node},
@@ -164,9 +165,13 @@ impl Expander<'_> {
     ) -> Option<Case> {
         let mut tree = merge::combined(body, combination);
         searched_load(&mut tree, out);
+        let stands_for_a_group = responsiveness::is_of(&tree);
+        if stands_for_a_group {
+            tree = responsiveness::expanded(&tree, out);
+        }
         let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
         congestion_controls(&tree, out);
-        let members = self.members(entry, &tree, &typed, out)?;
+        let members = self.members(entry, &tree, &typed, stands_for_a_group, out)?;
         let is_command = members.iter().any(|m| matches!(m.job, Job::Command(_)));
         if is_command {
             of_command(entry, paths, out);

@@ -4,8 +4,10 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
     inventory, keys,
     load::{LoadOptions, Prepared, prepare},
+    matrix::Matrix,
     merge,
     resolve::{Layer, Layers, Origin, fold},
+    responsiveness,
     source::{SourcePlace, Sources, Span},
     tree::{Entry, Node, Value},
 };
@@ -75,6 +77,7 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
                 return None;
             };
             let mut all = layers.of_test(test, &entry.value, out);
+            let is_spelled_out = spell_out(&mut all, &rest.join("."), out);
             match rest {
                 ["concurrent", "members", member, key @ ..] => {
                     let folded = fold(&all);
@@ -82,7 +85,8 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
                     for layer in &mut all {
                         layer.body = merge::inherited_by_members(&layer.body);
                     }
-                    all.extend(layers.of_member(test, member, &body, out));
+                    let own = layers.of_member(test, member, &body, out).into_iter();
+                    all.extend(own.filter(|layer| !is_spelled_out || layer.origin != Origin::Set));
                     (all, key.join("."))
                 }
                 key => {
@@ -127,6 +131,24 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
 fn key_of_host<'a>(root: &'a Node, name: &str) -> Option<&'a str> {
     let is_of = |entry: &&Entry| inventory::names_of(entry).is_ok_and(|names| names.iter().any(|one| one == name));
     root.get("hosts").and_then(Node::entries)?.iter().find(is_of).map(|entry| &*entry.key)
+}
+
+/// Puts the group that a workload stands for in the place of its layers, where the path leads into the group. A test with a
+/// matrix is shown with the first of its combinations. Returns whether there is such a group.
+fn spell_out(layers: &mut Vec<Layer>, key: &str, out: &mut Diagnostics) -> bool {
+    if key.split('.').next() != Some("concurrent") {
+        return false;
+    }
+    let mut test = fold(layers);
+    let matrix = test.remove("matrix").map(|matrix| Matrix::read(&matrix.value, out)).unwrap_or_default();
+    if let Some(first) = matrix.combinations(1, out).first() {
+        test = merge::combined(&test, first);
+    }
+    let is_group = responsiveness::is_of(&test);
+    if is_group {
+        *layers = vec![Layer { origin: Origin::Workload, body: responsiveness::expanded(&test, out) }];
+    }
+    is_group
 }
 
 /// Adds the test's matrix as a layer: above all others but `--set`.
@@ -185,6 +207,9 @@ tests:
   c:
     streams: 2
     concurrent: {members: {up: {rate: 1Gbit/s}}}
+  d:
+    workload: responsiveness
+    matrix: {duration: [4s, 8s]}
 ";
 
     fn ask(path: &str, sets: &[&str]) -> Result<Explanation, String> {
@@ -212,6 +237,20 @@ tests:
         assert_eq!(member.value.as_deref(), Some("2"));
         assert_eq!(step("tests.c.concurrent.members.up.rate").set_by[0].origin, "member up");
         assert_eq!(step("name").value.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn a_workload_that_stands_for_a_group_shows_it() {
+        let step = |path: &str, sets: &[&str]| ask(&format!("tests.d.concurrent.members.{path}"), sets).unwrap();
+        let after = step("down-tcp.after", &[]);
+        assert_eq!((after.value.as_deref(), after.set_by[0].origin.as_str()), (Some("14000ms"), "member down-tcp"));
+        assert_eq!(step("down.streams", &["streams=2"]).value.as_deref(), Some("2"));
+        assert_eq!(step("down-tcp.streams", &["streams=2"]).value, None, "a probe has one");
+        assert_eq!(step("down-tcp.duration", &[]).value.as_deref(), Some("4s"));
+        let group = ask("tests.d.concurrent", &[]).unwrap();
+        assert!(
+            group.value.unwrap().contains("up-tcp: {workload: tcp_rr, rate: 100/s, idle: idle-tcp, after: 7000ms}")
+        );
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub const KEYS: &[Key] = &[
     traffic("close"),
     traffic("reply_timeout"),
     traffic("after"),
+    traffic("idle"),
     traffic("warmup"),
     traffic("cooldown"),
     traffic("duration"),

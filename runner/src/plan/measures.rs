@@ -7,12 +7,25 @@ use schemas::{
 };
 
 use super::{
-    case::{Job, RanksJob},
+    case::{Job, Member, RanksJob},
     output::{Group, OutputParser},
 };
 
+/// Whether a job measures round trips of requests.
+pub fn has_round_trips(job: &Job) -> bool {
+    job.spec().is_some_and(|spec| matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping))
+}
+
+/// Why a member cannot deliver a metric; `None`: it can.
+pub fn lacks(member: &Member, metric: &Metric) -> Option<String> {
+    if metric.name.starts_with("added_latency.") && member.idle.is_none() {
+        return Some("only a member of a group has it that names in `idle` the one on the idle path".to_owned());
+    }
+    lacks_of_job(&member.job, metric)
+}
+
 /// Why a job cannot deliver a metric; `None`: it can.
-pub fn lacks(job: &Job, metric: &Metric) -> Option<String> {
+fn lacks_of_job(job: &Job, metric: &Metric) -> Option<String> {
     if metrics::of_survey(metric.name).is_some() {
         return Some(
             "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`".to_owned(),
@@ -48,6 +61,9 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         }
         _ if spec.is_alone() && of_far_end => "with `control: none` the far end does not report",
         (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
+        (_, "round_trips_per_min") if !matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping) => {
+            "only requests and responses are round trips"
+        }
         (_, "receive_call") if answers => "only streams time their receive calls",
         ("latency", _) if !answers && !spec.collect.latency => {
             "a stream times its calls only with `latency` in `collect`"
@@ -158,7 +174,7 @@ mod tests {
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
         let job = Job::Traffic(Box::new(TestSpec::new(pattern, transport)));
-        lacks(&job, metrics::find(metric).unwrap()).is_none()
+        lacks_of_job(&job, metrics::find(metric).unwrap()).is_none()
     }
 
     #[test]
@@ -184,7 +200,7 @@ mod tests {
                     assert_eq!(Family::of(&name), family_of_ranks(kernel.is_some()), "{name}");
                     continue;
                 }
-                Kind::Command => {
+                Kind::Responsiveness | Kind::Command => {
                     assert_eq!(Family::of(&name), Family::Other);
                     continue;
                 }

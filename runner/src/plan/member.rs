@@ -3,12 +3,13 @@
 use super::{
     case::{Endpoint, Job, Member, is_here},
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics},
+    diagnostics::{Diagnostic, Diagnostics, suggest},
     expand::Expander,
-    inventory, keys, merge,
+    inventory, keys, measures, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
     ranges, ranks,
+    resolve::Origin,
     source::Span,
     speaks, spec,
     tree::{Entry, Node},
@@ -29,6 +30,7 @@ impl Expander<'_> {
         entry: &Entry,
         tree: &Node,
         typed: &TestBody,
+        stands_for_a_group: bool,
         out: &mut Diagnostics,
     ) -> Option<Vec<Member>> {
         let Some(concurrent) = tree.get("concurrent") else {
@@ -45,7 +47,11 @@ impl Expander<'_> {
         let inherited = merge::inherited_by_members(tree);
         let mut members = Vec::new();
         for member in entries {
-            let layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
+            let mut layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
+            if stands_for_a_group {
+                // The test had them when its group was spelled out: some are about the streams only.
+                layers.retain(|layer| layer.origin != Origin::Set);
+            }
             let size = layers.iter().map(|layer| layer.body.size()).sum::<usize>().saturating_add(inherited.size());
             if !self.admit(size, member.key_span, out) {
                 return None;
@@ -70,6 +76,13 @@ impl Expander<'_> {
                     "make it a test of its own",
                 );
             }
+            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Responsiveness)) {
+                out.error(
+                    body.key_span("workload").unwrap_or(member.key_span),
+                    "responsiveness is a group itself, and cannot be a member of one",
+                    "make it a test of its own",
+                );
+            }
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
                 let span = body.key_span("workload").unwrap_or(member.key_span);
                 out.error(
@@ -79,6 +92,12 @@ impl Expander<'_> {
                 );
             }
             members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
+        }
+        for (member, entry) in members.iter().zip(entries) {
+            if let Some((message, help)) = member.idle.as_ref().and_then(|idle| not_idle(member, idle, &members)) {
+                let node = entry.value.get("idle");
+                out.error(node.map_or(entry.key_span, |node| node.span), message, help);
+            }
         }
         (members.len() == entries.len()).then_some(members)
     }
@@ -110,7 +129,17 @@ impl Expander<'_> {
             let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
             let (name, workload) = (name.to_owned(), workload.name.clone());
             let job = Job::Ranks(Box::new(job));
-            return Some(Member { name, workload, from, to, after: Duration::ZERO, job, wire: None, refused: None });
+            return Some(Member {
+                name,
+                workload,
+                from,
+                to,
+                after: Duration::ZERO,
+                idle: None,
+                job,
+                wire: None,
+                refused: None,
+            });
         }
         let from = self.endpoint(tree, "from", Endpoint::Local, out);
         let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
@@ -122,7 +151,8 @@ impl Expander<'_> {
         let mut errors = Vec::new();
         let mut refused = None;
         let job = match workload.kind {
-            Kind::Ranks { .. } => return None,
+            // Reported by those who call this.
+            Kind::Ranks { .. } | Kind::Responsiveness => return None,
             Kind::Command => command(tree, typed, at, &from, is_here(host(&from)), out)?,
             Kind::Traffic { .. } => {
                 if let Some(wrong) = tree.entry("command") {
@@ -158,6 +188,10 @@ impl Expander<'_> {
                 help: "give it a length, the same for all".to_owned(),
             });
         }
+        if typed.idle.is_some() && name.is_empty() {
+            let message = "`idle` is for members of a group: it names the one that measures the idle path";
+            errors.push(spec::error("idle", message, "leave it out, or use `concurrent`"));
+        }
         errors.extend(typed.after.and_then(|after| misplaced(after.0, name, &job)));
         if typed.wire.is_some_and(|speed| speed.0 == 0) {
             errors.push(spec::SpecError {
@@ -171,6 +205,7 @@ impl Expander<'_> {
             name: name.to_owned(),
             workload: workload.name.clone(),
             after: typed.after.map_or(Duration::ZERO, |time| time.0),
+            idle: typed.idle.clone(),
             from,
             to,
             job,
@@ -230,6 +265,23 @@ impl Expander<'_> {
             }
         }
     }
+}
+
+/// The mistake in `idle` of a member of a group, and what to do.
+fn not_idle(member: &Member, idle: &str, members: &[Member]) -> Option<(String, String)> {
+    let known: Vec<&str> = members.iter().map(|one| one.name.as_str()).collect();
+    let Some(idle) = members.iter().find(|one| one.name == idle) else {
+        return Some((format!("unknown member `{idle}`"), suggest(idle, &known)));
+    };
+    if idle.name == member.name {
+        return Some((
+            "a member cannot be a baseline of itself".to_owned(),
+            "name the probe on the idle path".to_owned(),
+        ));
+    }
+    let silent = [member, idle].into_iter().find(|one| !measures::has_round_trips(&one.job))?;
+    let help = "`idle` is for a request and response, and names another one";
+    Some((format!("`{}` is {}, which measures no round trips", silent.name, silent.workload), help.to_owned()))
 }
 
 /// The mistake in `after`: a member of a group may start later than the others, by as much as a daemon can be told ahead.

@@ -46,6 +46,7 @@ pub mod quantity;
 pub mod ranges;
 mod ranks;
 pub mod resolve;
+mod responsiveness;
 mod rounds;
 pub mod schema;
 pub mod source;

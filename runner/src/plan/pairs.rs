@@ -236,6 +236,12 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
     if let Some((entry, kind)) = body.entry("workload").and_then(|entry| Some((entry, kind(entry)?))) {
         let what = match kind {
             Kind::Traffic { .. } => return good,
+            Kind::Responsiveness if among.alone => return good,
+            Kind::Responsiveness => {
+                let what = "responsiveness is a group for each pair, and groups are measured one at a time";
+                wrong(entry.value.span, what, "add `alone: true` to `pairs`");
+                return good;
+            }
             Kind::Ranks { .. } => "a test of ranks is between all of its hosts at once, which `ranks` names",
             Kind::Command => "a command runs on this machine, and has no pairs of hosts",
         };

@@ -24,7 +24,7 @@ const LEVEL: f64 = 0.95;
 pub(super) fn check_metric(members: &[&Member], metric: &'static metrics::Metric, span: Span, out: &mut Diagnostics) {
     let mut why = None;
     for member in members {
-        match measures::lacks(&member.job, metric) {
+        match measures::lacks(member, metric) {
             None => return,
             Some(reason) => why = Some((member, reason)),
         }
@@ -106,7 +106,18 @@ pub(super) fn asserts(
         if in_survey && metrics::of_survey(detail.that.0.metric.name).is_some() {
             continue;
         }
-        if let Some(member) = &detail.member
+        if let Some(difference) = &detail.that.0.difference {
+            let sides = [(&difference.member, detail.that.0.metric)];
+            let subtracted = difference.subtracted().map(|metric| (&difference.minus, metric));
+            if !of_difference(sides.into_iter().chain(subtracted), members, span, out) {
+                continue;
+            }
+            let others = ["member", "scope"].into_iter().find_map(|key| node.key_span(key));
+            if let Some(span) = others {
+                out.error(span, "a difference names its members, and is about their totals", "leave this key out");
+                continue;
+            }
+        } else if let Some(member) = &detail.member
             && !members.iter().any(|m| m.name == *member)
         {
             let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
@@ -124,7 +135,9 @@ pub(super) fn asserts(
         }
         let judged: Vec<&Member> =
             members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
-        check_metric(&judged, detail.that.0.metric, span, out);
+        if detail.that.0.difference.is_none() {
+            check_metric(&judged, detail.that.0.metric, span, out);
+        }
         if when(node, tree, out) {
             asserts.push(Assertion {
                 severity: detail.severity.unwrap_or_default(),
@@ -134,6 +147,29 @@ pub(super) fn asserts(
         }
     }
     asserts
+}
+
+/// Checks the members of a difference and what they measure.
+fn of_difference<'a>(
+    mut sides: impl Iterator<Item = (&'a String, &'static metrics::Metric)>,
+    members: &[Member],
+    span: Span,
+    out: &mut Diagnostics,
+) -> bool {
+    let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
+    sides.all(|(name, metric)| {
+        let Some(member) = members.iter().find(|m| m.name == *name) else {
+            let help = if known.is_empty() {
+                "this test is not a concurrent group".to_owned()
+            } else {
+                format!("the members are {}", known.join(", "))
+            };
+            out.error(span, format!("unknown member `{name}`"), help);
+            return false;
+        };
+        check_metric(&[member], metric, span, out);
+        true
+    })
 }
 
 /// The assertions about all pairs of a survey together. `tree`: the test without the ends of its pairs.
@@ -187,6 +223,14 @@ pub(super) fn stop_when(
 ) -> Option<StopWhen> {
     let model::StopWhen(detail) = typed.stop_when.as_ref()?;
     let span = place("stop_when");
+    if detail.that.0.difference.is_some() {
+        out.error(
+            span,
+            "`stop_when` judges one metric, not a difference of members",
+            "for example added_latency.p95 > 1s",
+        );
+        return None;
+    }
     let all: Vec<&Member> = members.iter().collect();
     check_metric(&all, detail.that.0.metric, span, out);
     let names: Vec<&str> = paths.iter().map(|p| &**p).collect();

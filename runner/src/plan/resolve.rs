@@ -22,6 +22,8 @@ pub enum Origin {
     Test,
     /// An axis of the test's matrix.
     Matrix,
+    /// A workload that stands for a group.
+    Workload,
     /// A member of a concurrent group.
     Member(String),
     /// `--set`.
@@ -36,6 +38,7 @@ impl std::fmt::Display for Origin {
             Self::Profile(name) => write!(f, "profile {name}"),
             Self::Test => f.write_str("test"),
             Self::Matrix => f.write_str("matrix"),
+            Self::Workload => f.write_str("workload"),
             Self::Member(name) => write!(f, "member {name}"),
             Self::Set => f.write_str("--set"),
         }

@@ -40,6 +40,8 @@ pub enum Kind {
         /// `None`: the test names an operation.
         kernel: Option<Kernel>,
     },
+    /// Latency under load: stands for a group of streams and probes.
+    Responsiveness,
     /// A program that prints numbers.
     Command,
 }
@@ -165,7 +167,7 @@ pub fn names_of_ranks() -> Vec<String> {
 pub fn names() -> Vec<String> {
     let mut names: Vec<String> = Transport::ALL.into_iter().flat_map(names_over).collect();
     names.extend(names_of_ranks());
-    names.extend(["ping".to_owned(), "command".to_owned()]);
+    names.extend(["ping", "responsiveness", "command"].map(str::to_owned));
     names
 }
 
@@ -210,6 +212,7 @@ impl std::str::FromStr for Workload {
         }
         let kind = match name.as_str() {
             "command" => Kind::Command,
+            "responsiveness" => Kind::Responsiveness,
             "ping" => Kind::Traffic {
                 pattern: Pattern::Ping,
                 transport: Transport::Icmp,

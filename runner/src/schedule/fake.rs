@@ -95,6 +95,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         name: name.into(),
         axes: Vec::new(),
         members: vec![Member {
+            idle: None,
             after: std::time::Duration::ZERO,
             name: String::new(),
             workload: "tcp_stream".into(),

@@ -4,7 +4,9 @@ use super::{
     columns,
     may_be_empty::{Boolean, Integer, Number, Text, Time},
 };
-use crate::words::{Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, Phase, Record, Search, Status, Way};
+use crate::words::{
+    Confidence, Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, Phase, Record, Search, Status, Way,
+};
 
 columns! {
     /// One row, a field per column. What is `None` is written as an empty cell. `axes` holds the cells of the
@@ -168,6 +170,16 @@ columns! {
         receive_call_max_us: Number = "The same, largest, microseconds."
             => ("receive_call.max", Microseconds, Lower, Distribution, "receive call, largest");
         receive_call_histogram: Text = "The same, as in `latency_histogram`.";
+    }
+    "responsiveness" {
+        round_trips_per_min: Number = "Round trips per minute of a transport (transport RPM): 60 s over the trimmed mean of the round-trip times, the mean of the 95 % that were fastest."
+            => ("round_trips_per_min", Count, Higher, Distribution, "transport RPM");
+        added_latency_p50_us: Number = "Median of a probe under load minus that of the member it names in `idle`, in the same iteration, microseconds; in a summary the mean over the iterations."
+            => ("added_latency.p50", Microseconds, Lower, Gauge, "added latency, median", any());
+        added_latency_p95_us: Number = "The same of the 95th percentile."
+            => ("added_latency.p95", Microseconds, Lower, Gauge, "added latency, 95th percentile", any());
+        load_confidence: Option<Confidence> = "Whether the throughput of the load beside a probe was stable at the end: {words}. Of several loads the least; in a summary that of the least iteration.";
+        responsiveness_confidence: Option<Confidence> = "The same for the probe's `round_trips_per_min`.";
     }
     "ranks" {
         ranks: Integer = "Ranks of a test of several.";

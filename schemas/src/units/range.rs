@@ -15,6 +15,11 @@ impl Range {
     /// 0 … 1: a part of a whole.
     pub const SHARE: Self = Self { low: 0.0, high: 1.0 };
 
+    /// [`Self::ANY`], as a column says it.
+    pub(crate) const fn any() -> Self {
+        Self::ANY
+    }
+
     pub const fn at_least(low: f64) -> Self {
         Self { low, high: f64::INFINITY }
     }

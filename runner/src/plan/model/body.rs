@@ -103,6 +103,8 @@ pub struct TestBody {
     pub reply_timeout: Option<Time>,
     /// Time from the start of a group until this member's load begins.
     pub after: Option<Time>,
+    /// The member of the group that measures the same round trip on the idle path.
+    pub idle: Option<String>,
     /// Uncounted load before the measurement: a duration, or auto (iperf3 -O).
     pub warmup: Option<Warmup>,
     /// Uncounted load after the measurement.

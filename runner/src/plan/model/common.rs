@@ -111,7 +111,7 @@ impl JsonSchema for Ranks {
 }
 
 /// Pattern of a statement in the published schema.
-pub(super) const STATEMENT: &str = r"^ *([a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+|.*\$\{vars\..*)$";
+pub(super) const STATEMENT: &str = r"^ *([a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+|[A-Za-z][A-Za-z0-9_.-]* +- +[A-Za-z][A-Za-z0-9_.-]* *(<=|>=|==|!=|<|>) *.+|.*\$\{vars\..*)$";
 
 /// `METRIC OP LIMIT`, its unit checked against the metric's.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ impl JsonSchema for Statement {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s",
+            "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s; or of two members MEMBER.METRIC - MEMBER.METRIC OP LIMIT",
             "type": "string",
             "pattern": STATEMENT,
             "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]

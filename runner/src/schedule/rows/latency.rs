@@ -1,5 +1,6 @@
 //! Latency histograms as they travel in reports and results, merged and read.
 
+use analyze::stats::responsiveness;
 use netcore::{
     measure::histogram::{self, Histogram},
     report::Latencies,
@@ -73,6 +74,13 @@ impl Merged {
         row.latency_max_us = Some(us(h.max()));
         row.latency_stddev_us = Some(h.stdev() / 1000.0);
         row.latency_histogram = Some(histogram::encode(h));
+        row.round_trips_per_min = self.round_trips_per_min();
+    }
+
+    /// `None` for latencies that are no round trips.
+    pub fn round_trips_per_min(&self) -> Option<f64> {
+        let is_round_trip = matches!(self.kind, LatencyKind::RoundTrip | LatencyKind::Response);
+        responsiveness::round_trips_per_min(&self.histogram).filter(|_| is_round_trip)
     }
 
     /// Fills the cells of receive calls; does nothing where no value was recorded.

@@ -6,6 +6,7 @@
 //! - [`latency`]: histograms, merged
 //! - [`limited`]: why the test was not faster
 //! - [`limits`]: evidence on what held the test back
+//! - [`loaded`]: what a load adds to the latency of a probe beside it
 //! - [`loss`]: runs of lost messages
 //! - [`printed`]: what a program printed
 //! - [`ranks`]: what several ranks did
@@ -18,6 +19,7 @@ pub mod identity;
 pub mod latency;
 mod limited;
 pub mod limits;
+pub mod loaded;
 pub mod loss;
 pub mod printed;
 pub mod ranks;

@@ -7,10 +7,25 @@ use analyze::limits::Tally;
 use schemas::{
     columns::{COLUMNS, ColumnType, Row},
     metrics::Kind,
-    words::Record,
+    words::{Confidence, Record},
 };
 
 use super::latency::Merged;
+
+/// Groups of columns that a summary condenses.
+const CONDENSED: [&str; 11] = [
+    "place and time",
+    "volume",
+    "datagrams",
+    "wire",
+    "pacing",
+    "latency",
+    "responsiveness",
+    "cpu",
+    "tcp",
+    "limits",
+    "ecn",
+];
 
 /// Grows by one measured iteration at a time, so that its memory does not.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +43,8 @@ pub struct Summary {
     settled: Option<bool>,
     /// Why the iterations were not faster.
     limits: Tally,
+    /// The least confidence in the load and in the probe's figure.
+    confidence: [Option<Confidence>; 2],
 }
 
 impl Summary {
@@ -47,6 +64,10 @@ impl Summary {
         self.lost_in_runs =
             if self.count == 0 { lost_in_runs } else { self.lost_in_runs.and_then(|all| Some(all + lost_in_runs?)) };
         self.longest_run = self.longest_run.max(row.loss_run_max);
+        let of_row = [row.load_confidence, row.responsiveness_confidence];
+        for (least, one) in self.confidence.iter_mut().zip(of_row) {
+            *least = if self.count == 0 { one } else { (*least).min(one) };
+        }
         self.count += 1;
         self.limits.push(row);
         add(&mut self.latencies, Merged::of_row(row));
@@ -67,11 +88,9 @@ impl Summary {
         row.start_s = None;
         row.iterations = Some(self.count);
         row.settled = self.settled;
+        [row.load_confidence, row.responsiveness_confidence] = self.confidence;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
-            if !["place and time", "volume", "datagrams", "wire", "pacing", "latency", "cpu", "tcp", "limits", "ecn"]
-                .contains(&column.group)
-                || !column.ty.is_number()
-            {
+            if !CONDENSED.contains(&column.group) || !column.ty.is_number() {
                 continue;
             }
             let mean = sum.map(|s| s / self.count as f64);

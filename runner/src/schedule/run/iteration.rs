@@ -273,6 +273,7 @@ impl Run<'_> {
             }
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
+        rows::loaded::join(step, &mut written, &mut done.measured);
         if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
             let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
             let (ranks, all) = rows::ranks::of_iteration(&identity, job, outcome);
