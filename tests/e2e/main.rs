@@ -37,6 +37,7 @@ mod launch_errors;
 mod launch_mpi;
 mod launch_slurm;
 mod limits;
+mod loaded;
 mod migrating;
 mod module_order;
 mod mpi;

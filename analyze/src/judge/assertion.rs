@@ -17,7 +17,7 @@
 //! fails, because a test that measured nothing must not pass.
 
 use schemars::JsonSchema;
-use schemas::assertion::{Assertion, Operator};
+use schemas::assertion::{Assertion, Difference, Operator};
 use schemas::words::Verdict;
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +199,7 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
 
 /// If there are too few observations for a percentile (ten beyond it): the number needed and the number there.
 fn too_few_observations(assertion: &Assertion, observations: Option<u64>) -> Option<(u64, u64)> {
-    let subtracted = assertion.difference.as_ref().and_then(|difference| difference.subtracted());
+    let subtracted = assertion.difference.as_ref().and_then(Difference::subtracted);
     let quantiles = std::iter::once(assertion.metric).chain(subtracted).filter_map(|m| column_quantile(m.column));
     let needed = quantiles.map(needed_observations).max()?;
     observations.filter(|n| *n < needed).map(|n| (needed, n))

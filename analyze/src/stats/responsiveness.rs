@@ -96,7 +96,9 @@ mod tests {
         fn a_trimmed_mean_lies_between_the_least_and_the_plain_mean(values in prop::collection::vec(1u64..1_000_000_000, 1..200)) {
             let mut histogram = Histogram::<u64>::new(3).unwrap();
             histogram.auto(true);
-            values.iter().for_each(|v| histogram.record(*v).unwrap());
+            for v in &values {
+                histogram.record(*v).unwrap();
+            }
             let trimmed = trimmed_mean(&histogram).unwrap();
             let plain = values.iter().sum::<u64>() as f64 / values.len() as f64;
             let least = *values.iter().min().unwrap() as f64;

@@ -180,25 +180,9 @@ impl Expander<'_> {
             let span = place_of(tree, &error.key).unwrap_or(at);
             Diagnostic::error(span, error.message).help(error.help)
         };
-        if !name.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
-            errors.push(spec::SpecError {
-                key: "warmup".to_owned(),
-                message: "a warm-up of a group cannot end by itself: its members measure from one instant on"
-                    .to_owned(),
-                help: "give it a length, the same for all".to_owned(),
-            });
-        }
-        if typed.idle.is_some() && name.is_empty() {
-            let message = "`idle` is for members of a group: it names the one that measures the idle path";
-            errors.push(spec::error("idle", message, "leave it out, or use `concurrent`"));
-        }
-        errors.extend(typed.after.and_then(|after| misplaced(after.0, name, &job)));
+        of_group(typed, name, &job, &mut errors);
         if typed.wire.is_some_and(|speed| speed.0 == 0) {
-            errors.push(spec::SpecError {
-                key: "wire".to_owned(),
-                message: "the speed of the wire is 0".to_owned(),
-                help: "for example 100Mbit/s, or leave it out".to_owned(),
-            });
+            errors.push(spec::error("wire", "the speed of the wire is 0", "for example 100Mbit/s, or leave it out"));
         }
         errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
@@ -282,6 +266,19 @@ fn not_idle(member: &Member, idle: &str, members: &[Member]) -> Option<(String, 
     let silent = [member, idle].into_iter().find(|one| !measures::has_round_trips(&one.job))?;
     let help = "`idle` is for a request and response, and names another one";
     Some((format!("`{}` is {}, which measures no round trips", silent.name, silent.workload), help.to_owned()))
+}
+
+/// Mistakes in the keys that place a member in its group.
+fn of_group(typed: &TestBody, member: &str, job: &Job, errors: &mut Vec<spec::SpecError>) {
+    if !member.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
+        let message = "a warm-up of a group cannot end by itself: its members measure from one instant on";
+        errors.push(spec::error("warmup", message, "give it a length, the same for all"));
+    }
+    if typed.idle.is_some() && member.is_empty() {
+        let message = "`idle` is for members of a group: it names the one that measures the idle path";
+        errors.push(spec::error("idle", message, "leave it out, or use `concurrent`"));
+    }
+    errors.extend(typed.after.and_then(|after| misplaced(after.0, member, job)));
 }
 
 /// The mistake in `after`: a member of a group may start later than the others, by as much as a daemon can be told ahead.

@@ -148,9 +148,9 @@ mod tests {
     };
 
     fn load(test: &str, sets: &[&str]) -> Result<Plan, String> {
-        let text = format!("version: 1\nname: t\ntests:\n  t: {{{test}}}\n");
+        let plan = format!("version: 1\nname: t\ntests:\n  t: {{{test}}}\n");
         let options = LoadOptions { sets: sets.iter().map(|s| (*s).to_owned()).collect(), ..LoadOptions::default() };
-        load_str("t.yaml", &text, &options).map_err(|out| out.render(Format::Human))
+        load_str("t.yaml", &plan, &options).map_err(|out| out.render(Format::Human))
     }
 
     fn good(test: &str) -> Plan {

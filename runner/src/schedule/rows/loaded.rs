@@ -59,8 +59,8 @@ fn of_load(rows: &[Row], load: &Member, probe: &Member) -> Option<Confidence> {
     };
     let bins: Vec<(f64, f64)> = bins(rows, load, probe)?.iter().map(|bin| work(bin)).collect();
     let average = |bins: &[(f64, f64)]| {
-        let (bits, seconds) = bins.iter().fold((0.0, 0.0), |sum, bin| (sum.0 + bin.0, sum.1 + bin.1));
-        bits / seconds
+        let (work, time) = bins.iter().fold((0.0, 0.0), |sum, bin| (sum.0 + bin.0, sum.1 + bin.1));
+        work / time
     };
     Some(responsiveness::confidence(&bins.windows(MOVING).map(average).collect::<Vec<_>>()))
 }
