@@ -43,7 +43,11 @@ impl Tally {
         }
         let unseen = last.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
         let of_means = (mean.direction != Some(Way::Both)).then(|| judged(mean, unseen)).flatten();
-        Some(of_means.filter(|limit| limit.by == last.by).unwrap_or_else(|| last.clone()))
+        Some(of_means.filter(|limit| limit.by == last.by).unwrap_or_else(|| {
+            // The means show another cause than the iterations do, where these differ much.
+            let because = if total == 1 { last.because.clone() } else { format!("in one iteration, {}", last.because) };
+            Limit { because, ..last.clone() }
+        }))
     }
 }
 

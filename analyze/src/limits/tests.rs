@@ -402,7 +402,7 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
     assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");
     // The means may tell less than each iteration did.
     let last = tallied(&[Wire; 3], &mean);
-    assert_eq!((last.by, last.because.starts_with("so it was")), (Wire, true));
+    assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));
     assert_eq!(Tally::default().limit(&mean), None);
 }
 
