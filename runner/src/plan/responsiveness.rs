@@ -68,7 +68,9 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
     let mut test = test.clone();
     let span = test.remove("workload").map_or_else(Span::default, |entry| entry.value.span);
     let word = |text: &str| Node { value: Value::Scalar(Scalar::plain(text)), span };
-    for (key, value) in DEFAULTS {
+    // A phase shorter than an interval has none.
+    let has_intervals = time(&test, "duration") >= Duration::from_secs(1);
+    for (key, value) in DEFAULTS.into_iter().filter(|(key, _)| *key != "interval" || has_intervals) {
         if test.get(key).is_none_or(|node| node.span.source == BUILT_IN_SOURCE) {
             test.set(key, word(value));
         }
@@ -212,6 +214,15 @@ mod tests {
         assert_eq!(streams, [1, 1, 3, 1, 1], "a probe has one connection");
         assert_eq!(plan.cases[0].members[4].spec().unwrap().inflight, 2);
         assert_eq!(plan.cases[0].members[2].after.as_secs(), 4);
+    }
+
+    #[test]
+    fn a_phase_shorter_than_a_second_has_no_intervals() {
+        let interval = |duration: &str| {
+            let plan = good(&format!("workload: responsiveness, duration: {duration}"));
+            plan.cases[0].members[2].spec().unwrap().phases.interval_ns
+        };
+        assert_eq!((interval("900ms"), interval("1s")), (0, 1_000_000_000));
     }
 
     #[test]
