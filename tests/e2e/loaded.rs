@@ -62,7 +62,7 @@ fn upload(queue: &str) -> Option<(Vec<Row>, Vec<Reading>)> {
         return None;
     }
     let (_serve, hosts) = pair.serve();
-    let test = "workload: responsiveness, direction: forward, streams: 2, warmup: 2s, duration: 8s";
+    let test = "workload: responsiveness, direction: forward, warmup: 3s, duration: 8s";
     let (_folder, child) = start(&pair, &hosts, test);
     let over = AtomicBool::new(false);
     let (ran, read) = thread::scope(|scope| {
@@ -72,7 +72,8 @@ fn upload(queue: &str) -> Option<(Vec<Row>, Vec<Reading>)> {
                 let bytes = backlog(&pair);
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
                 read.push((now.as_secs_f64(), bytes));
-                thread::sleep(Duration::from_millis(20));
+                // Each reading starts a program, which delays what the queue is filled by.
+                thread::sleep(Duration::from_millis(100));
             }
             read
         });
@@ -95,7 +96,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[test]
 fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
-    let Some((rows, read)) = upload("200ms") else { return };
+    let Some((rows, read)) = upload("400ms") else { return };
     for probe in ["up-udp", "up-tcp"] {
         let row = row_of(&rows, probe);
         let (end, length) = (seconds(&row["time"]), number(row, "elapsed_s"));
