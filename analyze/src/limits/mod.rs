@@ -3,12 +3,12 @@
 //! A cause is named if its evidence is strong and no other evidence contradicts it. Otherwise the answer is `unknown`, with
 //! the numbers: a wrong answer is worse than none.
 //!
-//! - [`evidence`]: the cells of a row, by sender and receiver
-//! - [`thresholds`]: every threshold, with its reason
-//! - [`ends`]: rules that hold for every test: CPU, offered load, wire
-//! - [`tcp`], [`datagrams`], [`trips`]: the rules of each kind of test
-//! - [`tally`]: the cause on which the iterations of a case agree
-//! - [`lines`]: the lines below a table
+//! - `evidence`: the cells of a row, by sender and receiver
+//! - `thresholds`: every threshold, with its reason
+//! - `ends`: rules that hold for every test: CPU, offered load, wire
+//! - `tcp`, `datagrams`, `trips`: the rules of each kind of test
+//! - `tally`: the cause on which the iterations of a case agree
+//! - `lines`: the lines below a table
 
 mod datagrams;
 mod ends;

@@ -4,7 +4,7 @@
 //! - [`identity`]: the cells that say what ran and where, the same in every row of a case
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
-//! - [`limited`]: why the test was not faster
+//! - `limited`: why the test was not faster
 //! - [`limits`]: evidence on what held the test back
 //! - [`loaded`]: what a load adds to the latency of a probe beside it
 //! - [`loss`]: runs of lost messages
