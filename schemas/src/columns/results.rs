@@ -313,7 +313,7 @@ columns! {
     }
     "ecn" {
         ecn: Boolean = "Whether Explicit Congestion Notification was in use: of TCP, whether the two kernels agreed on it; of datagrams, whether they were sent as ECT(0) (`socket.ecn`). Of several streams: of all.";
-        local_ce_packets: Integer = "Packets that arrived at `from` with a congestion mark (CE): of datagrams with `socket.ecn` the messages of the test, otherwise all IP packets of the network namespace (IpExt.InCEPkts), with segments that the interface merged as one."
+        local_ce_packets: Integer = "Packets that arrived at `from` with a congestion mark (CE): of datagrams with `socket.ecn` the messages of the test, otherwise all IP packets of the network namespace (IpExt.InCEPkts), where each segment of a merged packet (GRO) counts."
             => ("ce.local", Count, Lower, Count, "congestion marks here");
         remote_ce_packets: Integer = "The same at `to`."
             => ("ce.remote", Count, Lower, Count, "congestion marks there");
