@@ -128,9 +128,6 @@ pub fn of_thread(by: LimitedBy, full: &End<'_>, other: &End<'_>, one_machine: bo
     if full.is_throttled() {
         parts.push(format!("was held back {} by its CPU quota", margin(full.throttled)));
     }
-    if full.shares_with_softirq() {
-        parts.push("left the rest of its CPU to soft interrupts".to_owned());
-    }
     let idle = match other.load() {
         Some(load) if load < FULL => format!("; that of {} was idle {}", other.host, of_the_time(1.0 - load)),
         _ => String::new(),

@@ -2,7 +2,7 @@
 
 use schemas::{columns::Row, metrics::Family, words::Way};
 
-use super::thresholds::{FULL, NAMED_WAIT, SOFTIRQ_FULL};
+use super::thresholds::{NAMED_WAIT, SOFTIRQ_FULL};
 
 /// What a row says about its two ends.
 pub struct Evidence<'a> {
@@ -36,8 +36,6 @@ pub struct Thread {
     pub busy: f64,
     pub waiting: f64,
     pub cpu: Option<u64>,
-    cpu_busy: f64,
-    cpu_softirq: f64,
 }
 
 /// A place that drops packets.
@@ -136,8 +134,6 @@ impl<'a> End<'a> {
             busy,
             waiting: share("thread_waiting_ratio").unwrap_or(0.0),
             cpu: whole("cpu"),
-            cpu_busy: share("thread_cpu_busy_ratio").unwrap_or(0.0),
-            cpu_softirq: share("thread_softirq_ratio").unwrap_or(0.0),
         });
         let places = [
             (Place::Qdisc, "qdisc_drops"),
@@ -166,17 +162,7 @@ impl<'a> End<'a> {
         let thread = self.thread.filter(|_| !self.spins)?;
         // A quota's time may be a part of the waiting.
         let own = thread.busy + thread.waiting.max(self.throttled);
-        Some(if self.shares_with_softirq() { own + thread.cpu_softirq } else { own }.min(1.0))
-    }
-
-    /// Whether soft interrupts took the time of its CPU that its thread could not use. Some kernels count them apart from
-    /// the thread that they interrupt (CONFIG_IRQ_TIME_ACCOUNTING). Where they are counted twice, the sum is beyond the whole.
-    /// A thread that waits for its CPU shares it with other threads.
-    pub fn shares_with_softirq(&self) -> bool {
-        self.thread.is_some_and(|thread| {
-            let sum = thread.busy + thread.waiting + thread.cpu_softirq;
-            thread.cpu_busy >= FULL && thread.waiting < NAMED_WAIT && (FULL..1.02).contains(&sum) && thread.busy < FULL
-        })
+        Some(own.min(1.0))
     }
 
     /// The CPU that is full with soft interrupts, and their share.

@@ -10,7 +10,7 @@ use super::{
     Limit,
     datagrams::place_of,
     ends::{self, Support, is_most, may_be_full, sleeps},
-    evidence::Evidence,
+    evidence::{Evidence, Place},
     of_the_time,
     thresholds::{
         BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, FEW_LOSSES, FULL_WITH_SUPPORT, LITTLE, MATHIS_SLACK, ONE_PACKET,
@@ -285,6 +285,12 @@ fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> 
     let share = margin(ratio.min(1.0));
     let held = times.busy - times.window - times.buffer;
     if let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= losses * EXPLAINED) {
+        // A receiver that could not run left its socket's backlog to overflow.
+        let receiver = &evidence.receiver;
+        if matches!(place, Place::Socket | Place::Softnet) && (receiver.waits() || may_be_full(receiver)) {
+            let why = format!("{} dropped packets, and its thread did not always run when it could", place.of(host));
+            return Some(Err(why));
+        }
         let because = format!(
             "{} dropped {} packets, {share} of the segments, and the congestion control slowed down",
             place.of(host),
