@@ -26,13 +26,17 @@ impl Tally {
         }
     }
 
-    /// The answer of most iterations, or `unknown` with the counts. `mean` is a row with the mean of every number: the
+    /// The answer of over two thirds of the iterations, or of just two thirds if the others are `unknown`; else `unknown` with
+    /// the counts. `mean` is a row with the mean of every number: the
     /// sentence is about it where it has the same cause.
     #[must_use]
     pub fn limit(&self, mean: &Row) -> Option<Limit> {
         let total: u32 = self.causes.iter().map(|(count, _)| count).sum();
         let (most, last) = self.causes.iter().max_by_key(|(count, _)| *count)?;
-        if f64::from(*most) <= f64::from(total) * AGREEMENT {
+        let is_contradicted =
+            self.causes.iter().any(|(_, limit)| limit.by != last.by && limit.by != LimitedBy::Unknown);
+        let (agreeing, needed) = (f64::from(*most), f64::from(total) * AGREEMENT);
+        if agreeing < needed || (is_contradicted && agreeing <= needed) {
             let mut causes: Vec<&(u32, Limit)> = self.causes.iter().collect();
             causes.sort_by_key(|(count, limit)| (limit.by == LimitedBy::Unknown, std::cmp::Reverse(*count)));
             let counts = causes.iter().enumerate().map(|(i, (count, limit))| match i {

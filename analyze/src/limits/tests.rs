@@ -399,6 +399,8 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
     let split = tallied(&[ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
     assert_eq!(split.by, Unknown);
     assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");
+    assert_eq!(tallied(&[ReceiverWindow, Unknown, ReceiverWindow], &mean).by, ReceiverWindow, "nothing contradicts it");
+    assert_eq!(tallied(&[ReceiverWindow, Unknown], &mean).by, Unknown);
     // The means may tell less than each iteration did.
     let last = tallied(&[Wire; 3], &mean);
     assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));

@@ -103,5 +103,5 @@ pub const NAMED_WAIT: f64 = 0.1;
 /// transaction waited for the one before it.
 pub const CLOSED_LOOP: (f64, f64) = (0.8, 1.1);
 
-/// Share of a case's iterations that must agree on a cause: more than this.
+/// Share of a case's iterations that must agree on a cause: more than this, or just this if the others know none.
 pub const AGREEMENT: f64 = 2.0 / 3.0;
