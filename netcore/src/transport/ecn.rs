@@ -3,7 +3,7 @@
 //!
 //! Set once the flows are connected, after the code point, which shares its byte.
 
-use std::os::fd::AsFd;
+use std::{io, os::fd::AsFd};
 
 use super::Link;
 use crate::{
@@ -34,9 +34,7 @@ pub fn set(link: &Link, spec: &TestSpec, side: Side, role: Role, v6: bool) -> Re
         Transport::Udp => {
             for (class, handed_over) in options(v6) {
                 if role == Role::Sender {
-                    let set = opt::get_int(&link.send, *class)
-                        .and_then(|old| opt::set_int(&link.send, *class, old & !MASK | ECT0));
-                    set.map_err(EndError::system("the kernel refuses ecn on a sending socket"))?;
+                    set_ect(link, *class).map_err(EndError::system("the kernel refuses ecn on a sending socket"))?;
                 } else {
                     opt::set_int(&link.receive, *handed_over, 1)
                         .map_err(EndError::system("the kernel does not hand over the marks of datagrams (ecn)"))?;
@@ -50,6 +48,14 @@ pub fn set(link: &Link, spec: &TestSpec, side: Side, role: Role, v6: bool) -> Re
         }
         _ => Ok(()),
     }
+}
+
+/// Sets ECT(0) and leaves the rest of the class, and the priority, which the kernel derives from each new class.
+fn set_ect(link: &Link, class: Opt) -> io::Result<()> {
+    let priority = opt::get_int(&link.send, opt::SO_PRIORITY)?;
+    let old = opt::get_int(&link.send, class)?;
+    opt::set_int(&link.send, class, old & !MASK | ECT0)?;
+    opt::set_int(&link.send, opt::SO_PRIORITY, priority)
 }
 
 /// The sentence for a connection without it. `sysctl`: the setting of this end's host.
@@ -94,15 +100,17 @@ mod tests {
     };
 
     #[test]
-    fn the_code_point_keeps_its_place_beside_it() {
+    fn the_code_point_and_the_priority_stay_beside_it() {
         for (address, v6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
             let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
             (spec.near.socket.ecn, spec.near.socket.dscp) = (Some(true), Some(Dscp(46)));
+            spec.near.socket.priority = Some(3);
             let link = Link::of_socket(0, UdpSocket::bind(address).unwrap().into());
             options::apply(&link.send, &spec.near.socket, Transport::Udp, v6).unwrap();
             set(&link, &spec, Side::Near, Role::Sender, v6).unwrap();
             let class = opt::get_int(&link.send, if v6 { opt::IPV6_TCLASS } else { opt::IP_TOS }).unwrap();
             assert_eq!(class, 46 << 2 | ECT0);
+            assert_eq!(opt::get_int(&link.send, opt::SO_PRIORITY).unwrap(), 3);
             assert_eq!(granted(&link, &spec, Side::Near, v6).unwrap().at_start.as_deref(), Some("true"));
             let shown = options::granted(&link.send, 0, &spec.near.socket, Transport::Udp, v6);
             let dscp = shown.iter().find(|granted| granted.option == "dscp").unwrap();
