@@ -1,4 +1,4 @@
-//! The lines below a table: a sentence for each case, or of many cases the causes with the cases.
+//! The lines below a table: a sentence for each answer with its cases, or of many cases the causes with the cases.
 
 use schemas::{columns::Row, words::LimitedBy};
 
@@ -25,7 +25,15 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
     if told.len() > MOST_LINES {
         return by_cause(&told);
     }
-    told.iter().map(|(name, by, because)| format!("{name}: {}{because}", intro(*by))).collect()
+    // Probes at the same rate all have the same answer.
+    let mut answers: Vec<(Vec<&str>, LimitedBy, &str)> = Vec::new();
+    for (name, by, because) in told {
+        match answers.iter_mut().find(|(_, known, why)| (*known, *why) == (by, because)) {
+            Some((names, ..)) => names.push(name),
+            None => answers.push((vec![name], by, because)),
+        }
+    }
+    answers.iter().map(|(names, by, because)| format!("{}: {}{because}", names.join(", "), intro(*by))).collect()
 }
 
 /// `limited by wire: `

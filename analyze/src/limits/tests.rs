@@ -430,6 +430,10 @@ fn each_case_has_a_line_and_many_cases_share_lines() {
     let told = lines(rows.iter().map(|row| ("a".to_owned(), row)));
     assert_eq!(told, ["a: its limit is unknown: so"]);
     assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
+    let [one, two] = [(LimitedBy::Pacing, "a"), (LimitedBy::Loss, "b")]
+        .map(|(by, case)| Row { case: Some(case.into()), ..row(by, Way::Forward) });
+    let told = lines([("p", &one), ("b", &two), ("q", &one)].into_iter().map(|(name, row)| (name.to_owned(), row)));
+    assert_eq!(told, ["p, q: limited by pacing: so", "b: limited by loss: so"], "one answer of two cases");
 
     let many: Vec<(String, Row)> = (0..20)
         .map(|i| {
