@@ -6,10 +6,13 @@
 //! - [`commits`]: the commits between two runs
 //! - [`accepted`]: changes that are known
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
+//! - [`told`]: series that were asked for, with what they tell and what is known of it; [`sentences`] about them
 
 pub mod accepted;
 pub mod added;
 pub mod commits;
+pub mod sentences;
 pub mod series;
 pub mod store;
+pub mod told;
 pub mod trend;

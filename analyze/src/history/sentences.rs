@@ -1,0 +1,169 @@
+//! Sentences about series and their findings, for terminals, Markdown, annotations and pages.
+
+use std::collections::BTreeMap;
+
+use schemas::columns::number;
+use schemas::units::{Unit, human, margin, three_digits};
+
+use super::{
+    commits::Commit,
+    series::{Reading, Run},
+    told::Told,
+    trend::FEWEST,
+};
+
+/// `bulk throughput`, with member and direction where they tell it apart.
+pub fn name(told: &Told) -> String {
+    let key = &told.series.key;
+    let mut name = told.series.case.clone();
+    if !key.member.is_empty() {
+        name = format!("{name} {}", key.member);
+    }
+    if !["", "forward"].contains(&key.direction.as_str()) {
+        name = format!("{name} ({})", key.direction);
+    }
+    format!("{name} {}", key.metric)
+}
+
+/// The kind of a finding: regression, improvement, drift …, or that it is accepted.
+pub fn word(told: &Told, i: usize) -> &'static str {
+    let finding = &told.trend.findings[i];
+    match (&told.accepted[i], finding.worse, finding.is_drift) {
+        (Some(_), ..) => "accepted",
+        (None, Some(true), false) => "regression",
+        (None, Some(true), true) => "drift for the worse",
+        (None, Some(false), false) => "improvement",
+        (None, Some(false), true) => "drift for the better",
+        (None, None, false) => "change",
+        (None, None, true) => "drift",
+    }
+}
+
+/// A finding: by how much, since which run, from which level to which.
+pub fn sentence(reading: &Reading, told: &Told, i: usize) -> String {
+    let finding = &told.trend.findings[i];
+    let (before, first) = told.runs(reading, finding);
+    let unit = told.trend.metric.map_or(Unit::Count, |metric| metric.unit);
+    let value = |value: f64| if told.trend.metric.is_some() { human(unit, value) } else { three_digits(value) };
+    let way = if finding.ratio < 0.0 { "lower" } else { "higher" };
+    let interval = finding.interval.map_or_else(String::new, |(low, high)| {
+        let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
+        format!(" ({} … {})", signed(near), signed(far))
+    });
+    let name = name(told);
+    let (was, is) = (value(finding.was), value(finding.is));
+    if finding.is_drift {
+        return format!(
+            "{name} drifted from {was} to {is}, {} {way}, between run {} of {} and run {} of {}",
+            margin(finding.ratio.abs()),
+            before.run_id,
+            day(before),
+            first.run_id,
+            day(first)
+        );
+    }
+    format!(
+        "{name} is {}{interval} {way} since run {} of {}: {was} before, {is} since ({} run{}); p {}",
+        margin(finding.ratio.abs()),
+        first.run_id,
+        day(first),
+        told.since(finding),
+        if told.since(finding) == 1 { "" } else { "s" },
+        finding.p.map(number).unwrap_or_default()
+    )
+}
+
+/// A share that may be below 0.
+fn signed(ratio: f64) -> String {
+    if ratio < 0.0 { format!("−{}", margin(-ratio)) } else { margin(ratio) }
+}
+
+/// The day on which a run began, in UTC.
+pub fn day(run: &Run) -> &str {
+    run.time.get(..10).unwrap_or(&run.time)
+}
+
+/// Why a finding is accepted, and the commits that lie between.
+pub fn below(told: &Told, i: usize) -> Vec<String> {
+    let mut lines: Vec<String> =
+        told.accepted[i].iter().map(|known| format!("accepted {}: {}", known.date, known.reason)).collect();
+    match &told.commits[i] {
+        Ok((list, more)) => {
+            lines.extend(list.iter().map(|Commit { id, subject }| format!("{id} {subject}")));
+            if *more > 0 {
+                lines.push(format!("and {more} earlier commits"));
+            }
+        }
+        Err(reason) => lines.push(format!("commits not known: {reason}")),
+    }
+    lines
+}
+
+/// Why little or nothing can be said of a series.
+pub fn doubts(told: &Told) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if told.trend.missing > 0 {
+        let (have, missing) = (told.series.points.len(), told.trend.missing);
+        let s = if have == 1 { "" } else { "s" };
+        doubts.push(format!("{have} run{s}: {missing} more make the {FEWEST} that changes are searched in"));
+    }
+    if told.trend.metric.is_none() {
+        doubts
+            .push(format!("`{}` is no metric of this version: better and worse are not known", told.series.key.metric));
+    }
+    if let Some(lag1) = told.trend.correlated {
+        doubts.push(format!(
+            "runs resemble the ones before them (lag-1 autocorrelation {lag1:.2}): changes may be false, see docs/statistics.md"
+        ));
+    }
+    doubts
+}
+
+/// Facts about the history for its reader.
+pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
+    let mut notes = reading.notes.clone();
+    for told in all {
+        notes.extend(doubts(told).into_iter().map(|doubt| format!("{}: {doubt}", name(told))));
+    }
+    // The machines of each plan, with their first and last runs.
+    let mut machines: BTreeMap<&str, BTreeMap<&str, (&str, &str)>> = BTreeMap::new();
+    for told in all {
+        let key = &told.series.key;
+        let times = |point: &super::series::Point| reading.runs[point.run].time.as_str();
+        let (Some(first), Some(last)) = (told.series.points.first().map(times), told.series.points.last().map(times))
+        else {
+            continue;
+        };
+        let span = machines.entry(&key.plan).or_default().entry(&key.machine).or_insert((first, last));
+        *span = (span.0.min(first), span.1.max(last));
+    }
+    for (plan, machines) in &machines {
+        if machines.len() > 1 {
+            let began = machines
+                .iter()
+                .map(|(machine, (first, _))| format!("{machine} since {}", first.get(..10).unwrap_or(first)));
+            let began: Vec<String> = began.collect();
+            notes.push(format!(
+                "{plan} ran on {} machines, each with series of its own: {}",
+                machines.len(),
+                began.join(", ")
+            ));
+        }
+    }
+    for told in all {
+        let key = &told.series.key;
+        let last = told.series.points.last().map_or("", |point| reading.runs[point.run].time.as_str());
+        if let Some((_, latest)) =
+            machines.get(&*key.plan).and_then(|m| m.get(&*key.machine)).filter(|(_, t)| *t > last)
+        {
+            let day = |time: &str| time.get(..10).unwrap_or(time).to_owned();
+            notes.push(format!(
+                "{} has no value since {}; the plan ran last on {}",
+                name(told),
+                day(last),
+                day(latest)
+            ));
+        }
+    }
+    notes
+}

@@ -1,0 +1,114 @@
+//! Series that were asked for, with what they tell and what is known of it.
+
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use schemas::{units, vocabulary};
+
+use super::{
+    accepted::{self, Accepted},
+    commits::{self, Commit},
+    series::{Reading, Run, Series},
+    store,
+    trend::{Finding, Trend, trend},
+};
+use crate::error::Error;
+
+/// Words of a command line that choose series of a history.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Asked {
+    /// Only series of this plan
+    #[arg(long, value_name = "NAME")]
+    pub plan: Option<String>,
+    /// Only series of this machine
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// Only series whose case contains this text
+    #[arg(long, value_name = "TEXT")]
+    pub case: Option<String>,
+    /// Only this metric
+    #[arg(short, long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Smallest change that counts
+    #[arg(long, value_name = "RATIO", default_value = "1%", value_parser = parse_least)]
+    pub min_effect: f64,
+    /// Repository of the commits
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub repository: PathBuf,
+    /// Leave out lines that were cut off and marks of a merge
+    #[arg(long)]
+    pub repair: bool,
+}
+
+fn parse_least(text: &str) -> Result<f64, String> {
+    let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
+    if ratio < 1.0 { Ok(ratio) } else { Err(format!("`{text}` is all of it")) }
+}
+
+/// A series with what it tells.
+pub struct Told {
+    pub series: Series,
+    pub trend: Trend,
+    /// Of each finding: the known change that covers it.
+    pub accepted: Vec<Option<Accepted>>,
+    /// Of each finding: the commits that lie between and how many more there are, or why they are not known.
+    pub commits: Vec<Result<(Vec<Commit>, usize), String>>,
+}
+
+impl Told {
+    /// The runs around a finding: the last of the old level and the first of the new; of a drift, its first and last.
+    pub fn runs<'a>(&self, reading: &'a Reading, finding: &Finding) -> (&'a Run, &'a Run) {
+        let run = |index: usize| &reading.runs[self.series.points[index].run];
+        if finding.is_drift { (run(finding.at), run(finding.end - 1)) } else { (run(finding.at - 1), run(finding.at)) }
+    }
+
+    /// Runs since a change, its own counted; since the last run of a drift.
+    pub fn since(&self, finding: &Finding) -> usize {
+        self.series.points.len() - if finding.is_drift { finding.end } else { finding.at }
+    }
+}
+
+/// Reads a history, and searches the series that are asked for on all cores. `history`: its folder, or one file of it.
+pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error> {
+    let reading = store::read(history, asked.repair)?;
+    let accepted = if history.is_dir() { accepted::read(history)? } else { Vec::new() };
+    let metric = match &asked.metric {
+        Some(name) => Some(vocabulary::metric(name).map_err(Error::Usage)?.name),
+        None => None,
+    };
+    let is_wanted = |series: &Series| {
+        let same = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|asked| asked == own);
+        same(&asked.plan, &series.key.plan)
+            && same(&asked.machine, &series.key.machine)
+            && asked.case.as_ref().is_none_or(|text| series.case.contains(text))
+            && metric.is_none_or(|metric| metric == series.key.metric)
+    };
+    let all: Vec<Series> = reading.series().into_iter().filter(is_wanted).collect();
+    if all.is_empty() {
+        return Err(Error::Usage(format!("{} has no such series", history.display())));
+    }
+    let told = |series: Series| {
+        let trend = trend(&series, asked.min_effect);
+        Told { series, trend, accepted: Vec::new(), commits: Vec::new() }
+    };
+    let mut all: Vec<Told> = all.into_par_iter().map(told).collect();
+    for told in &mut all {
+        complete(told, &reading, &accepted, &asked.repository);
+    }
+    Ok((reading, all))
+}
+
+/// Adds what is known of each finding.
+fn complete(told: &mut Told, reading: &Reading, accepted: &[Accepted], repository: &Path) {
+    for finding in &told.trend.findings {
+        let points = &told.series.points;
+        let near: Vec<&str> = (finding.at.saturating_sub(1)..=finding.at + 1)
+            .filter_map(|index| points.get(index).map(|point| reading.runs[point.run].run_id.as_str()))
+            .collect();
+        let known = accepted.iter().find(|known| known.covers(&told.series.key, &near, finding.ratio)).cloned();
+        let (before, first) = told.runs(reading, finding);
+        let commits = commits::between(repository, &before.commit, &first.commit);
+        told.accepted.push(known);
+        told.commits.push(commits);
+    }
+}
