@@ -7,10 +7,12 @@
 //! - [`accepted`]: changes that are known
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
 //! - [`told`]: series that were asked for, with what they tell and what is known of it; [`sentences`] about them
+//! - [`events`]: findings of several series that begin at the same run
 
 pub mod accepted;
 pub mod added;
 pub mod commits;
+pub mod events;
 pub mod sentences;
 pub mod series;
 pub mod store;

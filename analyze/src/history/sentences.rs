@@ -7,9 +7,10 @@ use schemas::units::{Unit, human, margin, three_digits};
 
 use super::{
     commits::Commit,
+    events::Event,
     series::{Reading, Run},
     told::Told,
-    trend::FEWEST,
+    trend::{FEWEST, Finding},
 };
 
 /// `bulk throughput`, with member and direction where they tell it apart.
@@ -43,34 +44,82 @@ pub fn word(told: &Told, i: usize) -> &'static str {
 pub fn sentence(reading: &Reading, told: &Told, i: usize) -> String {
     let finding = &told.trend.findings[i];
     let (before, first) = told.runs(reading, finding);
-    let unit = told.trend.metric.map_or(Unit::Count, |metric| metric.unit);
-    let value = |value: f64| if told.trend.metric.is_some() { human(unit, value) } else { three_digits(value) };
-    let way = if finding.ratio < 0.0 { "lower" } else { "higher" };
-    let interval = finding.interval.map_or_else(String::new, |(low, high)| {
-        let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
-        format!(" ({} … {})", signed(near), signed(far))
-    });
-    let name = name(told);
-    let (was, is) = (value(finding.was), value(finding.is));
+    let (name, words) = (name(told), Words::of(told, finding));
     if finding.is_drift {
-        return format!(
-            "{name} drifted from {was} to {is}, {} {way}, between run {} of {} and run {} of {}",
-            margin(finding.ratio.abs()),
-            before.run_id,
-            day(before),
-            first.run_id,
-            day(first)
-        );
+        return format!("{name} drifted {}, {}", words.levels, span(before, first));
     }
+    let since = told.since(finding);
     format!(
-        "{name} is {}{interval} {way} since run {} of {}: {was} before, {is} since ({} run{}); p {}",
-        margin(finding.ratio.abs()),
+        "{name} is {} since run {} of {}: {} ({since} run{}); {}",
+        words.change,
         first.run_id,
         day(first),
-        told.since(finding),
-        if told.since(finding) == 1 { "" } else { "s" },
-        finding.p.map(number).unwrap_or_default()
+        words.levels,
+        if since == 1 { "" } else { "s" },
+        words.p
     )
+}
+
+/// A finding below the heading of its event: the sentence without the run.
+pub fn line(told: &Told, i: usize) -> String {
+    let finding = &told.trend.findings[i];
+    let (name, words) = (name(told), Words::of(told, finding));
+    if finding.is_drift {
+        return format!("{name} drifted {}", words.levels);
+    }
+    format!("{name} is {}: {}; {}", words.change, words.levels, words.p)
+}
+
+/// The heading of an event: the plan and machine, the run and the day.
+pub fn heading(reading: &Reading, all: &[Told], event: &Event) -> String {
+    let (series, finding) = event.findings[0];
+    let told = &all[series];
+    let (key, finding) = (&told.series.key, &told.trend.findings[finding]);
+    let (before, first) = (&reading.runs[event.before], &reading.runs[event.first]);
+    let place = format!("{} on {}", key.plan, key.machine);
+    if event.is_drift {
+        return format!("{place}, {}", span(before, first));
+    }
+    let since = told.since(finding);
+    let s = if since == 1 { "" } else { "s" };
+    format!("{place}, since run {} of {} ({since} run{s})", first.run_id, day(first))
+}
+
+/// Parts of sentences about a finding.
+struct Words {
+    /// `10 % (9.1 % … 11 %) lower`
+    change: String,
+    /// `9.4 Gbit/s before, 8.5 Gbit/s since`; of a drift, `from 9.4 Gbit/s to 8.5 Gbit/s, 10 % lower`
+    levels: String,
+    /// `p 0.001`
+    p: String,
+}
+
+impl Words {
+    fn of(told: &Told, finding: &Finding) -> Self {
+        let unit = told.trend.metric.map_or(Unit::Count, |metric| metric.unit);
+        let value = |value: f64| if told.trend.metric.is_some() { human(unit, value) } else { three_digits(value) };
+        let way = if finding.ratio < 0.0 { "lower" } else { "higher" };
+        let interval = finding.interval.map_or_else(String::new, |(low, high)| {
+            let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
+            format!(" ({} … {})", signed(near), signed(far))
+        });
+        let (size, was, is) = (margin(finding.ratio.abs()), value(finding.was), value(finding.is));
+        Self {
+            levels: if finding.is_drift {
+                format!("from {was} to {is}, {size} {way}")
+            } else {
+                format!("{was} before, {is} since")
+            },
+            change: format!("{size}{interval} {way}"),
+            p: format!("p {}", finding.p.map(number).unwrap_or_default()),
+        }
+    }
+}
+
+/// The runs of a drift.
+fn span(first: &Run, last: &Run) -> String {
+    format!("between run {} of {} and run {} of {}", first.run_id, day(first), last.run_id, day(last))
 }
 
 /// A share that may be below 0.
@@ -85,18 +134,23 @@ pub fn day(run: &Run) -> &str {
 
 /// Why a finding is accepted, and the commits that lie between.
 pub fn below(told: &Told, i: usize) -> Vec<String> {
-    let mut lines: Vec<String> =
-        told.accepted[i].iter().map(|known| format!("accepted {}: {}", known.date, known.reason)).collect();
+    acceptance(told, i).into_iter().chain(commits(told, i)).collect()
+}
+
+/// Why a finding is accepted.
+pub fn acceptance(told: &Told, i: usize) -> Option<String> {
+    told.accepted[i].as_ref().map(|known| format!("accepted {}: {}", known.date, known.reason))
+}
+
+/// The commits that lie between, a line each; or why they are not known.
+pub fn commits(told: &Told, i: usize) -> Vec<String> {
     match &told.commits[i] {
         Ok((list, more)) => {
-            lines.extend(list.iter().map(|Commit { id, subject }| format!("{id} {subject}")));
-            if *more > 0 {
-                lines.push(format!("and {more} earlier commits"));
-            }
+            let lines = list.iter().map(|Commit { id, subject }| format!("{id} {subject}"));
+            lines.chain((*more > 0).then(|| format!("and {more} earlier commits"))).collect()
         }
-        Err(reason) => lines.push(format!("commits not known: {reason}")),
+        Err(reason) => vec![format!("commits not known: {reason}")],
     }
-    lines
 }
 
 /// Why little or nothing can be said of a series.

@@ -58,7 +58,13 @@ pub struct Told {
 impl Told {
     /// The runs around a finding: the last of the old level and the first of the new; of a drift, its first and last.
     pub fn runs<'a>(&self, reading: &'a Reading, finding: &Finding) -> (&'a Run, &'a Run) {
-        let run = |index: usize| &reading.runs[self.series.points[index].run];
+        let (before, first) = self.places(finding);
+        (&reading.runs[before], &reading.runs[first])
+    }
+
+    /// The same runs, as indices in [`Reading::runs`].
+    pub fn places(&self, finding: &Finding) -> (usize, usize) {
+        let run = |index: usize| self.series.points[index].run;
         if finding.is_drift { (run(finding.at), run(finding.end - 1)) } else { (run(finding.at - 1), run(finding.at)) }
     }
 

@@ -7,7 +7,8 @@ use schemas::units::{human, margin, three_digits};
 
 use crate::error::Error;
 use crate::history::{
-    sentences::{below, doubts, name, notes, sentence, word},
+    events::{Event, events},
+    sentences::{acceptance, commits, doubts, heading, line, name, notes, word},
     series::Reading,
     told::Told,
 };
@@ -100,19 +101,22 @@ pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<()
 
 /// Sentences: what changed, then the levels of all series.
 pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
-    for told in all {
-        for i in 0..told.trend.findings.len() {
-            let finding = &told.trend.findings[i];
-            let style = match (finding.worse, &told.accepted[i]) {
+    for event in events(reading, all) {
+        layout::paragraph(&heading(reading, all, &event), sheet.indent, sheet.width, output)?;
+        for (told, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            let style = match (told.trend.findings[i].worse, &told.accepted[i]) {
                 (_, Some(_)) | (None, _) => style::NOTE,
                 (Some(true), None) => style::ERROR,
                 (Some(false), None) => style::GOOD,
             };
             let head = sheet.painted(style, word(told, i));
-            layout::paragraph(&format!("{head}: {}", sentence(reading, told, i)), sheet.indent, sheet.width, output)?;
-            for line in below(told, i) {
+            layout::paragraph(&format!("{head}: {}", line(told, i)), sheet.indent + 2, sheet.width, output)?;
+            if let Some(line) = acceptance(told, i) {
                 layout::paragraph(&line, sheet.indent + 4, sheet.width, output)?;
             }
+        }
+        for line in commits_of(all, &event) {
+            layout::paragraph(&line, sheet.indent + 4, sheet.width, output)?;
         }
     }
     if all.iter().all(|told| told.trend.findings.is_empty()) {
@@ -129,17 +133,17 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
 /// The same in Markdown.
 pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<(), Error> {
     writeln!(output, "## Trend\n")?;
-    for told in all {
-        for i in 0..told.trend.findings.len() {
-            writeln!(
-                output,
-                "- **{}**: {}",
-                word(told, i),
-                crate::table::markdown::escaped(&sentence(reading, told, i))
-            )?;
-            for line in below(told, i) {
-                writeln!(output, "  - {}", crate::table::markdown::escaped(&line))?;
+    let escaped = crate::table::markdown::escaped;
+    for event in events(reading, all) {
+        writeln!(output, "- {}", escaped(&heading(reading, all, &event)))?;
+        for (told, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            writeln!(output, "  - **{}**: {}", word(told, i), escaped(&line(told, i)))?;
+            if let Some(line) = acceptance(told, i) {
+                writeln!(output, "    - {}", escaped(&line))?;
             }
+        }
+        for line in commits_of(all, &event) {
+            writeln!(output, "  - {}", escaped(&line))?;
         }
     }
     if all.iter().all(|told| told.trend.findings.is_empty()) {
@@ -148,9 +152,14 @@ pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Resu
     writeln!(output)?;
     layout::markdown(&levels(all), output)?;
     for note in notes(reading, all) {
-        writeln!(output, "\nNote: {}", crate::table::markdown::escaped(&note))?;
+        writeln!(output, "\nNote: {}", escaped(&note))?;
     }
     Ok(())
+}
+
+/// The commits of an event: those of each of its findings, since all lie between the same runs.
+fn commits_of(all: &[Told], event: &Event) -> Vec<String> {
+    event.findings.first().map(|(series, i)| commits(&all[*series], *i)).unwrap_or_default()
 }
 
 /// The present level of each series.
