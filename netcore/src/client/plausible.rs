@@ -58,7 +58,11 @@ impl Frame {
             let values = [&granted.requested, &granted.at_start, &granted.at_end];
             values.into_iter().flatten().map(String::len).chain([granted.option.len()])
         });
-        let longest = report.notes.iter().map(String::len).chain(names).chain(options).max().unwrap_or(0);
+        let windows = report.phases.iter().chain(&report.intervals);
+        let missing: Vec<&String> =
+            windows.filter_map(|window| window.evidence.as_ref()).flat_map(|e| &e.missing).collect();
+        let sentences = report.notes.iter().chain(missing.iter().copied()).map(String::len);
+        let longest = sentences.chain(names).chain(options).max().unwrap_or(0);
         let counts = [
             ("phases", report.phases.len(), PHASES),
             ("intervals", report.intervals.len(), intervals),
@@ -68,6 +72,7 @@ impl Frame {
             ("windows of counters", report.counters.len(), intervals.saturating_add(PHASES)),
             ("socket options", report.options.len(), flows.saturating_mul(MOST_OPTIONS)),
             ("notes", report.notes.len(), MOST_NOTES),
+            ("sentences on missing evidence", missing.len(), MOST_NOTES),
             ("bytes in a text", longest, LONGEST_SENTENCE as u64),
         ];
         let (what, has, most) = counts.into_iter().find(|(_, has, most)| *has as u64 > *most)?;
@@ -124,9 +129,13 @@ fn seconds(ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::{
-        report::{FlowWindow, Phase, Window},
+        report::{Evidence, FlowWindow, Phase, Window},
         spec::{Pattern, Role, Side, Transport},
     };
+
+    fn missing(missing: Vec<String>) -> Evidence {
+        Evidence { missing, ..Evidence::default() }
+    }
 
     fn report(side: Side, counts: Counts) -> SideReport {
         let flow = FlowWindow {
@@ -181,6 +190,11 @@ mod tests {
         for (change, words) in [
             ((|far| far.notes = vec![String::new(); 65]) as fn(&mut SideReport), "65 notes, and 64 are possible"),
             (|far| far.notes = vec!["x".repeat(5000)], "5000 bytes in a text"),
+            (
+                |far| far.phases[0].evidence = Some(missing(vec![String::new(); 65])),
+                "65 sentences on missing evidence, and 64 are possible",
+            ),
+            (|far| far.phases[0].evidence = Some(missing(vec!["x".repeat(5000)])), "5000 bytes in a text"),
             (|far| far.phases = vec![far.phases[0].clone(); 4], "4 phases, and 3"),
             (|far| far.intervals = far.phases.clone(), "1 intervals, and 0"),
             (|far| far.totals = vec![far.totals[0].clone(); 2], "2 flows, and 1"),
