@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use netcore::spec::{Stop, TestSpec, Transport, ranks::RanksSpec};
+use netcore::{
+    measure::clock::nanoseconds,
+    spec::{Stop, TestSpec, Transport, ranks::RanksSpec},
+};
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
@@ -434,10 +437,6 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         let _ = write!(id, "{byte:02x}");
     }
     id
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn without_defaults(value: &mut serde_json::Value, default: &serde_json::Value) {
