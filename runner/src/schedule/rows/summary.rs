@@ -54,8 +54,11 @@ impl Summary {
         if self.count == 0 {
             self.sums = cells.collect();
         } else {
-            for (sum, cell) in self.sums.iter_mut().zip(cells) {
-                *sum = sum.and_then(|s| Some(s + cell?));
+            let last = self.last.as_ref();
+            for ((sum, cell), column) in self.sums.iter_mut().zip(cells).zip(COLUMNS) {
+                // A mean of the numbers of two CPUs is the number of a third.
+                let is_other = column.name.ends_with("_id") && last.and_then(|row| row.number(column.name)) != cell;
+                *sum = sum.filter(|_| !is_other).and_then(|s| Some(s + cell?));
             }
         }
         self.settled =
@@ -183,6 +186,18 @@ mod tests {
         assert!((row.latency_p99_us.unwrap() - 1.0).abs() < 0.01);
         assert!((row.receive_call_p50_us.unwrap() - 1.0).abs() < 0.01);
         assert_eq!((row.iterations, row.iteration), (Some(2), None));
+    }
+
+    #[test]
+    fn the_evidence_names_a_cpu_that_all_iterations_used() {
+        let mean = |cpus: [u64; 3]| {
+            let mut summary = Summary::default();
+            for cpu in cpus {
+                summary.push(&Row { local_thread_cpu_id: Some(cpu), ..iteration(1.0, 1, &[1000]) });
+            }
+            summary.mean().unwrap().local_thread_cpu_id
+        };
+        assert_eq!((mean([3, 3, 3]), mean([2, 4, 3]), mean([2, 4, 4])), (Some(3), None, None));
     }
 
     #[test]
