@@ -1,4 +1,4 @@
-//! What a wire can carry: `plumb fit --wire` for any table and for none, and the rows of a path with a known speed.
+//! The payload that a wire can carry: `plumb fit --wire` for any table and for none, and the rows of a path with a known speed.
 
 use std::process::Stdio;
 
@@ -76,7 +76,7 @@ fn fast_ethernet_of_the_source_documents() {
 
 const RATE: f64 = 10e6;
 
-/// What a token bucket allows beyond its rate, bits.
+/// Bits that a token bucket allows beyond its rate.
 const BURST: f64 = 16.0 * 1024.0 * 8.0;
 
 #[test]

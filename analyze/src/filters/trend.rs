@@ -14,7 +14,7 @@ use crate::history::{
 use crate::table::layout::Sheet;
 use crate::table::output::OutputArgs;
 
-/// Where the level of a history changed: in which series, by how much, how surely, and which commits lie between.
+/// Changes of level in a history: in which series, by how much, how surely, and which commits lie between.
 ///
 /// plumb trend history/ --fail-on regression --within 5
 ///

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use indexmap::IndexMap;
 
-/// What the points of a series have in common. Series never mix machines, plans or cases.
+/// The facts that all points of a series have in common. Series never mix machines, plans or cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub plan: String,

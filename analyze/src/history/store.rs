@@ -21,7 +21,7 @@ const ATTRIBUTES: &str = "*.csv merge=union\n";
 /// Columns without which a line says nothing.
 const REQUIRED: [&str; 6] = ["run_id", "time", "machine", "case_id", "metric", "centre"];
 
-/// What became of the rows of a run.
+/// The outcome of adding a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     /// Appended to these files.

@@ -1,4 +1,4 @@
-//! What a series tells: its level, its noise, its changes and drifts.
+//! The trend of a series: its level, its noise, its changes and drifts.
 
 use schemas::metrics::{self, Better, Metric};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -50,7 +50,7 @@ pub struct Trend {
     pub missing: usize,
 }
 
-/// What a series tells. Changes below `least` (a ratio) are left out.
+/// The trend of a series. Changes below `least` (a ratio) are left out.
 pub fn trend(series: &Series, least: f64) -> Trend {
     let values: Vec<f64> = series.points.iter().map(|point| point.centre).collect();
     let metric = metrics::find(&series.key.metric);

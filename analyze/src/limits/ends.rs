@@ -32,7 +32,7 @@ pub fn offered(evidence: &Evidence<'_>) -> Option<Limit> {
     if error < -RATE_SLACK || row.loss_ratio.is_some_and(|loss| loss > LOSS) {
         return None;
     }
-    // What was sent on time may wait in a queue.
+    // Messages that were sent on time may wait in a queue.
     let arrived = row.throughput_bits_per_s.zip(row.sent_bits_per_s).map(|(arrived, sent)| arrived / sent);
     if row.offered_unit != Some(OfferedUnit::Transactions)
         && arrived.is_some_and(|ratio| ratio < 1.0 - 2.0 * RATE_SLACK)

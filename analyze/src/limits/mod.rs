@@ -60,7 +60,7 @@ impl Limit {
     }
 }
 
-/// What limited the test of a row. `missing` has a sentence for each kind of evidence that a host does not show. `None`: the
+/// The limit of a row's test. `missing` has a sentence for each kind of evidence that a host does not show. `None`: the
 /// row is of no test between two ends, or has no result.
 #[must_use]
 pub fn of(row: &Row, missing: &[String]) -> Option<Limit> {

@@ -272,7 +272,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
 fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> {
     let segments = evidence.segments()?;
     let retransmits = evidence.retransmits().unwrap_or(0.0);
-    // What the sender's own queue refuses is sent again without being a retransmit.
+    // Segments that the sender's own queue refuses are sent again and are no retransmits.
     let refused = evidence.sender.drops[0].1.unwrap_or(0.0);
     let losses = retransmits.max(refused);
     let ratio = losses / segments;

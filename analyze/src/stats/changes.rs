@@ -1,4 +1,4 @@
-//! Where the level of a series changes: one value per run, in the order of the runs.
+//! Changes of the level of a series: one value per run, in the order of the runs.
 //!
 //! A segment is tested for one change against all orders of its own values: if no change took place, every order is as
 //! likely as the one that was seen (E-divisive with means: Matteson and James, "A nonparametric approach for multiple

@@ -60,7 +60,7 @@ fn name(row: &Row) -> String {
     }
 }
 
-/// What limited each case, in sentences.
+/// The limit of each case, in sentences.
 pub fn limits(rows: &[Row]) -> Vec<String> {
     limits::lines(rows.iter().map(|row| (name(row), row)))
 }
