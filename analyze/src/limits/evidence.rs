@@ -4,7 +4,7 @@ use schemas::{columns::Row, metrics::Family, words::Way};
 
 use super::thresholds::{NAMED_WAIT, SOFTIRQ_FULL};
 
-/// What a row says about its two ends.
+/// A row's evidence about its two ends.
 pub struct Evidence<'a> {
     pub row: &'a Row,
     pub family: Family,
@@ -78,11 +78,9 @@ impl<'a> Evidence<'a> {
 
     /// Whether the ends run on one machine as far as the row shows it: both then see the same CPUs.
     pub fn shares_cpus(&self) -> bool {
-        let alike = |a: Option<f64>, b: Option<f64>| matches!((a, b), (Some(a), Some(b)) if (a - b).abs() < 0.02);
-        self.row.to.as_deref() == Some("embedded")
+        self.row.same_machine == Some(true)
+            || self.row.to.as_deref() == Some("embedded")
             || self.row.from == self.row.to
-            || alike(self.row.local_cpu_ratio, self.row.remote_cpu_ratio)
-                && self.row.local_softirq_peak_id == self.row.remote_softirq_peak_id
     }
 
     pub fn is_tcp(&self) -> bool {

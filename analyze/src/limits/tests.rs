@@ -188,8 +188,11 @@ fn a_cpu_full_with_soft_interrupts_counts_on_a_machine_of_its_own() {
         ..stream()
     };
     expect(&row, LimitedBy::ReceiverCpu, &["CPU 7 of b spent 97 % of the time in soft interrupts"]);
-    let one_machine = Row { to: Some("embedded".into()), ..row.clone() };
-    assert_ne!(answer(&one_machine).by, LimitedBy::ReceiverCpu);
+    let two = Row { same_machine: Some(false), ..row.clone() };
+    expect(&two, LimitedBy::ReceiverCpu, &[]);
+    for one in [Row { to: Some("embedded".into()), ..row.clone() }, Row { same_machine: Some(true), ..row.clone() }] {
+        assert_ne!(answer(&one).by, LimitedBy::ReceiverCpu);
+    }
     // Beside other work a thread and the soft interrupts of its CPU may fill it by chance.
     let beside = Row {
         local_thread_busy_ratio: Some(0.65),

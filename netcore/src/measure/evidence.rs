@@ -11,7 +11,7 @@ use super::{
     cpu::{CpuSnapshot, Shares},
     drops::{DropReader, DropSample},
     files,
-    host::{CpuSharesOf, cpu_shares_of},
+    host::{CpuSharesOf, HostFacts, cpu_shares_of},
     snmp::CeReader,
     tasks::{self, TaskTime, Tasks},
 };
@@ -38,8 +38,9 @@ pub struct EvidenceSample {
 pub struct EvidenceReader {
     tasks: Arc<Tasks>,
     transport: Transport,
+    machine: Option<u64>,
     has_link: bool,
-    /// Whose `/proc/stat` is read here.
+    /// The CPUs that `/proc/stat` shows here.
     stat_of: CpuSharesOf,
     drops: DropReader,
     ce: Option<CeReader>,
@@ -53,6 +54,7 @@ impl EvidenceReader {
         Self {
             tasks: Arc::default(),
             transport,
+            machine: HostFacts::boot_number(),
             has_link: interface.is_some(),
             stat_of: stat_of(),
             drops: DropReader::open(interface, transport.has_interface(), sockets),
@@ -94,7 +96,7 @@ impl EvidenceReader {
             missing.push("congestion marks (/proc/net/netstat does not show them)".to_owned());
         }
         let softirq_peak = peak.map(|peak| CpuShare { cpu: peak.cpu, ratio: peak.softirq });
-        Evidence { thread, softirq_peak, drops, ce_packets, missing }
+        Evidence { machine: self.machine, thread, softirq_peak, drops, ce_packets, missing }
     }
 
     /// Shares of the CPUs, or why they are not known.
@@ -135,7 +137,7 @@ impl EvidenceReader {
     }
 }
 
-/// Whose `/proc/stat` this process reads.
+/// The CPUs that `/proc/stat` shows to this process.
 fn stat_of() -> CpuSharesOf {
     static OF: OnceLock<CpuSharesOf> = OnceLock::new();
     *OF.get_or_init(|| cpu_shares_of(&files::text("/proc/self/mountinfo")))

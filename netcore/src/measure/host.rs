@@ -123,6 +123,11 @@ impl HostFacts {
         line("/proc/sys/kernel/random/boot_id")
     }
 
+    /// The first 64 of the 122 random bits of [`Self::boot_id`], to compare with another end's.
+    pub fn boot_number() -> Option<u64> {
+        boot_number(&Self::boot_id()?)
+    }
+
     /// Reads all facts. This takes a few milliseconds, so it belongs before a measurement and never into it.
     pub fn collect() -> Self {
         let uname = nix::sys::utsname::uname().ok();
@@ -267,6 +272,12 @@ fn memory_bytes() -> Option<u64> {
     kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// `None`: it is not the 32 hexadecimal digits of a UUID.
+fn boot_number(boot_id: &str) -> Option<u64> {
+    let digits: String = boot_id.chars().filter(|c| *c != '-').collect();
+    u64::from_str_radix(digits.get(..16).filter(|_| digits.len() == 32)?, 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +295,15 @@ mod tests {
         assert!(!facts.sysctls["net.ipv4.tcp_rmem"].contains('\t'));
         let text = serde_json::to_string(&facts).unwrap();
         assert_eq!(serde_json::from_str::<HostFacts>(&text).unwrap(), facts);
+    }
+
+    #[test]
+    fn the_number_of_a_boot_is_the_begin_of_its_id() {
+        assert_eq!(boot_number("0123abcd-4567-8901-2345-6789abcdef01"), Some(0x0123_abcd_4567_8901));
+        for torn in ["", "0123abcd-4567-8901", "0123abcd-4567-8901-2345-6789abcdef0g1", "äöü"] {
+            assert_eq!(boot_number(torn), None, "{torn}");
+        }
+        assert!(HostFacts::boot_number().is_some_and(|number| Some(number) == HostFacts::boot_number()));
     }
 
     #[test]

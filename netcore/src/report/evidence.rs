@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
+    /// A number that the ends on one boot of one machine share, and no others; `None`: not known.
+    pub machine: Option<u64>,
     /// The data thread that was on a CPU or waited for one for the longest time; `None`: not known.
     pub thread: Option<ThreadUse>,
     /// The CPU that spent the largest share of the phase on soft interrupts; `None`: not known.

@@ -47,6 +47,7 @@ fn window() -> Window {
         ..CpuUse::default()
     };
     let evidence = Evidence {
+        machine: Some(0),
         thread: Some(ThreadUse {
             waiting: Some(0.0),
             cpu_busy: Some(0.0),

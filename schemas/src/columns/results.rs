@@ -276,6 +276,7 @@ columns! {
         limited_by: Option<LimitedBy> = "Why the test was not faster, in rows of the measure phase and in summaries: {words}.";
         limited_ratio: Number = "Share of the elapsed time, or of what was possible, for which `limited_by` held, 0 … 1.";
         limited_because: Text = "The evidence for `limited_by`, in a sentence, with what could not be looked at.";
+        same_machine: Boolean = "Whether both ends ran on one boot of one machine, and so shared its CPUs; empty: an end does not tell.";
         app_limited_ratio: Number = "Share of the streams whose last sample of the delivery rate was taken while the sender had too little to send (tcpi_delivery_rate_app_limited), 0 … 1.";
         pacing_rate_bits_per_s: Number = "Rate at which the sender's kernel paces (tcpi_pacing_rate), at the end; sum over streams; empty where it paces none.";
         receive_window_bytes: Integer = "Window that the receivers announced last (tcpi_snd_wnd of the sender), bytes; sum over streams."

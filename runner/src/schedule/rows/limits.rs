@@ -25,6 +25,8 @@ fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
 
 /// Fills the cells about the two ends: their threads, CPUs and drops. They are those of all flows, whichever way.
 pub(super) fn of_ends(row: &mut Row, pair: Pair<'_>) {
+    let [near, far] = [pair.near, pair.far].map(|window| evidence(window)?.machine);
+    row.same_machine = near.zip(far).map(|(near, far)| near == far);
     for (end, window) in [("local", pair.near), ("remote", pair.far)] {
         let Some(Evidence { thread, softirq_peak, drops, .. }) = evidence(window) else { continue };
         let count = |count: Option<u64>| count.map(|count| count as f64);
@@ -96,6 +98,7 @@ mod tests {
             cpu_softirq: Some(share(5)),
         };
         let evidence = Evidence {
+            machine: Some(u64::from(base)),
             thread: Some(thread),
             softirq_peak: Some(CpuShare { cpu: base + 6, ratio: share(7) }),
             drops: Drops { qdisc: drops(8), interface: drops(9), softnet: drops(10), socket: drops(11) },
@@ -127,6 +130,7 @@ mod tests {
         let identity = Row { from: Some("a".into()), to: Some("b".into()), ..Row::default() };
         let made = of_iteration(&identity, &spec, &near, Some(&far));
         let row = &made.measured[0].1;
+        assert_eq!(row.same_machine, Some(false));
         let mut expected =
             vec![("app_limited_ratio", 0.5), ("pacing_rate_bits_per_s", 240.0), ("receive_window_bytes", 2000.0)];
         let of_end = |names: [&'static str; 11], base: f64| {
