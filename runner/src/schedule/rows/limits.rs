@@ -4,6 +4,7 @@ use netcore::report::{Evidence, TcpLimits, Window};
 use schemas::columns::Row;
 
 use super::window::{End, Pair};
+use crate::style::plain;
 
 /// Fills the cells that the sending kernels know about their connections.
 pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
@@ -54,7 +55,7 @@ pub fn missing(row: &Row, pair: Pair<'_>) -> Vec<String> {
     let of = |window: Option<&Window>, host: Option<&String>, end: &str| {
         let host = host.map_or(end, String::as_str).to_owned();
         let missing = evidence(window).map_or(&[][..], |evidence| &evidence.missing);
-        missing.iter().map(|what| format!("{what} at {host}")).collect::<Vec<_>>()
+        missing.iter().map(|what| format!("{} at {host}", plain(what))).collect::<Vec<_>>()
     };
     let mut all = of(pair.near, row.from.as_ref(), "the near end");
     all.extend(of(pair.far, row.to.as_ref(), "the far end"));
@@ -103,7 +104,7 @@ mod tests {
             softirq_peak: Some(CpuShare { cpu: base + 6, ratio: share(7) }),
             drops: Drops { qdisc: drops(8), interface: drops(9), softnet: drops(10), socket: drops(11) },
             ce_packets: None,
-            missing: vec!["x (y)".to_owned()],
+            missing: vec!["x\u{1b} (y)".to_owned()],
         };
         Window { evidence: Some(evidence), ..window(Phase::Measure, 1_000_000_000, flows) }
     }
@@ -173,7 +174,7 @@ mod tests {
             40.0,
         ));
         assert_eq!(cells(row), expected);
-        assert_eq!(missing(row, pair), ["x (y) at a", "x (y) at b"]);
+        assert_eq!(missing(row, pair), ["x\\u{1b} (y) at a", "x\\u{1b} (y) at b"]);
 
         // A stream has its connection's; the ends are the whole test's.
         let stream = made.rows.iter().find(|row| row.record == Some(Record::Stream)).unwrap();
