@@ -35,11 +35,24 @@ pub struct Finding {
     pub worse: Option<bool>,
 }
 
+/// Runs of one level, or of one drift.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// Index of the first point, and the one behind the last.
+    pub start: usize,
+    pub end: usize,
+    /// The mean at both ends; of a drift, its line there.
+    pub from: f64,
+    pub to: f64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Trend {
     /// `None`: this version does not know the metric.
     pub metric: Option<&'static Metric>,
     pub findings: Vec<Finding>,
+    /// All runs, in stretches of one level or drift each; also of movements that are too small for a finding.
+    pub stretches: Vec<Stretch>,
     /// Mean of the present level.
     pub level: Option<f64>,
     /// Standard deviation of the values around their levels, over the present level.
@@ -65,7 +78,8 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     }
     bounds.push(values.len());
     bounds.dedup();
-    let around = residuals(&values, &found, &bounds);
+    let stretches = stretches(&values, &found, &bounds);
+    let around: Vec<f64> = stretches.iter().flat_map(|stretch| stretch.residuals(&values)).collect();
     let mean = |start: usize, end: usize| moments::mean(&values[start..end]).unwrap_or(f64::NAN);
     let worse = |change: f64| match metric.map_or(Better::Neither, |m| m.better) {
         Better::Higher => Some(change < 0.0),
@@ -124,6 +138,7 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     Trend {
         metric,
         findings,
+        stretches,
         level,
         noise_ratio: noise.zip(level).map(|(noise, level)| noise / level.abs()).filter(|ratio| ratio.is_finite()),
         correlated: series::correlated(&around).then(|| series::lag1(&around)).flatten(),
@@ -131,19 +146,32 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     }
 }
 
-/// The values around their levels, and around the lines of drifts.
-fn residuals(values: &[f64], found: &[Movement], bounds: &[usize]) -> Vec<f64> {
-    let mut around = Vec::with_capacity(values.len());
-    for pair in bounds.windows(2) {
-        let part = &values[pair[0]..pair[1]];
-        let x: Vec<f64> = (0..part.len()).map(|i| i as f64).collect();
+/// The levels and drifts between the bounds.
+fn stretches(values: &[f64], found: &[Movement], bounds: &[usize]) -> Vec<Stretch> {
+    let of = |start: usize, end: usize| {
+        let part = &values[start..end];
         let is_drift =
-            found.iter().any(|m| matches!(m, Movement::Drift { start, end } if (*start, *end) == (pair[0], pair[1])));
+            found.iter().any(|m| matches!(m, Movement::Drift { start: s, end: e } if (*s, *e) == (start, end)));
+        let x: Vec<f64> = (0..part.len()).map(|i| i as f64).collect();
         let line = if is_drift { series::line(&x, part) } else { None };
         let mean = moments::mean(part).unwrap_or(0.0);
-        around.extend(part.iter().zip(x).map(|(value, x)| value - line.map_or(mean, |l| l.intercept + l.slope * x)));
+        let (from, to) = line.map_or((mean, mean), |l| (l.intercept, l.intercept + l.slope * (part.len() - 1) as f64));
+        Stretch { start, end, from, to }
+    };
+    bounds.windows(2).map(|pair| of(pair[0], pair[1])).collect()
+}
+
+impl Stretch {
+    /// The level at one of its points.
+    pub fn at(&self, index: usize) -> f64 {
+        let steps = (self.end - self.start).saturating_sub(1).max(1) as f64;
+        self.from + (self.to - self.from) * (index - self.start) as f64 / steps
     }
-    around
+
+    /// The values around the level.
+    fn residuals<'a>(&'a self, values: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+        (self.start..self.end).map(|index| values[index] - self.at(index))
+    }
 }
 
 /// Welch's interval of the difference of two levels, over the level before.

@@ -146,7 +146,7 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
     if let Some(limit) = smallest.filter(|l| *l > 0.0) {
         layers.push(Layer::Shade { from: -limit, to: limit, label: String::new() });
     }
-    layers.push(Layer::Rule { at: 0.0, upright: true, label: String::new() });
+    layers.push(Layer::Rule { at: 0.0, upright: true, label: String::new(), colour: Colour::MUTED });
     let mut legend = Vec::new();
     for (index, (word, colour, sign)) in VERDICTS.iter().enumerate() {
         let mine: Vec<(usize, &Change)> = changes.iter().enumerate().filter(|c| c.1.verdict == index).collect();

@@ -207,7 +207,7 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
             high,
             false,
         );
-        figure.panels.push(Panel { y, layers, rows_per_name: 1 });
+        figure.panels.push(Panel { y, layers, rows_per_name: 1, remark: "" });
     }
     figure.legend = STACK
         .iter()

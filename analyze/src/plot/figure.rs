@@ -21,6 +21,8 @@ pub struct Panel {
     pub layers: Vec<Layer>,
     /// Number of boxes or bars at each name of the vertical axis.
     pub rows_per_name: usize,
+    /// Follows the title of the axis; may be empty.
+    pub remark: &'static str,
 }
 
 /// Layers over a horizontal axis of their own, to the right of a figure's only panel and on its vertical axis.
@@ -59,14 +61,14 @@ impl Figure {
             letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
         };
         Self {
-            title: options.title.clone().unwrap_or_else(default_title),
+            title: options.paper.title.clone().unwrap_or_else(default_title),
             notes: Vec::new(),
             x,
-            panels: vec![Panel { y, layers, rows_per_name: 1 }],
+            panels: vec![Panel { y, layers, rows_per_name: 1, remark: "" }],
             beside: Vec::new(),
             legend: Vec::new(),
             colours: None,
-            footer: if options.no_annotation { Vec::new() } else { records.footer() },
+            footer: if options.paper.no_annotation { Vec::new() } else { records.footer() },
         }
     }
 
@@ -77,6 +79,10 @@ impl Figure {
         let height = match &self.colours {
             // Every second name of a heat map has room.
             Some(_) => rows.saturating_mul(14).min(3800).saturating_add(220).max(700),
+            // Small panels below each other.
+            None if rows == 0 && self.panels.len() > 2 => {
+                u32::try_from(self.panels.len()).unwrap_or(u32::MAX).saturating_mul(200).min(3800) + 200
+            }
             None if rows == 0 => 700,
             None => rows.saturating_mul(34).clamp(190, 3800) + 210,
         };
@@ -147,7 +153,7 @@ impl Figure {
                 edges(&mut canvas, &frame, x_ticks, ticks, style, is_last);
             }
             let end = columns.first().map_or(right, |first| first.right);
-            let title = metrics.shorten(&panel.y.title(), metrics.size(0.92), end - margin);
+            let title = metrics.shorten(&(panel.y.title() + panel.remark), metrics.size(0.92), end - margin);
             let at = (margin, from - if metrics.cells { 2.0 } else { metrics.em * 0.55 });
             canvas.text(at, Anchor::Start, metrics.size(0.92), Colour::INK, title);
         }
@@ -178,15 +184,21 @@ impl Figure {
             let others = others.map(|(number, column)| of(number, right, &column.x, Some(column.layers.as_slice())));
             std::iter::once(of(0, right, &self.x, None)).chain(others).collect()
         };
-        let columns = all(right);
-        // The last label may reach beyond the axis; then the axes get shorter.
-        let beyond = columns.last().and_then(|last| {
+        let beyond = |columns: &[Span<'_>]| {
+            let last = columns.last()?;
             let label = last.ticks.iter().filter(|t| !t.label.is_empty()).max_by(|a, b| a.value.total_cmp(&b.value))?;
             let half = metrics.width(&label.label, em) / 2.0;
             let share = last.x.position(label.value).unwrap_or(0.0);
             Some(last.left + (last.right - last.left) * share + half - edge).filter(|beyond| *beyond > 0.0)
-        });
-        beyond.map_or(columns, |beyond| all(right - beyond))
+        };
+        // The last label may reach beyond the axis; then the axes get shorter. A shorter axis may have other labels.
+        let (mut columns, mut right) = (all(right), right);
+        for _ in 0..3 {
+            let Some(beyond) = beyond(&columns) else { break };
+            right -= beyond;
+            columns = all(right);
+        }
+        columns
     }
 
     /// Title and notes; returns where they end.
@@ -215,6 +227,10 @@ impl Figure {
             .chain(self.panels.iter().map(|p| &p.y))
             .filter(|axis| axis.truncated)
             .map(|axis| format!("the {} axis does not start at zero", axis.quantity.label));
+        let mut truncated: Vec<String> = truncated.collect();
+        if truncated.len() > 1 {
+            truncated = vec![format!("{} axes do not start at zero", truncated.len())];
+        }
         let notes: Vec<String> = self.notes.iter().cloned().chain(truncated).collect();
         if !notes.is_empty() {
             for line in metrics.wrap(&notes.join(" · "), size, room) {

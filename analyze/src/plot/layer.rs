@@ -54,7 +54,7 @@ pub enum Layer {
         label: String,
     },
     /// A line across the panel, at an x (`upright`) or a y, with its name.
-    Rule { at: f64, upright: bool, label: String },
+    Rule { at: f64, upright: bool, label: String, colour: Colour },
     /// A number in the middle of each cell of two axes of names, with its colour. Where one does not fit into its cell,
     /// all are left out, since a part of them would mislead.
     Numbers(Vec<(Point, Colour, String)>),
@@ -176,7 +176,9 @@ impl Frame<'_> {
                     canvas.text(at, Anchor::Middle, small, Colour::MUTED, label.clone());
                 }
             }
-            Layer::Rule { at, upright, label } => self.rule(canvas, *at, *upright, label, thin, small),
+            Layer::Rule { at, upright, label, colour } => {
+                self.rule(canvas, (*at, *upright, *colour), label, thin, small);
+            }
             Layer::Numbers(cells) => {
                 let side = |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(0.0, |(a, b)| (b - a).abs());
                 let (width, height) =
@@ -196,7 +198,14 @@ impl Frame<'_> {
         }
     }
 
-    fn rule(&self, canvas: &mut Canvas, at: f64, upright: bool, label: &str, thin: f64, small: f64) {
+    fn rule(
+        &self,
+        canvas: &mut Canvas,
+        (at, upright, colour): (f64, bool, Colour),
+        label: &str,
+        thin: f64,
+        small: f64,
+    ) {
         let metrics = canvas.metrics;
         let (from, to) = if upright {
             let Some(x) = self.at_x(at).filter(|x| (self.left..=self.right).contains(x)) else { return };
@@ -205,7 +214,7 @@ impl Frame<'_> {
             let Some(y) = self.at_y(at).filter(|y| (self.top..=self.bottom).contains(y)) else { return };
             ((self.left, y), (self.right, y))
         };
-        canvas.dashed(&[from, to], thin, Colour::MUTED, (thin * 4.0, thin * 3.0));
+        canvas.dashed(&[from, to], thin, colour, (thin * 4.0, thin * 3.0));
         // The label goes beside the line at either end, where it covers the least; so rules come after other layers.
         let (gap, line, width) = (metrics.gap() * 0.7, metrics.line(small), metrics.width(label, small));
         let places = if upright {
@@ -219,9 +228,14 @@ impl Frame<'_> {
         let inside = |[left, top, right, bottom]: [f64; 4]| {
             left >= self.left && right <= self.right && top >= self.top && bottom <= self.bottom
         };
+        // Two labels over each other cannot be read: the one that was there stays.
+        let written: Vec<[f64; 4]> = canvas.text_boxes().into_iter().map(|(_, text)| text).collect();
+        let free = |[left, top, right, bottom]: [f64; 4]| {
+            written.iter().all(|[l, t, r, b]| right <= *l || *r <= left || bottom <= *t || *b <= top)
+        };
         let place = places
             .into_iter()
-            .filter(|at| inside(covered(*at)))
+            .filter(|at| inside(covered(*at)) && free(covered(*at)))
             .min_by(|a, b| canvas.crowd(covered(*a)).total_cmp(&canvas.crowd(covered(*b))));
         if let Some(at) = place {
             canvas.text(at, Anchor::Start, small, Colour::MUTED, label);

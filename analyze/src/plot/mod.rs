@@ -17,9 +17,11 @@ pub mod paint;
 pub mod palette;
 pub mod quantity;
 pub mod records;
+pub mod runs;
 pub mod series;
 pub mod spacing;
 pub mod term;
+pub mod trend;
 pub mod wanted;
 
 mod bars;
@@ -43,7 +45,7 @@ mod timeseries;
 mod transfer;
 
 pub use choice::AXES;
-pub use options::{Log, Options};
+pub use options::{Log, Options, Paper};
 pub use wanted::Plot;
 
 use crate::{
@@ -115,21 +117,21 @@ pub fn text_size(width: f64, height: f64) -> f64 {
     (width.min(height * 2.6) / 68.0).clamp(11.0, 30.0)
 }
 
-/// Lays the figure out at the size of the options, or at its natural size.
-fn laid_out(figure: &Figure, options: &Options) -> canvas::Canvas {
-    let size = options.size.unwrap_or_else(|| figure.natural_size());
+/// Lays the figure out at the size of the paper, or at its natural size.
+fn laid_out(figure: &Figure, paper: &Paper) -> canvas::Canvas {
+    let size = paper.size.unwrap_or_else(|| figure.natural_size());
     let (width, height) = (f64::from(size.width), f64::from(size.height));
     figure.draw(width, height, Metrics::font(text_size(width, height)))
 }
 
 /// A figure as the bytes of a PNG.
-pub fn to_png(figure: &Figure, options: &Options) -> Result<Vec<u8>, Error> {
-    paint::png(&laid_out(figure, options), options.density).map_err(Error::Usage)
+pub fn to_png(figure: &Figure, paper: &Paper) -> Result<Vec<u8>, Error> {
+    paint::png(&laid_out(figure, paper), paper.density).map_err(Error::Usage)
 }
 
 /// A figure as an SVG document.
-pub fn to_svg(figure: &Figure, options: &Options) -> Result<String, Error> {
-    paint::svg(&laid_out(figure, options)).map_err(Error::Usage)
+pub fn to_svg(figure: &Figure, paper: &Paper) -> Result<String, Error> {
+    paint::svg(&laid_out(figure, paper)).map_err(Error::Usage)
 }
 
 /// Refuses an option that the kind would ignore.
@@ -153,32 +155,54 @@ fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
 
 /// Draws the picture into its file, and into `stdout` for `--term`. Returns warnings. An error leaves no file.
 pub fn draw(kind: Kind, options: &Options, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
-    if options.output.is_none() && !options.term && options.data.is_none() {
-        return Err(Error::Usage(
-            "say where the picture goes: -o FILE.png, -o FILE.svg, or --term for this terminal".to_owned(),
-        ));
-    }
-    let extension = |path: &Path| path.extension().map(|e| e.to_ascii_lowercase().to_string_lossy().into_owned());
-    if let Some(path) = &options.output
-        && !matches!(extension(path).as_deref(), Some("png" | "svg"))
-    {
-        return Err(Error::Usage(format!("{}: pictures are PNG or SVG: end the name in .png or .svg", path.display())));
-    }
+    options.paper.check()?;
     refuse_unused(kind, options)?;
-    let drawing = drawing(kind, options)?;
+    put(&drawing(kind, options)?, &options.paper, stdout)
+}
+
+/// Draws series of a history, in the same way.
+pub fn draw_trend(args: &trend::Args, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
+    args.paper.check()?;
+    put(&trend::draw(args)?, &args.paper, stdout)
+}
+
+/// Puts a drawing where it was asked for. Returns its warnings.
+fn put(drawing: &Drawing, paper: &Paper, stdout: &mut dyn Write) -> Result<Vec<String>, Error> {
     let figure = &drawing.figure;
-    if let Some(path) = &options.output {
+    if let Some(path) = &paper.output {
         let bytes = match extension(path).as_deref() {
-            Some("svg") => to_svg(figure, options)?.into_bytes(),
-            _ => to_png(figure, options)?,
+            Some("svg") => to_svg(figure, paper)?.into_bytes(),
+            _ => to_png(figure, paper)?,
         };
         replace(path, &bytes)?;
     }
-    if options.data.is_some() {
-        OutputArgs { output: options.data.clone() }.write(stdout, |file| drawing.points.write(file))?;
+    if paper.data.is_some() {
+        OutputArgs { output: paper.data.clone() }.write(stdout, |file| drawing.points.write(file))?;
     }
-    if options.term {
+    if paper.term {
         stdout.write_all(term::draw(figure).as_bytes())?;
     }
-    Ok([drawing.warnings, drawing.told].concat())
+    Ok([&drawing.warnings[..], &drawing.told].concat())
+}
+
+fn extension(path: &Path) -> Option<String> {
+    path.extension().map(|e| e.to_ascii_lowercase().to_string_lossy().into_owned())
+}
+
+impl Paper {
+    /// Refuses a picture without a place, or of another format.
+    fn check(&self) -> Result<(), Error> {
+        if self.output.is_none() && !self.term && self.data.is_none() {
+            return Err(Error::Usage(
+                "say where the picture goes: -o FILE.png, -o FILE.svg, or --term for this terminal".to_owned(),
+            ));
+        }
+        if let Some(path) = &self.output
+            && !matches!(extension(path).as_deref(), Some("png" | "svg"))
+        {
+            let path = path.display();
+            return Err(Error::Usage(format!("{path}: pictures are PNG or SVG: end the name in .png or .svg")));
+        }
+        Ok(())
+    }
 }

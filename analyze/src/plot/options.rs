@@ -73,14 +73,45 @@ fn density(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|d| (0.5..=4.0).contains(d)).ok_or_else(|| format!("`{text}` is not between 0.5 and 4"))
 }
 
+/// Where a picture goes, and how large it is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Paper {
+    /// The picture: FILE.png or FILE.svg
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The title [default: what is drawn]
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// Leave out the footer with run, hosts, date and iterations
+    #[arg(long)]
+    pub no_annotation: bool,
+    /// Size in pixels [default: 1200x700; with names along an axis as high as they need]
+    #[arg(long, value_name = "WIDTHxHEIGHT")]
+    pub size: Option<Size>,
+    /// Pixels of a PNG per pixel of the size: 2 for print and fine screens
+    #[arg(long, value_name = "FACTOR", value_parser = density, default_value = "1")]
+    pub density: f64,
+    /// Also write the drawn points to FILE (`-`: standard output), as CSV
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// Draw in the terminal
+    #[arg(long)]
+    pub term: bool,
+}
+
+impl Default for Paper {
+    fn default() -> Self {
+        Self { output: None, title: None, no_annotation: false, size: None, density: 1.0, data: None, term: false }
+    }
+}
+
 /// Options of `plumb plot`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     #[command(flatten)]
     pub input: InputArgs,
-    /// The picture: FILE.png or FILE.svg
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub paper: Paper,
     /// Column (or metric) along the horizontal axis [default: by kind; for `sweep` and `heatmap` the parameter that
     /// varies]
     #[arg(short, value_name = "COLUMN")]
@@ -121,24 +152,6 @@ pub struct Options {
     /// Give the axes room for this file's values, too, so that two pictures compare. May be repeated
     #[arg(long, value_name = "FILE")]
     pub same_scale: Vec<PathBuf>,
-    /// The title [default: what is drawn]
-    #[arg(long, value_name = "TEXT")]
-    pub title: Option<String>,
-    /// Leave out the footer with run, hosts, date and iterations
-    #[arg(long)]
-    pub no_annotation: bool,
-    /// Size in pixels [default: 1200x700; with names along an axis as high as they need]
-    #[arg(long, value_name = "WIDTHxHEIGHT")]
-    pub size: Option<Size>,
-    /// Pixels of a PNG per pixel of the size: 2 for print and fine screens
-    #[arg(long, value_name = "FACTOR", value_parser = density, default_value = "1")]
-    pub density: f64,
-    /// Also write the drawn points to FILE (`-`: standard output), as CSV
-    #[arg(long, value_name = "FILE")]
-    pub data: Option<PathBuf>,
-    /// Draw in the terminal
-    #[arg(long)]
-    pub term: bool,
     #[command(flatten)]
     pub selection: Selection,
 }
@@ -147,7 +160,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             input: InputArgs::default(),
-            output: None,
+            paper: Paper::default(),
             x: None,
             y: None,
             value: None,
@@ -160,12 +173,6 @@ impl Default for Options {
             zoom: false,
             marks: Vec::new(),
             same_scale: Vec::new(),
-            title: None,
-            no_annotation: false,
-            size: None,
-            density: 1.0,
-            data: None,
-            term: false,
             selection: Selection::default(),
         }
     }

@@ -51,7 +51,7 @@ pub fn draw(options: &Options, table: &mut Table) -> Result<Drawing, Error> {
     // Pairs differ by a few percent: from zero on they would have one colour.
     let colours = Axis::new(Quantity::of_column(pairs.metric.column), spacing, low, high, true);
     let hosts = pairs.matrix.hosts().to_vec();
-    let title = options.title.clone().unwrap_or_else(|| {
+    let title = options.paper.title.clone().unwrap_or_else(|| {
         let name = pairs.name();
         let plan = &pairs.origin.plan;
         let subject = if plan.is_empty() || name.starts_with(plan.as_str()) { name } else { format!("{plan}, {name}") };
@@ -66,11 +66,11 @@ pub fn draw(options: &Options, table: &mut Table) -> Result<Drawing, Error> {
         title,
         notes,
         x: Axis::of_names(across, hosts.clone()),
-        panels: vec![Panel { y: Axis::of_names(down, hosts), layers, rows_per_name: 1 }],
+        panels: vec![Panel { y: Axis::of_names(down, hosts), layers, rows_per_name: 1, remark: "" }],
         beside: Vec::new(),
         legend: legend(&pairs),
         colours: Some(colours),
-        footer: if options.no_annotation { Vec::new() } else { footer(&pairs) },
+        footer: if options.paper.no_annotation { Vec::new() } else { footer(&pairs) },
     };
     Ok(Drawing { figure, points: points(&pairs), warnings: Vec::new(), told: Vec::new() })
 }

@@ -3,7 +3,7 @@
 
 use super::{
     axis::Axis,
-    canvas::Point as Place,
+    canvas::{Colour, Point as Place},
     drawing::{Drawing, Points},
     figure::Figure,
     layer::Layer,
@@ -62,7 +62,7 @@ fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfe
         if let Some(knee) = saturation(one) {
             if series.len() == 1 {
                 let label = format!("saturation at {}", human(Unit::Bytes, knee.1));
-                layers.push(Layer::Rule { at: knee.1, upright: false, label });
+                layers.push(Layer::Rule { at: knee.1, upright: false, label, colour: Colour::MUTED });
             } else {
                 layers.push(Layer::Marks { points: vec![knee], sign, colour, weight: 2.0 });
             }

@@ -34,7 +34,7 @@ pub fn draw(
         match records.number(answer, x).filter(|_| found) {
             Some(at) => {
                 let label = format!("{name}{words} {}", x_axis.words(at));
-                layers.push(Layer::Rule { at, upright: true, label: label.clone() });
+                layers.push(Layer::Rule { at, upright: true, label: label.clone(), colour: Colour::MUTED });
                 notes.push(label);
             }
             None => notes.push(format!("{name}{words}")),

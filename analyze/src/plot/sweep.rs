@@ -2,6 +2,7 @@
 
 use super::{
     axis::Axis,
+    canvas::Colour,
     choice::Wanted,
     drawing::{Drawing, Points},
     figure::Figure,
@@ -72,7 +73,7 @@ fn figure(
     let mut notes = vec![series::explain(&series.iter().flat_map(|s| &s.points), &Condense::of(options, y), records)];
     search::draw(records, (x, y), &x_axis, series, &mut layers, &mut legend, &mut notes);
     for (at, label) in options.rules()? {
-        layers.push(Layer::Rule { at, upright: true, label });
+        layers.push(Layer::Rule { at, upright: true, label, colour: Colour::MUTED });
     }
     if let [one] = series
         && names(x, "message_bytes")
@@ -80,7 +81,12 @@ fn figure(
         && let Some(half) = half_bandwidth(one)
     {
         let words = x_axis.words(half.round());
-        layers.push(Layer::Rule { at: half, upright: true, label: format!("half the peak at {words}") });
+        layers.push(Layer::Rule {
+            at: half,
+            upright: true,
+            label: format!("half the peak at {words}"),
+            colour: Colour::MUTED,
+        });
     }
     let points = series.iter().flat_map(|s| &s.points);
     let lost = points.filter(|p| x_axis.position(p.x).is_none() || y_axis.position(p.y).is_none()).count();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemas::one_or_many::OneOrMany;
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Log, Options};
+use super::{Kind, Log, Options, Paper};
 use crate::table::{InputArgs, Record, Selection};
 
 /// A picture.
@@ -58,7 +58,7 @@ impl Plot {
             tests: self.tests.clone().unwrap_or_default(),
             by: self.by.clone().unwrap_or_default().0,
             log: self.log,
-            title: self.title.clone(),
+            paper: Paper { title: self.title.clone(), ..Paper::default() },
             selection: Selection { record: self.record.map(|r| r.to_string()), ..Selection::default() },
             ..Options::default()
         }

@@ -1,13 +1,14 @@
 //! The files of `plumb plot`, and its errors.
 
 use crate::tables;
-use analyze::plot::{self, Kind, Options};
+use analyze::plot::{self, Kind, Options, Paper};
 use std::path::Path;
 
 fn options(folder: &Path, output: &str) -> Options {
     let input = folder.join("results.csv");
     std::fs::write(&input, tables::csv(&tables::sizes(&["bulk", "up"], 3, 6..=10))).unwrap();
-    let mut options = Options { output: Some(folder.join(output)), ..Options::default() };
+    let mut options = Options::default();
+    options.paper.output = Some(folder.join(output));
     options.input.files = vec![input];
     options
 }
@@ -22,7 +23,8 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_picture_and_its_points_are_written() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { data: Some(folder.path().join("points.csv")), ..options(folder.path(), "x.svg") };
+    let mut options = options(folder.path(), "x.svg");
+    options.paper.data = Some(folder.path().join("points.csv"));
     let warnings = plot::draw(Kind::Sweep, &options, &mut Vec::new()).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
     let first = std::fs::read(folder.path().join("x.svg")).unwrap();
@@ -30,7 +32,8 @@ fn a_picture_and_its_points_are_written() {
     assert_eq!(first, std::fs::read(folder.path().join("x.svg")).unwrap(), "the same input gives the same bytes");
     let points = std::fs::read_to_string(folder.path().join("points.csv")).unwrap();
     let mut shown = Vec::new();
-    plot::draw(Kind::Sweep, &Options { data: Some("-".into()), output: None, ..options.clone() }, &mut shown).unwrap();
+    options.paper = Paper { data: Some("-".into()), ..Paper::default() };
+    plot::draw(Kind::Sweep, &options, &mut shown).unwrap();
     assert_eq!(String::from_utf8(shown).unwrap(), points);
     let mut lines = points.lines();
     assert_eq!(lines.next(), Some("series,message_bytes,throughput_bits_per_s,low,high,n"));
@@ -59,7 +62,7 @@ fn what_cannot_be_drawn_leaves_no_file() {
     assert!(error.contains("bars start at zero"), "{error}");
     let error = fails(Kind::Compare, &options(folder.path(), "x.png"));
     assert!(error.contains("plumb compare -f csv"), "{error}");
-    let error = fails(Kind::Sweep, &Options { output: None, ..options(folder.path(), "x") });
+    let error = fails(Kind::Sweep, &Options { paper: Paper::default(), ..options(folder.path(), "x") });
     assert!(error.contains("--term"), "{error}");
     assert_eq!(names(folder.path()), ["results.csv"]);
 }
@@ -106,7 +109,8 @@ fn the_same_scale_makes_two_pictures_comparable() {
         row.throughput_bits_per_s = row.throughput_bits_per_s.map(|v| v * 10.0);
     }
     std::fs::write(&faster, tables::csv(&rows)).unwrap();
-    let mut b = Options { output: Some(folder.path().join("b.svg")), same_scale: a.input.files.clone(), ..a.clone() };
+    let mut b = Options { same_scale: a.input.files.clone(), ..a.clone() };
+    b.paper.output = Some(folder.path().join("b.svg"));
     b.input.files = vec![faster.clone()];
     a.same_scale = vec![faster];
     let axes = |options: &Options| {
@@ -121,7 +125,8 @@ fn the_same_scale_makes_two_pictures_comparable() {
 #[test]
 fn the_terminal_gets_characters() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { term: true, output: None, ..options(folder.path(), "x") };
+    let mut options = options(folder.path(), "x");
+    options.paper = Paper { term: true, ..Paper::default() };
     let mut out = Vec::new();
     plot::draw(Kind::Sweep, &options, &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();

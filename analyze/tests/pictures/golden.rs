@@ -2,15 +2,15 @@
 //! analyze --test pictures golden` writes them anew; look at them before you commit.
 
 use crate::{figure, figure_of, tables};
-use analyze::plot::{self, Kind, Options, figure::Figure, options::Size};
+use analyze::plot::{self, Kind, Options, Paper, figure::Figure, options::Size};
 use std::path::PathBuf;
 
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-fn options() -> Options {
-    Options { size: Some(Size { width: 600, height: 350 }), ..Options::default() }
+fn options() -> Paper {
+    Paper { size: Some(Size { width: 600, height: 350 }), ..Paper::default() }
 }
 
 /// The committed bytes; with `PLUMB_BLESS` they become these.
@@ -97,5 +97,6 @@ fn golden_pictures_look_as_they_did() {
     let rows = tables::round_trips(&["rtt"], 1);
     check("cdf", &figure(Kind::Cdf, &rows, none()), false);
     check("percentiles", &figure(Kind::Percentiles, &rows, none()), false);
+    check("trend", &crate::trend::figure(&crate::trend::stepped(40)), true);
     check("compare", &figure_of(Kind::Compare, &tables::verdicts(), none()), false);
 }

@@ -7,8 +7,9 @@ mod golden;
 mod honest;
 mod report;
 mod tables;
+mod trend;
 
-use analyze::plot::{self, Kind, Options, figure::Figure, font::Metrics};
+use analyze::plot::{self, Kind, Options, Paper, figure::Figure, font::Metrics};
 use schemas::columns::Row;
 
 /// A figure of rows.
@@ -28,7 +29,7 @@ fn figure_of(kind: Kind, table: &str, mut options: Options) -> Figure {
 /// Draws at three sizes and checks the places of texts.
 fn check(name: &str, figure: &Figure) {
     for (width, height) in [(1200, 700), (600, 350), (400, 300)] {
-        let options = Options { size: Some(plot::options::Size { width, height }), ..Options::default() };
+        let options = Paper { size: Some(plot::options::Size { width, height }), ..Paper::default() };
         let (w, h) = (f64::from(width), f64::from(height));
         let canvas = figure.draw(w, h, Metrics::font(plot::text_size(w, h)));
         let boxes = canvas.text_boxes();

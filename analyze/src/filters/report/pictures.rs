@@ -44,7 +44,8 @@ pub fn of(results: &Path, cases: &Cases, facts: Option<&RunRecord>, doubts: &mut
     let mut blocks = Vec::new();
     for Wanted { plot, condition } in wanted {
         let apart = intervals.as_deref().filter(|_| plot.kind == Kind::Timeseries);
-        let mut options = Options { no_annotation: true, ..plot.options(apart.unwrap_or(results)) };
+        let mut options = plot.options(apart.unwrap_or(results));
+        options.paper.no_annotation = true;
         options.selection.conditions.extend(condition.map(str::to_owned));
         match draw(plot.kind, options) {
             Ok((block, warnings)) => {
@@ -74,10 +75,10 @@ fn draw(kind: Kind, mut options: Options) -> Result<(Block, Vec<String>), Error>
         700 => size,
         height => Size { height, ..size },
     };
-    options.size = Some(tall(WIDE));
-    let svg = plot::to_svg(figure, &options)?;
-    options.size = Some(tall(NARROW));
-    let narrow = Some(plot::to_svg(figure, &options)?);
+    options.paper.size = Some(tall(WIDE));
+    let svg = plot::to_svg(figure, &options.paper)?;
+    options.paper.size = Some(tall(NARROW));
+    let narrow = Some(plot::to_svg(figure, &options.paper)?);
     Ok((Block::Picture { about: figure.title.clone(), svg, narrow }, drawing.warnings))
 }
 

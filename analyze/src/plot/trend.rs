@@ -1,0 +1,308 @@
+//! `trend`: series of a history, run after run, with their levels, changes and drifts.
+//!
+//! Runs stand at equal distances in the order of time: on an axis of time, the runs of a busy day would cover each other.
+
+use super::{
+    axis::Axis,
+    canvas::{Colour, Sign},
+    drawing::{Drawing, Points},
+    figure::{Figure, Panel},
+    layer::Layer,
+    legend::{Entry, Key},
+    options::Paper,
+    quantity::Quantity,
+    runs::{Dot, Order, condensed},
+    spacing::Spacing,
+};
+use crate::{
+    error::Error,
+    history::{
+        added, sentences,
+        series::Reading,
+        told::{self, Asked, Told},
+        trend::Finding,
+    },
+};
+use schemas::{
+    columns::number,
+    metrics::Better,
+    units::{level, margin},
+};
+use std::path::PathBuf;
+
+/// Most series of a picture.
+const MOST: usize = 12;
+
+/// Up to so many runs have an interval each; those of more are a band.
+const WHISKERS: usize = 60;
+
+/// Digits of a commit beside a change.
+const COMMIT: usize = 8;
+
+const VALUES: Colour = Colour(0x00, 0x72, 0xb2);
+
+/// The looks of findings, in the order of the legend. The colours are of the palette of Okabe and Ito.
+const LOOKS: [(&str, Colour); 4] = [
+    ("for the worse", Colour(0xd5, 0x5e, 0x00)),
+    ("for the better", Colour(0x00, 0x9e, 0x73)),
+    ("neither better nor worse", Colour(0xe6, 0x9f, 0x00)),
+    ("accepted", Colour(0x8a, 0x8a, 0x8a)),
+];
+
+/// The series of a history (`plumb history add`), run after run, with levels, changes, drifts and commits
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  plumb plot trend history/ --metric throughput -o trend.svg
+  plumb plot trend history/nightly/m1.csv --case bulk --term
+
+Each series has a panel. Dots are the medians of the runs, with their intervals; black lines are levels. A dashed line is the \
+first run of a new level, with the change and the commit that the run measured; a sloped line is a drift. Of more than 400 \
+runs, neighbours of one level share a dot. Value axes leave zero out, so that small changes show.")]
+pub struct Args {
+    /// Folder of the history, or one file of it
+    #[arg(value_name = "HISTORY")]
+    pub history: PathBuf,
+    #[command(flatten)]
+    pub asked: Asked,
+    #[command(flatten)]
+    pub paper: Paper,
+}
+
+pub fn draw(args: &Args) -> Result<Drawing, Error> {
+    let (reading, told) = told::read(&args.history, &args.asked)?;
+    if told.len() > MOST {
+        return Err(Error::Usage(format!(
+            "{} has {} such series, and a picture shows {MOST} at most: choose with --plan, --machine, --case or --metric, or \
+             write a page for each with plumb report --history",
+            args.history.display(),
+            told.len()
+        )));
+    }
+    let all: Vec<&Told> = told.iter().collect();
+    let mut figure = figure(&reading, &all);
+    if let Some(title) = &args.paper.title {
+        figure.title.clone_from(title);
+    }
+    if args.paper.no_annotation {
+        figure.footer.clear();
+    }
+    Ok(Drawing { figure, points: points(&reading, &all), warnings: reading.notes.clone(), told: Vec::new() })
+}
+
+/// A panel per series.
+pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
+    let order = Order::of(reading, all);
+    let mut seen = Seen::default();
+    let several = Several::of(all);
+    let panels: Vec<Panel> = all.iter().map(|told| panel(reading, told, &order, &several, &mut seen)).collect();
+    let mut legend = vec![Entry {
+        label: if seen.most > 1 {
+            format!("median of up to {} runs, from the smallest to the largest", seen.most)
+        } else {
+            format!("a run: median, interval at {}", level(added::LEVEL))
+        },
+        key: Key::Series { colour: VALUES, sign: Some(Sign::Circle), dash: None },
+    }];
+    legend.push(Entry { label: "level".to_owned(), key: Key::Series { colour: Colour::INK, sign: None, dash: None } });
+    for ((label, colour), _) in LOOKS.iter().zip(seen.looks).filter(|(_, seen)| *seen) {
+        let key = Key::Series { colour: *colour, sign: None, dash: Some((4.0, 3.0)) };
+        legend.push(Entry { label: (*label).to_owned(), key });
+    }
+    let title = match all {
+        [one] => sentences::name(one),
+        _ => format!("{} series", all.len()),
+    };
+    let title = match all.first().map(|told| &told.series.key) {
+        Some(key) if !several.plans && !several.machines => format!("{title}: {} on {}", key.plan, key.machine),
+        _ => title,
+    };
+    Figure {
+        title,
+        notes: notes(all),
+        x: Axis::of_names(order.title(), order.names()),
+        panels,
+        beside: Vec::new(),
+        legend,
+        colours: None,
+        footer: vec![order.span()],
+    }
+}
+
+/// Elements that the legend has to explain.
+#[derive(Default)]
+struct Seen {
+    looks: [bool; LOOKS.len()],
+    /// Most runs of a dot.
+    most: usize,
+}
+
+/// The parts of names in which the series differ.
+struct Several {
+    plans: bool,
+    machines: bool,
+}
+
+impl Several {
+    fn of(all: &[&Told]) -> Self {
+        let several = |of: fn(&Told) -> &str| all.iter().any(|told| of(told) != of(all[0]));
+        Self { plans: several(|told| &told.series.key.plan), machines: several(|told| &told.series.key.machine) }
+    }
+}
+
+/// Why little can be said of the series; what is said of all stands once.
+fn notes(all: &[&Told]) -> Vec<String> {
+    let doubts: Vec<(String, Vec<String>)> =
+        all.iter().map(|told| (sentences::name(told), sentences::doubts(told))).collect();
+    let Some((_, first)) = doubts.first() else { return Vec::new() };
+    if doubts.iter().all(|(_, of)| of == first) {
+        return first.clone();
+    }
+    doubts.iter().flat_map(|(name, of)| of.iter().map(move |doubt| format!("{name}: {doubt}"))).collect()
+}
+
+fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen: &mut Seen) -> Panel {
+    let series = &told.series;
+    let places: Vec<usize> = series.points.iter().map(|point| order.place(point.run)).collect();
+    let breaks: Vec<usize> = told.trend.stretches.iter().map(|stretch| stretch.start).collect();
+    let dots = condensed(&series.points, &places, &breaks);
+    seen.most = seen.most.max(dots.iter().map(|dot| dot.runs).max().unwrap_or(0));
+    let mut layers = spread(&dots, places.len());
+    let crowded = dots.len() > 150;
+    let weight = if crowded { 0.4 } else { 1.0_f64.min(60.0 / dots.len() as f64).max(0.55) };
+    let points: Vec<_> = dots.iter().map(|dot| (dot.x, dot.centre)).collect();
+    layers.push(Layer::Marks { points, sign: Sign::Circle, colour: VALUES, weight });
+    let drifts = |start: usize| told.trend.findings.iter().any(|finding| finding.is_drift && finding.at == start);
+    for stretch in told.trend.stretches.iter().filter(|stretch| !drifts(stretch.start)) {
+        let (from, to) = (places[stretch.start] as f64, places[stretch.end - 1] as f64);
+        // A level of one run has a width, too.
+        let points = vec![(from - 0.4, stretch.from), (to + 0.4, stretch.to)];
+        layers.push(Layer::Line { points, colour: Colour::INK, weight: 1.0, dash: None });
+    }
+    // Where labels have no room beside each other, the latest have it.
+    for (i, finding) in told.trend.findings.iter().enumerate().rev() {
+        let look = look(told, i);
+        seen.looks[look] = true;
+        let (label, colour) = (label(reading, told, finding), LOOKS[look].1);
+        let at = places[finding.at] as f64;
+        if finding.is_drift {
+            let to = places[finding.end - 1] as f64;
+            let points = vec![(at, finding.was), (to, finding.is)];
+            layers.push(Layer::Line { points, colour, weight: 1.6, dash: None });
+        }
+        layers.push(Layer::Rule { at: at - 0.5, upright: true, label, colour });
+    }
+    let (low, high) = range(&dots);
+    let remark = match told.trend.metric.map_or(Better::Neither, |metric| metric.better) {
+        Better::Higher => ", higher is better",
+        Better::Lower => ", lower is better",
+        Better::Neither => "",
+    };
+    Panel { y: Axis::new(quantity(told, several), Spacing::Linear, low, high, true), layers, rows_per_name: 1, remark }
+}
+
+/// The intervals: one each, or a band.
+fn spread(dots: &[Dot], runs: usize) -> Vec<Layer> {
+    let ranges = |dots: &[Dot]| -> Vec<(f64, f64, f64)> {
+        dots.iter().filter_map(|dot| dot.range.map(|(low, high)| (dot.x, low, high))).collect()
+    };
+    if runs <= WHISKERS {
+        return vec![Layer::Intervals { ranges: ranges(dots), sideways: false, colour: VALUES.tint(0.45) }];
+    }
+    // A gap, or a new level, ends the band.
+    let mut steps: Vec<f64> = dots.windows(2).map(|pair| pair[1].x - pair[0].x).collect();
+    steps.sort_by(f64::total_cmp);
+    let usual = steps.get(steps.len() / 2).copied().unwrap_or(1.0);
+    dots.chunk_by(|a, b| b.x - a.x <= usual * 3.0 && !b.begins)
+        .map(|part| Layer::Area { points: ranges(part), colour: VALUES.tint(0.25) })
+        .collect()
+}
+
+/// The range of a value axis: the values, and intervals as far as they are no wider than all values.
+fn range(dots: &[Dot]) -> (f64, f64) {
+    let (low, high) = super::series::extent(dots.iter().map(|dot| dot.centre));
+    let room = if high > low { high - low } else { low.abs() * 0.02 };
+    let ends = dots.iter().filter_map(|dot| dot.range);
+    let (lowest, highest) = ends.fold((low, high), |all, (low, high)| (all.0.min(low), all.1.max(high)));
+    // Equal values have room around them that does not look like a change of tens of percent.
+    let around = if high > low { 0.0 } else { room };
+    (lowest.max(low - room).min(low - around), highest.min(high + room).max(high + around))
+}
+
+fn quantity(told: &Told, several: &Several) -> Quantity {
+    let key = &told.series.key;
+    let mut label = sentences::name(told);
+    if several.machines {
+        label = format!("{}: {label}", key.machine);
+    }
+    if several.plans {
+        label = format!("{}: {label}", key.plan);
+    }
+    let Some(metric) = told.trend.metric else { return Quantity::new(label, None) };
+    Quantity::new(label, Some(metric.unit)).within(metric.range())
+}
+
+/// Index of the look of a finding.
+fn look(told: &Told, i: usize) -> usize {
+    match (&told.accepted[i], told.trend.findings[i].worse) {
+        (Some(_), _) => 3,
+        (None, Some(true)) => 0,
+        (None, Some(false)) => 1,
+        (None, None) => 2,
+    }
+}
+
+/// `−5.0 % 0123abcd`
+fn label(reading: &Reading, told: &Told, finding: &Finding) -> String {
+    let size = margin(finding.ratio.abs());
+    let sign = if finding.ratio < 0.0 { "−" } else { "+" };
+    if finding.is_drift {
+        return format!("drift {sign}{size}");
+    }
+    let (_, first) = told.runs(reading, finding);
+    let commit = first.commit.get(..COMMIT).unwrap_or(&first.commit);
+    format!("{sign}{size} {commit}").trim_end().to_owned()
+}
+
+/// A row for each run of each series.
+fn points(reading: &Reading, all: &[&Told]) -> Points {
+    let header = [
+        "plan",
+        "machine",
+        "case_id",
+        "case",
+        "member",
+        "direction",
+        "metric",
+        "run_id",
+        "time",
+        "commit",
+        "centre",
+        "low",
+        "high",
+        "level",
+        "finding",
+    ];
+    let mut table = Points::new(&header);
+    for told in all {
+        let key = &told.series.key;
+        for stretch in &told.trend.stretches {
+            for index in stretch.start..stretch.end {
+                let point = &told.series.points[index];
+                let run = &reading.runs[point.run];
+                let case = &told.series.case;
+                let mut row: Vec<String> =
+                    [&key.plan, &key.machine, &key.case_id, case, &key.member, &key.direction, &key.metric]
+                        .map(String::clone)
+                        .to_vec();
+                row.extend([&run.run_id, &run.time, &run.commit].map(String::clone));
+                let end = |value: Option<f64>| value.map(number).unwrap_or_default();
+                row.extend([number(point.centre), end(point.low), end(point.high), number(stretch.at(index))]);
+                let finding = told.trend.findings.iter().position(|finding| finding.at == index);
+                row.push(finding.map(|i| sentences::word(told, i).to_owned()).unwrap_or_default());
+                table.rows.push(row);
+            }
+        }
+    }
+    table
+}
