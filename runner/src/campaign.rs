@@ -3,7 +3,7 @@
 mod report;
 mod sinks;
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
 use analyze::judge::environment::Environment;
 use netcore::control::key::Key;
@@ -12,7 +12,7 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm, survey},
+    gate::{Expectations, confirm::Confirm, survey, until::Until},
     hosts::Hosts,
     launch::recipe::Allowed,
     plan::{
@@ -59,6 +59,8 @@ pub struct Options {
     pub allow_hooks: bool,
     /// `--set`, `--only` and `--host`, for the record.
     pub overrides: Vec<String>,
+    /// Comparisons that decide how many iterations are enough.
+    pub until: Option<Arc<Until>>,
 }
 
 /// Runs the plans one after the other into one table.
@@ -201,7 +203,12 @@ fn one(
     }
     let (options, interrupts) = (shared.options, shared.interrupts);
     let stop = interrupts.flag();
-    let steps = step::steps(plan, &shared.start.run_id, shared.axis_paths);
+    let mut steps = step::steps(plan, &shared.start.run_id, shared.axis_paths);
+    if let Some(until) = &options.until {
+        for step in &mut steps {
+            step.until = Some(Arc::clone(until) as _);
+        }
+    }
     let seed = plan.run.seed.unwrap_or(shared.start.seed);
     sinks.record.facts.plans.push(plan_record(plan, options.overrides.clone(), seed));
     let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
@@ -224,7 +231,11 @@ fn one(
     }
     sinks.record.facts.hosts.extend(hosts.take_records());
     sinks.record.write()?;
-    expectations.check(&Environment::of(&sinks.record.facts))?;
+    let here = Environment::of(&sinks.record.facts);
+    expectations.check(&here)?;
+    if let Some(note) = options.until.as_ref().map(|until| until.check(&here)).transpose()?.flatten() {
+        sinks.note(note);
+    }
     let surroundings = Surroundings::of(plan, hosts.fleet(), shared.files.dir.as_deref(), key.as_ref(), stop)?;
     let mut bench = Programs::around(&mut hosts, surroundings, sinks.hook_log.clone());
     let mut measure = || {

@@ -1,6 +1,7 @@
 //! The command line: every subcommand and its arguments.
 
 mod baseline;
+mod bisect;
 pub(crate) mod check;
 mod completions;
 mod gate;
@@ -69,6 +70,9 @@ enum Command {
     /// Keep a run as the baseline of later runs.
     #[command(after_help = baseline::EXAMPLES)]
     Baseline(baseline::Args),
+    /// Tell git bisect whether this commit is slower than a baseline.
+    #[command(after_help = bisect::EXAMPLES)]
+    Bisect(Box<bisect::Args>),
     /// Be the far end: serve tests to other hosts.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Args),
@@ -109,7 +113,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             suggest_key(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
-            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(2));
+            let code = u8::try_from(e.exit_code()).unwrap_or(2);
+            // git bisect would take 2 for a slower commit.
+            let stops = code != 0 && args.get(1).is_some_and(|name| name == "bisect");
+            return ExitCode::from(if stops { bisect::stop(code) } else { code });
         }
     };
     let exit = match cli.command.run() {
@@ -161,6 +168,7 @@ impl Command {
             Self::Check(args) => check::run(&args),
             Self::Hosts(args) => hosts::run(&args),
             Self::Baseline(args) => baseline::run(&args),
+            Self::Bisect(args) => Ok(bisect::run(&args)),
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),
             Self::Schema(args) => schema::run(&args),

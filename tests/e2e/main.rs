@@ -1,6 +1,7 @@
 //! The real program against real sockets, daemons and namespaces.
 
 mod baseline;
+mod bisect;
 mod buffers;
 mod case_ids;
 mod cgroup;

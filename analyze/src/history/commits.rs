@@ -1,6 +1,9 @@
 //! The commits of runs, from the CI's environment and from git.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Variables in which CI services name the commit.
 const OF_CI: [&str; 9] = [
@@ -22,6 +25,26 @@ const LISTED: usize = 20;
 pub fn present() -> Option<String> {
     let of_ci = OF_CI.iter().find_map(|name| std::env::var(name).ok().filter(|text| is_commit(text)));
     of_ci.or_else(|| git(Path::new("."), &["rev-parse", "HEAD"]).ok().map(|text| text.trim().to_owned()))
+}
+
+/// The commit that a bisection has checked out, or HEAD; `None`: the present folder is in no repository.
+pub fn checked_out() -> Option<String> {
+    let commit = |name: &str| git(Path::new("."), &["rev-parse", "--verify", "--quiet", name]).ok();
+    // `git bisect --no-checkout` names the commit there.
+    let found = commit("BISECT_HEAD").or_else(|| commit("HEAD"))?;
+    Some(found.trim().to_owned())
+}
+
+/// Whether git keeps a file of the present repository: another commit may have another version of it.
+pub fn is_tracked(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    git(Path::new("."), &["ls-files", "--error-unmatch", "--", &name]).is_ok()
+}
+
+/// A place in the git directory of the present repository, which no checkout and no `git clean` touches.
+pub fn in_git_directory(name: &str) -> Option<PathBuf> {
+    let path = git(Path::new("."), &["rev-parse", "--git-path", name]).ok()?;
+    Some(PathBuf::from(path.trim_end()))
 }
 
 /// Whether a text can be a commit's name: hexadecimal digits, at least seven.

@@ -108,6 +108,25 @@ impl Baseline {
         &self.terms.promises
     }
 
+    /// Each promise about a case, and the number of values that the baseline has for it.
+    pub fn counts(&self) -> Vec<(&Promise, &str, usize)> {
+        let index = self.index();
+        let values = |m: usize, id: &str| index.of(id).iter().map(|case| case.values[m].len()).max().unwrap_or(0);
+        let mut counts = Vec::new();
+        for (m, promise) in self.terms.promises.iter().enumerate() {
+            counts.extend(promise.case_ids.iter().map(|id| (promise, &**id, values(m, id))));
+        }
+        counts
+    }
+
+    /// How the machine of the baseline differs from another, in one sentence; or why it is unknown. `None`: it is the same.
+    pub fn machine_differs(&self, here: &Environment) -> Result<Option<String>, &str> {
+        let was = self.environment.as_ref().map_err(String::as_str)?;
+        let mut differences = was.differences(here);
+        differences.retain(|d| d.machine);
+        Ok(said(&differences))
+    }
+
     /// The baseline's file.
     pub fn source(&self) -> &Path {
         &self.terms.source

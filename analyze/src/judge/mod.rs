@@ -3,6 +3,7 @@
 //! - [`judge()`]: whether a statement holds: pass, fail, or inconclusive
 //! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
 //! - [`baseline`]: a run against an earlier one
+//! - [`sequential`]: a comparison that is tested again while iterations are added
 //! - [`environment`]: the machine a run was made on, and how it differs from another
 //! - [`worsening`]: whether data made worse on purpose fail
 //! - [`survey`]: figures of a survey of pairs
@@ -16,6 +17,7 @@ pub mod comparison;
 pub mod environment;
 mod row;
 pub mod samples;
+pub mod sequential;
 pub mod survey;
 pub mod verdicts;
 pub mod worsening;

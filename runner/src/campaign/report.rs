@@ -117,6 +117,11 @@ impl Report {
         }
     }
 
+    /// The cases that could not be measured, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.cases.iter().filter_map(|case| Some((&*case.case, case.failed.as_deref()?)))
+    }
+
     /// Writes verdicts, JUnit, Markdown, annotations and pictures. `is_begun`: the run has replaced the files of an earlier
     /// one, if there was any.
     pub(super) fn write_files(

@@ -81,10 +81,20 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum When {
+pub(super) enum When {
     Auto,
     Always,
     Never,
+}
+
+impl When {
+    pub(super) fn mode(self) -> Mode {
+        match self {
+            Self::Auto => Mode::auto(),
+            Self::Always => Mode::Line,
+            Self::Never => Mode::Silent,
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -107,11 +117,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     plan::tell_apart(&mut plans);
     let interrupts =
         Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
-    let mode = match args.progress {
-        When::Auto => Mode::auto(),
-        When::Always => Mode::Line,
-        When::Never => Mode::Silent,
-    };
+    let mode = args.progress.mode();
     let (to_stdout, output) = match &args.output {
         Some(output) if output.as_os_str() == "-" => (true, None),
         output => (false, output.clone()),
@@ -128,6 +134,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         interim: args.interim,
         allow_hooks: args.allow_hooks,
         overrides: overrides(&args.selection),
+        until: None,
     };
     let report = match campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode)) {
         Err(error) if interrupts.exit().is_some() => {
@@ -142,7 +149,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 /// Says at once that a signal was heard: the end of a measurement may take a while.
-fn announce(signal: &str) {
+pub(super) fn announce(signal: &str) {
     // Over the progress line, if there is one.
     let start = if std::io::stderr().is_terminal() { "\r\u{1b}[2K" } else { "" };
     style::tell(format_args!(
@@ -164,7 +171,7 @@ fn show(report: &Report, options: &Options) -> Result<(), Error> {
     shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
 }
 
-fn overrides(selection: &Selection) -> Vec<String> {
+pub(super) fn overrides(selection: &Selection) -> Vec<String> {
     let with = |flag: &str, values: &[String]| values.iter().map(|v| format!("{flag} {v}")).collect::<Vec<_>>();
     [with("--set", &selection.sets), with("--only", &selection.only), with("--host", &selection.hosts)].concat()
 }

@@ -1,9 +1,11 @@
 //! Expectations → verdicts → exit code: assertions, comparisons with a baseline, and confirmation of failures.
+//! A bisection measures [`until`] its comparisons are decided.
 
 pub mod baseline;
 pub mod confirm;
 pub mod promote;
 pub mod survey;
+pub mod until;
 
 use std::{collections::HashMap, io::Write, path::Path};
 

@@ -119,7 +119,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         command_span: Span::default(),
         hooks_span: Span::default(),
     };
-    Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None }
+    Step { identities: vec![Row { case: Some(name.into()), ..Row::default() }], case, line: None, until: None }
 }
 
 /// A step that is measured together with the others of its round.

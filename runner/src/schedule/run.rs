@@ -125,8 +125,7 @@ pub fn run(
         for iteration in done {
             run.absorb(i, iteration);
         }
-        let state = &run.states[i];
-        if state.open && state.samples.enough(state.result.done) {
+        if run.states[i].open && run.has_enough(i) {
             run.conclude(i)?;
         }
     }
@@ -187,6 +186,14 @@ impl State {
 impl Run<'_> {
     fn over(&self) -> bool {
         self.give_up.is_some() || self.sink.is_closed() || self.stop.requested()
+    }
+
+    fn has_enough(&self, i: usize) -> bool {
+        let (step, state) = (&self.steps[i], &self.states[i]);
+        match &step.until {
+            Some(rule) => rule.enough(step, &state.result),
+            None => state.samples.enough(state.result.done),
+        }
     }
 
     fn position(&self, i: usize) -> Position {

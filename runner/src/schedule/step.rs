@@ -1,17 +1,26 @@
 //! A case as the schedule runs it: with the cells that its rows share, and its line on an axis.
 
-use std::{ops::Deref, time::Duration};
+use std::{fmt::Debug, ops::Deref, sync::Arc, time::Duration};
 
 use schemas::{
     columns::Row,
     words::{Record, Way},
 };
 
-use super::rows::{identity, ranks, ways};
+use super::{
+    rows::{identity, ranks, ways},
+    run::Finished,
+};
 use crate::plan::{
     case::{Case, Endpoint, Job, Member, Plan},
     model::FindBy,
 };
+
+/// A rule that decides in place of a case's policy whether it has enough iterations.
+pub trait Enough: Debug + Send + Sync {
+    /// Asked after each iteration.
+    fn enough(&self, step: &Step, so_far: &Finished) -> bool;
+}
 
 /// A case and what the schedule adds to it.
 #[derive(Clone, Debug)]
@@ -23,6 +32,8 @@ pub struct Step {
     /// With `stop_when`: the first step of its line, the cases that differ from it on that axis alone. They run one after
     /// the other, since each decides whether the next one runs.
     pub line: Option<usize>,
+    /// `None`: its policy decides.
+    pub until: Option<Arc<dyn Enough>>,
 }
 
 impl Deref for Step {
@@ -80,6 +91,7 @@ pub fn steps(plan: &Plan, run_id: &str, axis_paths: &[String]) -> Vec<Step> {
         case: case.clone(),
         identities: identities(plan, case, run_id, axis_paths),
         line: line(case),
+        until: None,
     };
     plan.cases.iter().map(step).collect()
 }

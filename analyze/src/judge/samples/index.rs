@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use schemas::columns::VerdictRow;
+use schemas::{columns::VerdictRow, words::Way};
 
 use super::{Case, Key};
 use crate::judge::subject;
@@ -35,8 +35,15 @@ impl<'a> Index<'a> {
         self.all
     }
 
+    /// The case with this key. A table may leave the direction `forward` out, as rows of other programs do.
     pub fn find(&self, key: &Key) -> Option<&'a Case> {
-        self.by_key.get(key).copied()
+        let forward = Way::Forward.as_str();
+        let other = || match key.direction.as_str() {
+            "" => Some(Key { direction: forward.to_owned(), ..key.clone() }),
+            direction if direction == forward => Some(Key { direction: String::new(), ..key.clone() }),
+            _ => None,
+        };
+        self.by_key.get(key).or_else(|| self.by_key.get(&other()?)).copied()
     }
 
     /// Every case with this `case_id` (or other matching column), in the order of the table.
@@ -90,6 +97,10 @@ mod tests {
         assert_eq!(labels, ["name of a (forward)", "name of b up", "name of a (reverse) (stream 3)", "name of b"]);
         assert_eq!(index.find(&cases[2].key), Some(&cases[2]));
         assert_eq!(index.find(&Key::default()), None);
+        assert_eq!(index.find(&case("b", "up", "", "").key), Some(&cases[1]));
+        assert_eq!(index.find(&case("b", "up", "reverse", "").key), None);
+        let without = [case("a", "", "", "")];
+        assert_eq!(Index::new(&without).find(&cases[0].key), Some(&without[0]));
         assert_eq!(index.of("b"), [&cases[1], &cases[3]]);
         assert_eq!(index.of("c").len(), 0);
         // A case that is none of them, in another direction than theirs.

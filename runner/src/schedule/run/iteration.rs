@@ -130,8 +130,7 @@ impl Run<'_> {
         self.sink.reports(step, iteration, measured)?;
         self.sink.rows(&rows)?;
         self.absorb(i, &done);
-        let state = &self.states[i];
-        if state.samples.enough(state.result.done) { self.conclude(i) } else { Ok(()) }
+        if self.has_enough(i) { self.conclude(i) } else { Ok(()) }
     }
 
     /// Keeps the rows of an iteration that does not count.
