@@ -30,3 +30,5 @@ pub mod spec;
 #[expect(unsafe_code, reason = "thin wrappers of system calls")]
 mod sys;
 mod transport;
+
+pub use sys::give_way;

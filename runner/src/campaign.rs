@@ -15,6 +15,7 @@ use crate::{
     gate::{Expectations, confirm::Confirm, survey, until::Until},
     hosts::Hosts,
     launch::recipe::Allowed,
+    metrics::Board,
     plan::{
         Format, Plan,
         case::{Endpoint, Member},
@@ -61,6 +62,8 @@ pub struct Options {
     pub overrides: Vec<String>,
     /// Comparisons that decide how many iterations are enough.
     pub until: Option<Arc<Until>>,
+    /// What scrapes see of the run.
+    pub board: Option<Arc<Board>>,
 }
 
 /// Runs the plans one after the other into one table.
@@ -106,6 +109,10 @@ pub fn run(
             env!("CARGO_PKG_VERSION")
         ));
     }
+    if let Some(board) = &options.board {
+        let names = plans.iter().map(|plan| plan.name.clone()).collect();
+        board.begin(&start.run_id, names, plans.iter().map(|plan| plan.cases.len()).sum());
+    }
     let mut report = Report::default();
     let shared = Shared { start, taken, axis_paths: &axis_paths, files: &files, options, interrupts };
     for plan in plans {
@@ -125,6 +132,9 @@ pub fn run(
     record.write()?;
     report.closed = sinks.is_closed();
     report.write_files(plans, &files, is_begun, progress)?;
+    if let Some(board) = &options.board {
+        board.end();
+    }
     Ok(report)
 }
 
@@ -260,6 +270,10 @@ fn one(
     bench.finish(progress);
     let (finished, verdicts) = measured?;
     let surveys = survey::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
+    if let Some(board) = &options.board {
+        let of_surveys = surveys.iter().map(|survey| &survey.verdicts);
+        verdicts.iter().chain(of_surveys).for_each(|rows| board.verdicts(rows));
+    }
     report.add(plan, &steps, finished, verdicts, surveys);
     Ok(())
 }

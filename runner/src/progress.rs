@@ -1,5 +1,7 @@
 //! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing.
 
+mod now;
+
 use std::{
     fmt::Write as _,
     io::IsTerminal,
@@ -9,6 +11,8 @@ use std::{
 use analyze::table::layout::Sheet;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schemas::units::{Unit, human};
+
+pub use now::{Now, Watched};
 
 use crate::{plan::estimate::span, style};
 
@@ -85,6 +89,7 @@ pub struct Progress {
     began: Instant,
     /// When members were last told about in plain lines.
     told: Instant,
+    watched: Option<Watched>,
 }
 
 /// The lines on a terminal: one for the run, one per member of a group.
@@ -127,16 +132,22 @@ impl Progress {
     pub fn new(mode: Mode) -> Self {
         let display = (mode == Mode::Line).then(Display::new);
         let now = Instant::now();
-        Self { mode, display, position: Position::default(), began: now, told: now }
+        Self { mode, display, position: Position::default(), began: now, told: now, watched: None }
+    }
+
+    /// Lets readers in other threads see the running iteration.
+    pub fn watch(&mut self) -> Watched {
+        self.watched.get_or_insert_default().clone()
     }
 
     /// Time between two calls of [`Progress::live`] that have something to show.
     pub fn tick(&self) -> Duration {
-        match self.mode {
+        let shown = match self.mode {
             Mode::Line => TICK,
             Mode::Plain => BEAT[0] / 4,
             Mode::Silent => Duration::MAX,
-        }
+        };
+        if self.watched.is_some() { shown.min(now::BEAT) } else { shown }
     }
 
     /// The intervals that the display needs of a test of that length; zero: none. A long test needs them less often, and its
@@ -145,6 +156,7 @@ impl Progress {
         let length = length.unwrap_or(BEAT[0]);
         match self.mode {
             Mode::Line => TICK.max(length / 1000),
+            _ if self.watched.is_some() => now::BEAT.max(length / 1000),
             Mode::Plain if length > 2 * BEAT[0] => self.tick().max(length / 1000),
             _ => Duration::ZERO,
         }
@@ -154,6 +166,10 @@ impl Progress {
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
         self.told = self.began;
+        if let Some(watched) = &self.watched {
+            let mut now = watched.lock();
+            (now.iteration, now.members, now.waiting) = (Some((position.clone(), self.began)), None, None);
+        }
         if self.mode == Mode::Plain {
             style::tell(self::position(&position));
         }
@@ -166,6 +182,9 @@ impl Progress {
 
     /// Shows that the iteration waits for its turn at a host. The next client in the queue has place 1.
     pub fn waiting(&self, host: &str, place: u32) {
+        if let Some(watched) = &self.watched {
+            watched.lock().waiting = Some((host.to_owned(), place));
+        }
         let text = format!("{host}: waiting, {} in the queue", ordinal(place));
         match (&self.display, self.mode) {
             (Some(display), _) => display.run.set_message(format!("{}  {text}", position(&self.position))),
@@ -188,6 +207,10 @@ impl Progress {
 
     /// Updates the display of the running iteration, whose members these are.
     pub fn live(&mut self, members: &[Live]) {
+        if let Some(watched) = &self.watched {
+            let mut now = watched.lock();
+            (now.members, now.waiting) = (Some((members.to_vec(), Instant::now())), None);
+        }
         let run = position(&self.position);
         let left = self.position.left.saturating_sub(self.began.elapsed());
         let eta = if left.is_zero() { String::new() } else { format!("  eta {}", span(left)) };
@@ -239,11 +262,17 @@ impl Progress {
 
     /// A `warning:`, in every mode.
     pub fn warn(&self, text: &str) {
+        if let Some(watched) = &self.watched {
+            watched.lock().warnings += 1;
+        }
         self.print(&style::remark(&Sheet::stderr(), style::WARNING, "warning", text));
     }
 
     /// An `error:` after which the run goes on, in every mode.
     pub fn fault(&self, text: &str) {
+        if let Some(watched) = &self.watched {
+            watched.lock().errors += 1;
+        }
         self.print(&style::remark(&Sheet::stderr(), style::ERROR, "error", text));
     }
 
@@ -359,5 +388,28 @@ mod tests {
         let plain = Progress::new(Mode::Plain);
         assert_eq!(plain.interval(Some(Duration::from_secs(10))), Duration::ZERO, "it is over before the first line");
         assert!(plain.interval(hours) > Duration::from_secs(40));
+        let mut watched = Progress::new(Mode::Silent);
+        watched.watch();
+        let second = Duration::from_secs(1);
+        assert_eq!([watched.tick(), watched.interval(Some(10 * second))], [second; 2]);
+        assert!(watched.interval(hours) > Duration::from_secs(40));
+    }
+
+    #[test]
+    fn a_watcher_sees_the_running_iteration_only() {
+        let mut progress = Progress::new(Mode::Silent);
+        let watched = progress.watch();
+        assert!(watched.read().iteration.is_none());
+        let position = Position { name: "a".into(), left: Duration::from_mins(1), ..Position::default() };
+        progress.iteration(position.clone());
+        progress.waiting("b", 2);
+        progress.warn("w");
+        let now = watched.read();
+        assert_eq!((now.waiting, now.warnings, now.errors), (Some(("b".to_owned(), 2)), 1, 0));
+        assert!(watched.read().left().is_some_and(|left| left > Duration::from_secs(1)));
+        progress.live(&[]);
+        assert!(watched.read().members.is_some() && watched.read().waiting.is_none());
+        progress.iteration(position);
+        assert!(watched.read().members.is_none(), "those of the iteration before");
     }
 }

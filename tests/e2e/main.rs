@@ -39,6 +39,7 @@ mod launch_mpi;
 mod launch_slurm;
 mod limits;
 mod loaded;
+mod metrics;
 mod migrating;
 mod module_order;
 mod mpi;

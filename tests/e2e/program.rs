@@ -188,6 +188,11 @@ impl Serve {
         Self { child, address }
     }
 
+    /// One that was started otherwise.
+    pub fn from(child: Child, address: String) -> Self {
+        Self { child, address }
+    }
+
     /// Kills it: SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

@@ -20,17 +20,15 @@ pub fn write(
 ) -> Result<(), Error> {
     let found = Measurements::read(table, selection, metrics)?;
     for (metric, index) in &found.metrics {
-        let Family { name, unit, scale } = Family::of(metric.column);
+        let family = Family::of(metric.column);
         let mut begun = false;
         let mut seen = std::collections::HashSet::new();
         for row in &found.rows.rows {
-            let Some(value) = found.rows.number(row, *index)? else { continue };
+            if found.rows.number(row, *index)?.is_none() {
+                continue;
+            }
             if !begun {
-                writeln!(output, "# TYPE {name} gauge")?;
-                if let Some(unit) = unit {
-                    writeln!(output, "# UNIT {name} {unit}")?;
-                }
-                writeln!(output, "# HELP {name} {}", escaped(metric.label))?;
+                output.write_all(head(&family.name, "gauge", family.unit, metric.label).as_bytes())?;
                 begun = true;
             }
             let labels: Vec<String> = found
@@ -45,28 +43,29 @@ pub fn write(
                               rows with --where";
                 return Err(found.rows.error(row, *index, reason));
             }
-            let value = match scale {
-                Scale::Same => row.get(*index).to_owned(),
-                // Exact: only the exponent of a binary number changes.
-                Scale::Eighth => (value / 8.0).to_string(),
-                Scale::Millionth => millionth(row.get(*index)),
-            };
-            writeln!(output, "{name}{{{labels}}} {value}")?;
+            writeln!(output, "{}{{{labels}}} {}", family.name, family.value(row.get(*index)))?;
         }
     }
     writeln!(output, "# EOF")?;
     Ok(())
 }
 
+/// The lines before the samples of a family.
+pub fn head(name: &str, kind: &str, unit: Option<&str>, help: &str) -> String {
+    let unit = unit.map_or_else(String::new, |unit| format!("# UNIT {name} {unit}\n"));
+    format!("# TYPE {name} {kind}\n{unit}# HELP {name} {}\n", escaped(help))
+}
+
 /// The family of samples that a column becomes.
-struct Family {
-    name: String,
+#[derive(Clone, Debug)]
+pub struct Family {
+    pub name: String,
     /// The unit, where the name ends with it.
-    unit: Option<&'static str>,
+    pub unit: Option<&'static str>,
     scale: Scale,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Scale {
     Same,
     Eighth,
@@ -74,7 +73,7 @@ enum Scale {
 }
 
 impl Family {
-    fn of(column: &str) -> Self {
+    pub fn of(column: &str) -> Self {
         let (stem, ending, unit, scale) = match Unit::of_column(column) {
             Some((stem, Unit::BitsPerSecond)) => (stem, "_bytes_per_second", Some("bytes_per_second"), Scale::Eighth),
             Some((stem, Unit::PerSecond)) => (stem, "_per_second", None, Scale::Same),
@@ -86,6 +85,16 @@ impl Family {
         };
         Self { name: format!("plumb_{stem}{ending}"), unit, scale }
     }
+
+    /// The value of a cell in the unit of the family.
+    pub fn value(&self, cell: &str) -> String {
+        match self.scale {
+            Scale::Same => cell.to_owned(),
+            // Exact: only the exponent of a binary number changes.
+            Scale::Eighth => cell.parse::<f64>().map_or_else(|_| cell.to_owned(), |value| (value / 8.0).to_string()),
+            Scale::Millionth => millionth(cell),
+        }
+    }
 }
 
 /// A millionth of a decimal number, with its digits: `24.4` becomes `24.4e-6`.
@@ -95,6 +104,7 @@ fn millionth(cell: &str) -> String {
     format!("{digits}e{}", exponent.saturating_sub(6))
 }
 
-fn escaped(text: &str) -> String {
+/// The text of a label or of a description.
+pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

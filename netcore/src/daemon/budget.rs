@@ -19,6 +19,16 @@ struct Used {
     sessions: HashMap<IpAddr, u32>,
     /// Memory of all tests, bytes.
     memory_bytes: u64,
+    /// Flows of all tests.
+    flows: u64,
+}
+
+/// The parts of a budget that are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InUse {
+    pub(super) sessions: u32,
+    pub(super) memory_bytes: u64,
+    pub(super) flows: u64,
 }
 
 /// A session's place in the budget; dropping it frees the place.
@@ -28,11 +38,12 @@ pub(super) struct Slot<'b> {
     client: IpAddr,
 }
 
-/// Memory of a test; dropping it gives the memory back.
+/// Memory and flows of a test; dropping it gives them back.
 #[derive(Debug)]
 pub(super) struct Charge<'b> {
     budget: &'b Budget,
     bytes: u64,
+    flows: u32,
 }
 
 impl Budget {
@@ -59,8 +70,8 @@ impl Budget {
         Ok(Slot { budget: self, client })
     }
 
-    /// Takes memory for a test, bytes.
-    pub(super) fn memory(&self, limits: &Limits, bytes: u64) -> Result<Charge<'_>, ReplyError> {
+    /// Takes memory for a test, bytes, and counts its flows, which are bounded by test ([`Limits::flows`]).
+    pub(super) fn test(&self, limits: &Limits, bytes: u64, flows: u32) -> Result<Charge<'_>, ReplyError> {
         let mut used = self.lock();
         let all = used.memory_bytes.saturating_add(bytes);
         if all > limits.memory_bytes {
@@ -75,7 +86,13 @@ impl Budget {
             ));
         }
         used.memory_bytes = all;
-        Ok(Charge { budget: self, bytes })
+        used.flows += u64::from(flows);
+        Ok(Charge { budget: self, bytes, flows })
+    }
+
+    pub(super) fn in_use(&self) -> InUse {
+        let used = self.lock();
+        InUse { sessions: used.sessions.values().sum(), memory_bytes: used.memory_bytes, flows: used.flows }
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -97,7 +114,9 @@ impl Drop for Slot<'_> {
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        self.budget.lock().memory_bytes -= self.bytes;
+        let mut used = self.budget.lock();
+        used.memory_bytes -= self.bytes;
+        used.flows -= u64::from(self.flows);
     }
 }
 
@@ -124,12 +143,13 @@ mod tests {
     fn memory_is_given_back() {
         let limits = Limits { memory_bytes: 100, ..Limits::default() };
         let budget = Budget::default();
-        let most = budget.memory(&limits, 99).unwrap();
-        let error = budget.memory(&limits, 2).unwrap_err();
+        let most = budget.test(&limits, 99, 4).unwrap();
+        assert_eq!(budget.in_use(), InUse { sessions: 0, memory_bytes: 99, flows: 4 });
+        let error = budget.test(&limits, 2, 1).unwrap_err();
         assert!(error.message.contains("already have 99 of 100") && error.message.contains("--max-memory"), "{error}");
-        budget.memory(&limits, u64::MAX).unwrap_err();
+        budget.test(&limits, u64::MAX, 1).unwrap_err();
         drop(most);
-        drop(budget.memory(&limits, 100).unwrap());
-        assert_eq!(budget.lock().memory_bytes, 0);
+        drop(budget.test(&limits, 100, 1).unwrap());
+        assert_eq!(budget.in_use(), InUse { sessions: 0, memory_bytes: 0, flows: 0 });
     }
 }

@@ -91,6 +91,11 @@ impl Door {
         Ok((Place { door: self, number }, evicted))
     }
 
+    /// Connections that have a place.
+    pub(super) fn occupied(&self) -> usize {
+        self.lock().guests.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

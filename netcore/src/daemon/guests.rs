@@ -14,6 +14,7 @@ use super::{
     loads::{self, Client},
     log::{Caller, Event, Part, TestEnding, TestResult},
     plain,
+    tally::Cause,
     turns::Ticket,
 };
 use crate::{
@@ -47,13 +48,16 @@ pub(super) fn serve(
         caller: Caller { address: peer, host: None },
         client: getrandom::u64().unwrap_or_default(),
         stop: stop.clone(),
-        arrival: Mutex::new(Arrival { place: Some(place), opened: false }),
+        arrival: Mutex::new(Arrival { place: Some(place), opened: false, refused: None }),
     };
     let reason = peers::serve(program, &guest, stream, peer);
-    let opened = guest.arrival.lock().unwrap_or_else(PoisonError::into_inner).opened;
+    let Arrival { opened, refused, .. } = *guest.arrival.lock().unwrap_or_else(PoisonError::into_inner);
     match (opened, reason) {
         (true, reason) => shared.log(&Event::Closed { client: &guest.caller, reason: reason.unwrap_or_default() }),
-        (false, Some(reason)) => shared.log(&Event::Refused { address: peer.to_string(), reason }),
+        (false, Some(reason)) => {
+            let cause = refused.unwrap_or(Cause::Greeting);
+            shared.log(&Event::Refused { address: peer.to_string(), reason, cause });
+        }
         // A data connection that found its session.
         (false, None) => {}
     }
@@ -73,6 +77,8 @@ struct Arrival<'s> {
     /// Held until the client is known.
     place: Option<Place<'s>>,
     opened: bool,
+    /// Why it got no session, where its greeting was in order.
+    refused: Option<Cause>,
 }
 
 /// Memory, load and turn of a guest's test.
@@ -116,8 +122,9 @@ impl Guest<'_> {
 
 impl Host for Guest<'_> {
     fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError> {
-        let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.caller.address))?;
+        let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.caller.address));
         let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = slot.inspect_err(|error| arrival.refused = Some(Cause::of_code(error.code)))?;
         (arrival.place, arrival.opened) = (None, true);
         self.shared.log(&Event::Opened { client: &self.caller, program: self.program.name(), version });
         Ok(Box::new(slot))
@@ -127,7 +134,7 @@ impl Host for Guest<'_> {
         let config = &self.shared.config;
         let prepare = Prepare { spec: spec.clone(), side: Side::Far, token: Default::default(), data_address: None };
         let admitted = admission::test(config, &prepare).and_then(|bytes| {
-            let charge = self.shared.budget.memory(&config.limits, bytes)?;
+            let charge = self.shared.budget.test(&config.limits, bytes, spec.flows())?;
             let turn = self.turn()?;
             let load = self.shared.loads.begin(self.client, monotonic_ns());
             Ok(Taken { _charge: charge, _load: load, _turn: turn })

@@ -49,6 +49,11 @@ impl Loads {
         Running { loads: self, number, client }
     }
 
+    /// Loads that go on.
+    pub(super) fn running(&self) -> usize {
+        self.lock().spans.iter().filter(|span| span.end_ns.is_none()).count()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,6 +2,7 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
+use super::tally::Cause;
 use crate::{
     report::{Ending, RankReport, SideReport},
     spec::{Side, TestSpec, ranks::RanksSpec},
@@ -24,9 +25,9 @@ pub enum Event<'a> {
     /// Connections cannot be accepted at the moment.
     Unaccepted { reason: String },
     /// A connection was closed before its greeting.
-    Dropped { address: String, reason: String },
+    Dropped { address: String, reason: String, cause: Cause },
     /// A connection got no session.
-    Refused { address: String, reason: String },
+    Refused { address: String, reason: String, cause: Cause },
     /// A session began. `program` is the client's; its `version` is empty where it says none.
     Opened { client: &'a Caller, program: &'static str, version: &'a str },
     /// A session ended.
@@ -72,6 +73,9 @@ pub enum TestEnding {
 }
 
 impl TestEnding {
+    /// Every name.
+    pub const NAMES: [&str; 5] = ["complete", "stopped", "aborted", "refused", "failed"];
+
     fn of(ending: &Ending) -> Self {
         match ending {
             Ending::Complete => Self::Complete,

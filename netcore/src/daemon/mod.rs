@@ -17,6 +17,7 @@ mod network;
 mod programs;
 mod ranks;
 mod session;
+mod tally;
 mod turns;
 mod waiting;
 
@@ -40,6 +41,8 @@ use loads::Loads;
 pub use log::{Caller, Event, Log, Part, TestEnding, TestResult};
 pub use network::{Network, NetworkError, Networks};
 pub use session::LONGEST_LEAD;
+use tally::Tally;
+pub use tally::{Cause, Counts, Snapshot};
 use turns::Turns;
 
 pub use crate::control::message::Limits;
@@ -196,11 +199,13 @@ pub(crate) struct Shared {
     side_door: Door,
     loads: Loads,
     turns: Turns,
+    tally: Tally,
     iperf3: peers::iperf3::Sessions,
 }
 
 impl Shared {
     pub(crate) fn log(&self, event: &Event<'_>) {
+        self.tally.count(event);
         if let Some(log) = &self.config.log {
             log(event);
         }
@@ -255,6 +260,7 @@ impl Daemon {
             side_door: Door::new(Bounds::GUESTS),
             loads: Loads::default(),
             turns: Turns::default(),
+            tally: Tally::default(),
             iperf3: peers::iperf3::Sessions::default(),
         };
         Ok(Self { listeners, shared })
@@ -272,6 +278,11 @@ impl Daemon {
     /// The addresses for the clients of another program; `None`: for Plumbline's.
     pub fn listening(&self, program: Option<Program>) -> impl Iterator<Item = SocketAddr> {
         self.listeners.iter().filter(move |listening| listening.program == program).map(|listening| listening.address)
+    }
+
+    /// Its state now. Takes the locks of sessions' edges for a few microseconds, none that a data thread takes.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
     }
 
     /// Serves until `stop` is raised, then lets running tests finish; raised twice, it ends them. Returns when every session
@@ -327,25 +338,29 @@ impl Daemon {
         stop: StopFlag,
     ) {
         let shared = &self.shared;
-        let dropped = |address: String, reason: String| shared.log(&Event::Dropped { address, reason });
+        let dropped = |address: String, reason: String, cause| shared.log(&Event::Dropped { address, reason, cause });
         let address = plain(peer);
         if !admission::allows(&shared.config, address) {
             if program.is_none() {
                 Channel::turn_away(&stream);
             }
-            dropped(peer.to_string(), "--allow does not name its network".to_owned());
+            dropped(peer.to_string(), "--allow does not name its network".to_owned(), Cause::Network);
             return;
         }
         let door = if program.is_none() { &shared.door } else { &shared.side_door };
         let place = match door.enter(&stream, address) {
             Ok((place, evicted)) => {
                 if let Some(evicted) = evicted {
-                    dropped(evicted.to_string(), "too many connections are in their greeting".to_owned());
+                    dropped(
+                        evicted.to_string(),
+                        "too many connections are in their greeting".to_owned(),
+                        Cause::Crowded,
+                    );
                 }
                 place
             }
             Err(error) => {
-                dropped(peer.to_string(), format!("no descriptor for it: {error}"));
+                dropped(peer.to_string(), format!("no descriptor for it: {error}"), Cause::Resources);
                 return;
             }
         };
@@ -354,7 +369,7 @@ impl Daemon {
             Some(program) => guests::serve(shared, program, stream, peer, place, &stop),
         });
         if let Err(error) = spawned {
-            dropped(peer.to_string(), format!("no thread for it: {error}"));
+            dropped(peer.to_string(), format!("no thread for it: {error}"), Cause::Resources);
         }
     }
 }

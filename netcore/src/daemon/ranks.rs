@@ -61,7 +61,7 @@ impl<'s> Session<'s> {
     fn admit_rank(&self, enlist: &Enlist, has_turn: bool) -> Result<(RankEnd, Charge<'s>), ReplyError> {
         self.check_turn(has_turn)?;
         let memory_bytes = admission::rank(&self.shared.config, enlist)?;
-        let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
+        let charge = self.shared.budget.test(&self.shared.config.limits, memory_bytes, enlist.ranks - 1)?;
         let address = enlist.data_address.unwrap_or(self.addresses.local);
         let end = RankEnd::prepare(&enlist.spec, enlist.rank as usize, Some(address), enlist.token)
             .map_err(|error| reply_error(&error))?;

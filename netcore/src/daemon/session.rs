@@ -26,6 +26,7 @@ use super::{
     log::{Caller, Event, Part, TestEnding, TestResult},
     plain, programs,
     ranks::RankTest,
+    tally::Cause,
     turns::Ticket,
 };
 use crate::{
@@ -66,7 +67,10 @@ pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place:
             let end = session.converse();
             shared.log(&Event::Closed { client: &session.caller, reason: end.to_string() });
         }
-        Err(error) => shared.log(&Event::Refused { address: peer.to_string(), reason: error.to_string() }),
+        Err(error) => {
+            let cause = Cause::of(&error);
+            shared.log(&Event::Refused { address: peer.to_string(), reason: error.to_string(), cause });
+        }
     }
 }
 
@@ -346,7 +350,7 @@ impl<'s> Session<'s> {
     fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(End, Charge<'s>), ReplyError> {
         self.check_turn(has_turn)?;
         let memory_bytes = admission::test(&self.shared.config, prepare)?;
-        let charge = self.shared.budget.memory(&self.shared.config.limits, memory_bytes)?;
+        let charge = self.shared.budget.test(&self.shared.config.limits, memory_bytes, prepare.spec.flows())?;
         let address = match prepare.side {
             Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
             Side::Near => prepare.data_address,

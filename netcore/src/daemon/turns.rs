@@ -70,6 +70,11 @@ impl Turns {
         Ok(Ticket { turns: self, number, news })
     }
 
+    /// Tickets without a turn.
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }

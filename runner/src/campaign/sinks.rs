@@ -5,6 +5,8 @@
 //! in their places; the earlier run's other files go. A crash in between leaves files of two runs, which readers notice by
 //! their run ids.
 
+use std::sync::Arc;
+
 use schemas::{
     columns::Row,
     words::{Record, Status},
@@ -13,6 +15,7 @@ use schemas::{
 use super::Options;
 use crate::{
     error::Error,
+    metrics::Board,
     resume::Start,
     schedule::{
         bench::{Measured, RowSink},
@@ -46,6 +49,7 @@ pub(super) struct Sinks<'a> {
     /// Tables that a resumed run goes on with.
     trimmed: Vec<Trimmed>,
     resumed: bool,
+    board: Option<Arc<Board>>,
     pub(super) record: RunJson,
     pub(super) notes: Notes,
 }
@@ -90,6 +94,7 @@ impl<'a> Sinks<'a> {
             waiting: Some(Vec::new()),
             trimmed,
             resumed,
+            board: options.board.clone(),
             record: RunJson::new(facts, files.run_json.clone(), files.run_json_copy.clone()),
             notes: Notes::default(),
         })
@@ -149,6 +154,9 @@ impl<'a> Sinks<'a> {
 
 impl RowSink for Sinks<'_> {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
+        if let Some(board) = &self.board {
+            board.rows(rows);
+        }
         if let Some(stream) = &mut self.stream {
             let apart = self.files.intervals.is_some();
             let rest = rows.iter().filter(|r| !apart || r.record != Some(Record::Interval)).cloned();

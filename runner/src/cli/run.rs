@@ -2,7 +2,10 @@
 
 use std::{
     io::{IsTerminal, Write},
+    net::SocketAddr,
     path::PathBuf,
+    sync::Arc,
+    time::Duration,
 };
 
 use analyze::table::layout::Sheet;
@@ -12,6 +15,7 @@ use super::Selection;
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
+    metrics::{self, Board, Server},
     plan::{self, Format},
     programs::refusal::{self, Allowed},
     progress::{Mode, Progress},
@@ -27,6 +31,7 @@ Examples:
   plumb run lab.yaml --resume results/0198c2…
   plumb run lab.yaml --resume lab.csv
   plumb run lab.yaml --only 'bulk*' --set duration=1s
+  plumb run lab.yaml --metrics 9464 --metrics-linger 30s   Prometheus scrapes 127.0.0.1:9464
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
 Rows go to FILE with -o, else to standard output if that is a pipe or a file; on a terminal the summary is shown there \
@@ -78,6 +83,13 @@ pub struct Args {
     /// Print a line on standard error per interval of a running measurement.
     #[arg(long)]
     interim: bool,
+    /// Answer scrapes of Prometheus while the run goes on, at http://ADDR/metrics (docs/live.md). A port alone is on
+    /// loopback, and 0 is a free one; no key protects another address.
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
+    /// After the end, wait until a scraper has read the last case and the verdicts, for this long at most.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "metrics")]
+    metrics_linger: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -95,6 +107,10 @@ impl When {
             Self::Never => Mode::Silent,
         }
     }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    schemas::units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -124,6 +140,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     };
     let kept = output.is_some() || args.resume.is_some() || plans.iter().any(|p| p.output.dir.is_some());
     let terminal = std::io::stdout().is_terminal();
+    let mut progress = Progress::new(mode);
+    let board = args.metrics.map(|address| answer_scrapes(address, &mut progress)).transpose()?;
     let options = Options {
         output,
         junit: args.junit.clone(),
@@ -135,8 +153,9 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         allow_hooks: args.allow_hooks,
         overrides: overrides(&args.selection),
         until: None,
+        board: board.clone(),
     };
-    let report = match campaign::run(&plans, &options, &interrupts, &mut Progress::new(mode)) {
+    let report = match campaign::run(&plans, &options, &interrupts, &mut progress) {
         Err(error) if interrupts.exit().is_some() => {
             // Whatever was waited for when the signal came did not happen: that is not this error's fault.
             error.print();
@@ -145,7 +164,20 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         report => report?,
     };
     show(&report, &options)?;
+    if let (Some(board), Some(limit)) = (board, args.metrics_linger) {
+        board.linger(limit, &interrupts);
+    }
     Ok(report.exit(&interrupts))
+}
+
+/// Begins to answer scrapes, and says where.
+fn answer_scrapes(address: SocketAddr, progress: &mut Progress) -> Result<Arc<Board>, Error> {
+    let server = Server::bind(address)?;
+    let board = Board::new(progress.watch())
+        .map_err(|e| Error::Measurement(format!("--metrics has no descriptor left: {e}")))?;
+    style::tell(format_args!("metrics: {}", server.url()));
+    server.start(board.clone())?;
+    Ok(board)
 }
 
 /// Says at once that a signal was heard: the end of a measurement may take a while.

@@ -20,6 +20,7 @@ use super::serve_log::{Format, Log, Serving};
 use crate::{
     error::{Error, Exit},
     launch::lifeline,
+    metrics::{self, Served, Server},
     signals::Interrupts,
     style,
 };
@@ -31,6 +32,7 @@ Examples:
   plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
   plumb serve --also netperf,iperf3                    clients of these programs, too
+  plumb serve --key-file lab.key --metrics 9464        Prometheus scrapes 127.0.0.1:9464
 
 It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
 --log-format json every line is a JSON object (docs/protocol.md has the fields).
@@ -83,15 +85,19 @@ pub struct Args {
     /// Longest wait for a turn with --exclusive, at most 24h; then the client's test fails.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = queue_timeout, requires = "exclusive")]
     queue_timeout: Duration,
-    /// Serve from within this network namespace.
+    /// Serve from within this network namespace. --metrics stays in the namespace of this process.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
+    /// Answer scrapes of Prometheus at http://ADDR/metrics (docs/live.md). A port alone is on loopback, and 0 is a free one; no
+    /// key protects another address.
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
+    metrics: Option<SocketAddr>,
     /// Log lines for people, or a JSON object per line.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
     /// For launchers: take a key from the first line of standard input, print one line for programs, and end with standard
     /// input (docs/clusters.md).
-    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "also", "exclusive", "netns"])]
+    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "also", "exclusive", "netns", "metrics"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.
     #[arg(long, hide = true, requires = "launched")]
@@ -208,7 +214,12 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     };
     let interrupts =
         Interrupts::install(|_| {}).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
-    let daemon = Daemon::bind(config).map_err(Error::measurement)?;
+    let scraped = args.metrics.map(Server::bind).transpose()?;
+    let daemon = Arc::new(Daemon::bind(config).map_err(Error::measurement)?);
+    let metrics = scraped.as_ref().map(Server::url);
+    if let Some(scraped) = scraped {
+        scraped.start(Arc::new(Served::new(Arc::clone(&daemon))))?;
+    }
     if let Some(advice) = place.advice {
         style::tell(format.note(&advice));
     }
@@ -227,6 +238,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         max_flows: limits.flows,
         max_duration_s: args.max_duration.as_secs_f64(),
         exclusive: args.exclusive,
+        metrics,
         pid: std::process::id(),
     }))?;
     let served = daemon.run(interrupts.flag()).map_err(Error::measurement);

@@ -49,6 +49,8 @@ pub(super) struct Serving {
     pub(super) max_flows: u32,
     pub(super) max_duration_s: f64,
     pub(super) exclusive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metrics: Option<String>,
     pub(super) pid: u32,
 }
 
@@ -199,7 +201,7 @@ impl Serving {
             (false, _) => "no key",
         };
         format!(
-            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{}{} · pid {}\n",
+            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{}{}{} · pid {}\n",
             self.version,
             self.addresses.join(" and "),
             self.max_sessions,
@@ -207,6 +209,7 @@ impl Serving {
             span(Duration::from_secs_f64(self.max_duration_s)),
             if self.exclusive { ", one client at a time" } else { "" },
             self.others(),
+            self.metrics.as_ref().map_or_else(String::new, |url| format!(" · metrics at {url}")),
             self.pid
         )
     }
@@ -274,8 +277,8 @@ fn arguments(argv: &[String]) -> Vec<Cow<'_, str>> {
 fn sentence(event: &Event<'_>) -> String {
     match event {
         Event::Unaccepted { reason } => format!("a connection could not be accepted: {}", cut(reason)),
-        Event::Dropped { address, reason } => format!("{address}: dropped, {}", cut(reason)),
-        Event::Refused { address, reason } => format!("{address}: no session: {}", cut(reason)),
+        Event::Dropped { address, reason, .. } => format!("{address}: dropped, {}", cut(reason)),
+        Event::Refused { address, reason, .. } => format!("{address}: no session: {}", cut(reason)),
         Event::Opened { client, program, version } => {
             format!("{client}: session opened by {program} {}", cut(version)).trim_end().to_owned()
         }
@@ -337,7 +340,7 @@ fn object(event: &Event<'_>) -> Value {
     }
     match event {
         Event::Unaccepted { reason } | Event::Closed { reason, .. } => object["reason"] = cut(reason).into(),
-        Event::Dropped { address, reason } | Event::Refused { address, reason } => {
+        Event::Dropped { address, reason, .. } | Event::Refused { address, reason, .. } => {
             object["client"] = address.as_str().into();
             object["reason"] = cut(reason).into();
         }
@@ -373,7 +376,7 @@ fn object(event: &Event<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use netcore::{
-        daemon::{TestEnding, TestResult},
+        daemon::{Cause, TestEnding, TestResult},
         spec::{Pattern, TestSpec, Transport},
     };
 
@@ -437,7 +440,11 @@ mod tests {
             let lines = [
                 format.line(&Event::Opened { client: &client, program: "plumb", version: &long }),
                 format.line(&Event::Closed { client: &client, reason: long.clone() }),
-                format.line(&Event::Refused { address: "10.0.0.9:1".into(), reason: long.clone() }),
+                format.line(&Event::Refused {
+                    address: "10.0.0.9:1".into(),
+                    reason: long.clone(),
+                    cause: Cause::Greeting,
+                }),
                 format.line(&Event::Program { client: &client, argv: &argv }),
                 format.line(&Event::Program { client: &client, argv: &[long.clone(), "last".into()] }),
                 test(&client, TestEnding::Refused(long.clone()), |event| format.line(event)),
@@ -475,7 +482,7 @@ mod tests {
     fn strangers_get_a_line_a_second() {
         let log = Log::new(Format::Text);
         let began = Instant::now();
-        let knock = Event::Dropped { address: "10.0.0.9:1".into(), reason: "x".into() };
+        let knock = Event::Dropped { address: "10.0.0.9:1".into(), reason: "x".into(), cause: Cause::Crowded };
         let at = |event: &Event<'_>, ms: u64| log.lines(event, began + Duration::from_millis(ms));
         assert_eq!(at(&knock, 0).len(), 1);
         assert!(at(&knock, 10).is_empty() && at(&knock, 999).is_empty());

@@ -1,0 +1,358 @@
+//! Connections of scrapers: few, bounded in time and bytes, each with one request.
+//!
+//! All are served by one thread, which sleeps while nobody asks. Between two rounds it pauses, and it makes one page a round:
+//! whoever asks again and again, or says nothing, takes a small share of one CPU, and only where no other thread wants it.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{
+    page::Page,
+    request::{Asked, Head, LONGEST_HEAD, parse},
+};
+use crate::error::Error;
+
+/// Most connections at the same time. One more takes the place of the oldest.
+const MOST_CONNECTIONS: usize = 16;
+/// For the whole head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(2);
+/// From the begin of a connection to its end.
+const WHOLE_TIME: Duration = Duration::from_secs(10);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The names of the bounds in docs/live.md, and their values.
+pub fn bounds() -> Vec<(&'static str, String)> {
+    vec![
+        ("connections at the same time; one more takes the place of the oldest", MOST_CONNECTIONS.to_string()),
+        ("head of a request", format!("{} KiB", LONGEST_HEAD >> 10)),
+        ("time for the head", format!("{} s", HEAD_TIME.as_secs())),
+        ("time of a connection", format!("{} s", WHOLE_TIME.as_secs())),
+        ("pages", format!("one in {} ms", PAUSE.as_millis())),
+        ("samples of finished cases; beyond them the case leaves that ended first", super::MOST_SAMPLES.to_string()),
+    ]
+}
+
+/// One who is asked.
+pub trait Source: Send + Sync {
+    /// Writes a page. `true`: no later page will say more.
+    fn write(&self, page: &mut Page) -> bool;
+
+    /// A client has read a page that was the last.
+    fn told(&self);
+}
+
+/// A listening socket for scrapers.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    pub fn bind(address: SocketAddr) -> Result<Self, Error> {
+        let fault = |source: io::Error| {
+            let remedy = match source.kind() {
+                io::ErrorKind::AddrInUse => ": another program listens there; name another port, or 0 for a free one",
+                io::ErrorKind::AddrNotAvailable => {
+                    ": this machine has no such address; `ip address` shows those it has"
+                }
+                io::ErrorKind::PermissionDenied => ": ports below 1024 are for root; name a higher one",
+                _ => "",
+            };
+            Error::Measurement(format!("--metrics cannot listen on {address}: {source}{remedy}"))
+        };
+        let listener = TcpListener::bind(address).map_err(fault)?;
+        listener.set_nonblocking(true).map_err(fault)?;
+        let address = listener.local_addr().map_err(fault)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it answers, with the port that the kernel chose where 0 was asked for.
+    pub fn url(&self) -> String {
+        format!("http://{}/metrics", self.address)
+    }
+
+    /// Answers from a thread of its own until the process ends.
+    pub fn start(self, source: Arc<dyn Source>) -> Result<(), Error> {
+        let thread = thread::Builder::new().name("metrics".into());
+        let started = thread.spawn(move || {
+            netcore::give_way();
+            let mut connections = Vec::new();
+            loop {
+                round(&self.listener, &mut connections, &*source);
+                thread::sleep(PAUSE);
+            }
+        });
+        started.map(drop).map_err(|error| Error::Measurement(format!("--metrics cannot start its thread: {error}")))
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    since: Instant,
+    state: State,
+    /// Whether its page is the last.
+    last: bool,
+}
+
+enum State {
+    Reading(Vec<u8>),
+    /// The answer, and how much of it is sent.
+    Writing(Vec<u8>, usize),
+    /// The answer is sent: what the client still says is read and dropped, so that no reset takes the answer away.
+    Draining,
+}
+
+impl Connection {
+    fn due(&self) -> Instant {
+        self.since + if matches!(self.state, State::Reading(_)) { HEAD_TIME } else { WHOLE_TIME }
+    }
+
+    fn event(&self) -> PollFlags {
+        if matches!(self.state, State::Writing(..)) { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+    }
+
+    /// Goes on as far as it can without waiting. `make` makes the answer to a request.
+    fn advance(&mut self, make: &mut dyn FnMut(Asked) -> (Vec<u8>, bool)) -> Step {
+        loop {
+            let moved = match &mut self.state {
+                State::Reading(bytes) => {
+                    let mut some = [0; 1024];
+                    let read = self.stream.read(&mut some);
+                    if let Ok(count) = read {
+                        bytes.extend_from_slice(&some[..count]);
+                        if let Head::Whole(asked) = parse(bytes) {
+                            let (answer, last) = make(asked);
+                            (self.state, self.last) = (State::Writing(answer, 0), last);
+                        }
+                    }
+                    read
+                }
+                State::Writing(answer, sent) if *sent < answer.len() => {
+                    let wrote = self.stream.write(&answer[*sent..]);
+                    *sent += wrote.as_ref().unwrap_or(&0);
+                    wrote
+                }
+                State::Writing(..) => {
+                    self.state = State::Draining;
+                    self.stream.shutdown(Shutdown::Write).map(|()| 1)
+                }
+                State::Draining => match self.stream.read(&mut [0; 4096]) {
+                    // The end of the client's half: it has read the whole answer.
+                    Ok(0) if self.last => return Step::Told,
+                    // Once a round, however much comes.
+                    Ok(count) if count > 0 => return Step::Waits,
+                    other => other,
+                },
+            };
+            match moved {
+                Ok(0) => return Step::Over,
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => return Step::Waits,
+                    _ => return Step::Over,
+                },
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Waits,
+    Over,
+    /// Over, and the client has read the last page.
+    Told,
+}
+
+/// Waits until something happens, and goes on with every connection that can.
+fn round(listener: &TcpListener, connections: &mut Vec<Connection>, source: &dyn Source) {
+    let now = Instant::now();
+    let due = connections.iter().map(Connection::due).min();
+    let timeout = due.map_or(PollTimeout::NONE, |due| {
+        // Rounded up, so that a wait that ends by its time finds the connection due.
+        let left = due.saturating_duration_since(now).as_millis() + 1;
+        PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+    });
+    let mut fds = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+    fds.extend(connections.iter().map(|it| PollFd::new(it.stream.as_fd(), it.event())));
+    // After a failure the pause of the round is the wait: no descriptor is known to be ready.
+    let ready: Vec<bool> = match poll(&mut fds, timeout) {
+        Ok(_) => fds.iter().map(|fd| fd.any().unwrap_or(false)).collect(),
+        Err(_) => vec![false; fds.len()],
+    };
+    let now = Instant::now();
+    let mut ready_connections = ready[1..].iter();
+    let mut has_made = false;
+    connections.retain_mut(|connection| {
+        let is_ready = ready_connections.next().is_some_and(|ready| *ready);
+        // One page a round; other requests stay in their sockets until the next.
+        if is_ready && !(has_made && matches!(connection.state, State::Reading(_))) {
+            let step = connection.advance(&mut |asked| {
+                has_made |= matches!(asked, Asked::Metrics(_));
+                answer(asked, source)
+            });
+            if step == Step::Told {
+                source.told();
+            }
+            if step != Step::Waits {
+                return false;
+            }
+        }
+        now < connection.due()
+    });
+    if ready[0] {
+        accept(listener, connections);
+    }
+}
+
+/// Accepts the connections that have come, at most as many as have a place.
+fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
+    for _ in 0..MOST_CONNECTIONS {
+        // Without a descriptor it stays in the queue until the next round.
+        let Ok((stream, _)) = listener.accept() else { return };
+        if stream.set_nonblocking(true).is_err() {
+            continue;
+        }
+        if connections.len() >= MOST_CONNECTIONS {
+            connections.remove(0);
+        }
+        connections.push(Connection { stream, since: Instant::now(), state: State::Reading(Vec::new()), last: false });
+    }
+}
+
+/// The bytes of an answer, and whether its page is the last.
+fn answer(asked: Asked, source: &dyn Source) -> (Vec<u8>, bool) {
+    let plain = "text/plain; charset=utf-8";
+    let (status, kind, body, last) = match asked {
+        Asked::Metrics(format) => {
+            let mut page = Page::new(format);
+            let last = source.write(&mut page);
+            ("200 OK", format.content_type(), page.finish(), last)
+        }
+        Asked::Hint => ("200 OK", plain, "The metrics of plumb are at /metrics.\n".to_owned(), false),
+        Asked::Refused(status) => {
+            let (status, reason) = match status {
+                404 => ("404 Not Found", "the metrics are at /metrics"),
+                405 => ("405 Method Not Allowed", "only GET is answered"),
+                431 => ("431 Request Header Fields Too Large", "the head of a request is 8 KiB at most"),
+                505 => ("505 HTTP Version Not Supported", "only HTTP/1.1 is spoken here"),
+                _ => ("400 Bad Request", "this is no request of HTTP/1.1"),
+            };
+            (status, plain, format!("{reason}\n"), false)
+        }
+    };
+    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+    );
+    ((head + &body).into_bytes(), last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Fake {
+        told: AtomicU32,
+    }
+
+    impl Source for Fake {
+        fn write(&self, page: &mut Page) -> bool {
+            page.put(&super::super::families::SESSIONS, &[], 3.0);
+            true
+        }
+
+        fn told(&self) {
+            self.told.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn started() -> (Arc<Fake>, SocketAddr) {
+        let source = Arc::new(Fake::default());
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = server.address;
+        assert_eq!(server.url(), format!("http://{address}/metrics"));
+        server.start(source.clone()).unwrap();
+        (source, address)
+    }
+
+    fn ask(address: SocketAddr, bytes: &[u8]) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn requests_have_their_answers() {
+        let (source, address) = started();
+        let page = ask(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{page}");
+        assert!(page.ends_with("plumb_serve_sessions 3\n"), "{page}");
+        let (head, body) = page.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+        for (asked, status) in [
+            ("GET / HTTP/1.1\r\n\r\n", "200 OK"),
+            ("GET /x HTTP/1.1\r\n\r\n", "404 "),
+            ("PUT /metrics HTTP/1.1\r\n\r\nbody", "405 "),
+            ("nonsense\r\n\r\n", "400 "),
+            ("GET / HTTP/3\r\n\r\n", "505 "),
+        ] {
+            let said = ask(address, asked.as_bytes());
+            assert!(said.starts_with(&format!("HTTP/1.1 {status}")), "{asked}: {said}");
+        }
+        // The rest of a long head does not take the answer away.
+        assert!(ask(address, &vec![b'a'; 64 << 10]).starts_with("HTTP/1.1 431 "));
+        // One answer, and the end.
+        let twice = ask(address, b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
+        assert_eq!(twice.matches("HTTP/1.1 200").count(), 1, "{twice}");
+        while source.told.load(Ordering::SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(source.told.load(Ordering::SeqCst), 1, "by the only scrape");
+    }
+
+    #[test]
+    fn those_who_say_nothing_keep_nobody_out() {
+        let (_, address) = started();
+        let silent: Vec<TcpStream> = (0..3 * MOST_CONNECTIONS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for mut stream in &silent {
+            // Evicted connections refuse the bytes.
+            drop(stream.write_all(b"GET /metr"));
+        }
+        assert!(ask(address, b"GET /metrics HTTP/1.1\r\n\r\n").contains("plumb_serve_sessions 3"));
+        for mut stream in silent {
+            let mut rest = Vec::new();
+            // The end, or a reset, but no answer.
+            drop(stream.read_to_end(&mut rest));
+            assert_eq!(rest, b"");
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_has_a_sentence() {
+        let (_, address) = started();
+        let error = Server::bind(address).unwrap_err();
+        assert_eq!(error.exit().code(), 3);
+        assert!(
+            error.to_string().contains(&format!("{address}")) && error.to_string().contains("name another port"),
+            "{error}"
+        );
+    }
+}
