@@ -160,9 +160,21 @@ fn the_lines_of_the_help_work_as_pasted() {
     let lines: Vec<&str> =
         help.lines().filter_map(|line| line.strip_prefix("  plumb history add nightly.csv ")).collect();
     assert!(lines.len() >= 2, "{help}");
-    for (i, line) in lines.iter().enumerate() {
+    let mut again = false;
+    for line in lines {
         let ran = shell(&folder.path(""), &format!("plumb history add nightly.csv {line}"));
         assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
-        assert_eq!(ran.stdout.contains("already"), i > 0, "{}", ran.stdout);
+        // The rows of the metric that is asked for are new in the one that has `--metric`.
+        assert_eq!(ran.stdout.contains("rows added"), !again || line.contains("--metric"), "{}", ran.stdout);
+        again = true;
+    }
+    let help = plumb(&["history", "compact", "--help"]).stdout;
+    let lines: Vec<&str> =
+        help.lines().map(str::trim).filter(|line| line.starts_with("plumb history compact history/ ")).collect();
+    assert!(lines.len() >= 2, "{help}");
+    for line in lines {
+        let ran = shell(&folder.path(""), line);
+        assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(" of 40 runs, "), "{}", ran.stdout);
     }
 }

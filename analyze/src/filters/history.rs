@@ -2,14 +2,17 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use schemas::metrics::Metric;
-use schemas::vocabulary;
+use schemas::units::{self, Unit, human};
+use schemas::{time, vocabulary};
 
 use crate::error::{Error, Verdict};
 use crate::history::{
     added, commits,
-    store::{self, Appended},
+    store::{self, Compacted, Order},
+    thin::Period,
 };
 
 /// Keep what runs came to: one line per run, case and metric, in files beside the plan.
@@ -38,6 +41,20 @@ present folder. A run that is there already is not added again.
 
 Exit codes: 0; 2 the run cannot be added, and why; 3 a file could not be read or written: the history is as it was.")]
     Add(Add),
+    /// Leave out old runs that no change needs.
+    ///
+    /// Of the runs that are older than asked, one of each week stays, twenty on either side of each change and of the start and
+    /// the end of each series, those of a drift, and those of accepted changes. More stay where `plumb trend` would tell other changes
+    /// without them. Lines that stay are as they were, but for the `sample` of old ones, which goes.
+    #[command(after_long_help = "\
+Examples:
+  plumb history compact history/ --older-than 365d --dry-run
+  plumb history compact history/ --older-than 2026-01-01 --keep day
+
+Commit the history first: git keeps what goes. A merge with a branch that has the old lines brings them back; compact again.
+
+Exit codes: 0; 2 the command line is wrong; 3 a file could not be read, which line and why, or not be written: it is as it was.")]
+    Compact(Compact),
 }
 
 #[derive(Debug, Clone, clap::Args)]
@@ -57,6 +74,37 @@ struct Add {
     /// Metric to keep besides the headline of each case and what stands beside it; may be repeated
     #[arg(short, long = "metric", value_name = "METRIC", value_parser = parse_metric)]
     metrics: Vec<&'static Metric>,
+}
+
+#[derive(Debug, Clone, clap::Args)]
+struct Compact {
+    /// Folder of the history
+    #[arg(value_name = "HISTORY")]
+    history: PathBuf,
+    /// Age from which on runs are thinned out (365d), or the day or time before which
+    #[arg(long, value_name = "AGE|DATE", value_parser = parse_before)]
+    older_than: String,
+    /// Keep one run of each such period
+    #[arg(long, value_name = "PERIOD", default_value = "week")]
+    keep: Period,
+    /// Only print what would go
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove lines that were cut off and marks of a merge
+    #[arg(long)]
+    repair: bool,
+}
+
+/// A time in UTC as the column `time` has it, or the day at its start.
+fn parse_before(text: &str) -> Result<String, String> {
+    const WANTED: &str = "write an age as 365d, a day as 2026-01-31, or a time as 2026-01-31T12:00:00Z";
+    if text.ends_with('Z') && time::parse(text).is_some() || time::parse(&format!("{text}T00:00:00Z")).is_some() {
+        return Ok(text.to_owned());
+    }
+    let age = units::parse_duration(text).map_err(|_| format!("`{text}` is no age and no date: {WANTED}"))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = now.as_secs_f64() - age.as_secs_f64();
+    time::from_unix_seconds(seconds).map(|time| time.to_string()).ok_or_else(|| WANTED.to_owned())
 }
 
 fn parse_commit(text: &str) -> Result<String, String> {
@@ -81,6 +129,7 @@ fn parse_metric(text: &str) -> Result<&'static Metric, String> {
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     match &args.what {
         What::Add(add) => add.run(output),
+        What::Compact(compact) => compact.run(output),
     }
 }
 
@@ -89,17 +138,43 @@ impl Add {
         let commit = self.commit.clone().or_else(commits::present).unwrap_or_default();
         let rows = added::rows(&self.run, &commit, &self.labels, &self.metrics)?;
         let (appended, notes) = store::append(&self.to, &rows)?;
-        for note in notes {
-            crate::warn(&note);
+        for note in &notes {
+            crate::warn(note);
         }
-        match appended {
-            Appended::Known(file) => writeln!(output, "{}: the run is there already", file.display())?,
-            Appended::Rows(files) => {
-                let commit = if commit.is_empty() { "no commit" } else { commits::short(&commit) };
-                for file in files {
-                    writeln!(output, "{}: {} rows added ({commit})", file.display(), rows.len())?;
-                }
+        let commit = if commit.is_empty() { "no commit" } else { commits::short(&commit) };
+        for appended in appended {
+            let file = appended.file.display();
+            match appended.rows {
+                0 => writeln!(output, "{file}: the run is there already")?,
+                rows => writeln!(output, "{file}: {rows} rows added ({commit})")?,
             }
+        }
+        Ok(Verdict::Ok)
+    }
+}
+
+impl Compact {
+    fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
+        let order =
+            Order { before: self.older_than.clone(), keep: self.keep, repair: self.repair, is_dry: self.dry_run };
+        let (all, notes) = store::compact(&self.history, &order)?;
+        for note in &notes {
+            crate::warn(note);
+        }
+        let go = if self.dry_run { "would go" } else { "went" };
+        for Compacted { file, rows, runs, bytes } in all {
+            let size = |bytes: usize| human(Unit::Bytes, bytes as f64);
+            writeln!(
+                output,
+                "{}: {} of {} runs, {} of {} rows and {} of {} {go}",
+                file.display(),
+                runs.0 - runs.1,
+                runs.0,
+                rows.0 - rows.1,
+                rows.0,
+                size(bytes.0.saturating_sub(bytes.1)),
+                size(bytes.0)
+            )?;
         }
         Ok(Verdict::Ok)
     }

@@ -67,6 +67,11 @@ pub fn read(folder: &Path) -> Result<Vec<Accepted>, Error> {
 }
 
 impl Accepted {
+    /// The first run of the new level.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
     /// Whether it is about a change of a series. `runs`: the first run of the new level and its neighbours, since a change
     /// may move by a run when later ones come.
     pub fn covers(&self, key: &Key, runs: &[&str], change_ratio: f64) -> bool {

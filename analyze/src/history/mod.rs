@@ -1,11 +1,12 @@
 //! The history of a plan: what its runs came to, in CSV files that are kept in git.
 //!
 //! - [`added`]: the rows that a run adds
-//! - [`store`]: the folder of files: appending, and reading what may be damaged
+//! - [`store`]: the folder of files: appending, compacting, and reading what may be damaged
 //! - [`series`]: the rows of one case, metric and machine, in the order of time
 //! - [`commits`]: the commits between two runs
 //! - [`accepted`]: changes that are known
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
+//! - [`thin`]: the runs that stay when a history is compacted
 //! - [`told`]: series that were asked for, with what they tell and what is known of it; [`sentences`] about them
 //! - [`events`]: findings of several series that begin at the same run
 
@@ -16,5 +17,6 @@ pub mod events;
 pub mod sentences;
 pub mod series;
 pub mod store;
+pub mod thin;
 pub mod told;
 pub mod trend;

@@ -70,16 +70,23 @@ impl Reading {
         self.runs.len() - 1
     }
 
-    /// Adds a value. `values`: centre, low and high. A line that is there twice (both sides of a merge had it) counts once.
-    pub(super) fn add(&mut self, key: Key, case: &str, run: usize, values: [Option<f64>; 3]) {
-        let [Some(centre), low, high] = values else { return };
+    /// Adds a value. `values`: centre, low and high. A line that is there twice (both sides of a merge had it) counts once; `false`: the first
+    /// one has another value.
+    pub(super) fn add(&mut self, key: Key, case: &str, run: usize, values: [Option<f64>; 3]) -> bool {
+        let [Some(centre), low, high] = values else { return true };
         let entry = self.series.entry(key);
         let index = entry.index();
         let (name, points) = entry.or_default();
         if self.known.insert((index, run)) {
             case.clone_into(name);
             points.push(Point { run, centre, low, high });
+            return true;
         }
+        points
+            .iter()
+            .rev()
+            .find(|point| point.run == run)
+            .is_none_or(|point| point.centre.to_bits() == centre.to_bits())
     }
 
     /// All series, in the order of plan, case and metric.

@@ -1,0 +1,218 @@
+//! Appending a run.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::{Path, PathBuf},
+};
+
+use memchr::memmem::Finder;
+use schemas::columns::HistoryRow;
+
+use super::lines::{Line, Lines, own_header, push_cell};
+use super::lock;
+use crate::{error::Error, table::output::sync_folder};
+
+/// Tells git to keep the lines of both sides.
+pub(super) const ATTRIBUTES: &str = "*.csv merge=union\n";
+
+/// Bytes of a file that are searched at once.
+const BLOCK: usize = 256 << 10;
+
+/// The outcome of adding a run to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    pub file: PathBuf,
+    /// Rows that the file lacked; 0: it has the run already.
+    pub rows: usize,
+}
+
+/// The file of a plan and a machine.
+pub(super) fn file_of(folder: &Path, row: &HistoryRow) -> PathBuf {
+    let plain = |text: &Option<String>| {
+        let text = text.as_deref().filter(|text| !text.is_empty()).unwrap_or("unknown");
+        // A name that is no name of a folder gets one.
+        text.replace(|c: char| !(c.is_alphanumeric() || "-_.".contains(c)), "_").trim_start_matches('.').to_owned()
+    };
+    folder.join(plain(&row.plan)).join(plain(&row.machine) + ".csv")
+}
+
+/// A file that gets rows.
+struct Grown<'a> {
+    path: PathBuf,
+    file: File,
+    rows: Vec<&'a HistoryRow>,
+    /// Its length before.
+    before: u64,
+}
+
+/// Appends the rows of one run that the history lacks, with notes. If a file cannot take them, all are left as they were.
+pub fn append(folder: &Path, rows: &[HistoryRow]) -> Result<(Vec<Appended>, Vec<String>), Error> {
+    let Some(run) = rows.iter().find_map(|row| row.run_id.as_deref()).filter(|run| !run.is_empty()) else {
+        return Err(Error::Usage("the run has no run_id, by which a history tells runs apart".to_owned()));
+    };
+    let mut paths: Vec<PathBuf> = rows.iter().map(|row| file_of(folder, row)).collect();
+    // All that lock several files do it in this order, so that none waits for another forever.
+    paths.sort();
+    paths.dedup();
+    let mut notes = Vec::new();
+    let mut all = Vec::new();
+    for path in paths {
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).map_err(fault(parent))?;
+        let (file, note) = lock::open(&path, true).map_err(fault(&path))?;
+        notes.extend(note);
+        let rows = rows.iter().filter(|row| file_of(folder, row) == path).collect();
+        let before = file.metadata().map_err(fault(&path))?.len();
+        all.push(Grown { path, file, rows, before });
+    }
+    for i in 0..all.len() {
+        let grown = &mut all[i];
+        match append_to(grown, run) {
+            Ok(note) => notes.extend(note),
+            Err(source) => {
+                let path = grown.path.clone();
+                all.iter().for_each(Grown::take_back);
+                return Err(Error::File { path, source });
+            }
+        }
+    }
+    let attributes = folder.join(".gitattributes");
+    if !attributes.exists() {
+        fs::write(&attributes, ATTRIBUTES).map_err(fault(&attributes))?;
+    }
+    Ok((all.into_iter().map(|grown| Appended { file: grown.path, rows: grown.rows.len() }).collect(), notes))
+}
+
+fn fault(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::File { path, source }
+}
+
+impl Grown<'_> {
+    /// Leaves the file as it was: a part of a run would look like a run of fewer cases.
+    fn take_back(&self) {
+        let _ = self.file.set_len(self.before);
+        if self.before == 0 {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Appends the rows that the file lacks. They begin with a header where the file has none, or that of another version.
+fn append_to(grown: &mut Grown, run: &str) -> io::Result<Option<String>> {
+    let end = End::of(&mut grown.file, run)?;
+    if end.holds {
+        let known = known(&mut grown.file, run)?;
+        grown.rows.retain(|row| !known.contains(&series_of(row)));
+    }
+    if grown.rows.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    if end.is_torn {
+        text.push('\n');
+    }
+    let header = own_header();
+    if end.header.as_ref() != Some(&header) {
+        text.push_str(&header);
+        text.push('\n');
+    }
+    for row in &grown.rows {
+        let mut first = true;
+        row.for_each_cell(|cell| {
+            if !std::mem::take(&mut first) {
+                text.push(',');
+            }
+            push_cell(&mut text, cell);
+        });
+        text.push('\n');
+    }
+    grown.file.write_all(text.as_bytes())?;
+    grown.file.sync_data()?;
+    if grown.before == 0 {
+        sync_folder(&grown.path)?;
+    }
+    Ok(end.is_torn.then(|| {
+        format!(
+            "{}: its last line was cut off; the new ones follow behind it (plumb trend names the line)",
+            grown.path.display()
+        )
+    }))
+}
+
+/// The cells that tell a row from others of its run in a file.
+fn series_of(row: &HistoryRow) -> [String; 4] {
+    [&row.case_id, &row.member, &row.direction, &row.metric].map(|cell| cell.clone().unwrap_or_default())
+}
+
+/// The rows of a run that a file has whole.
+fn known(file: &mut File, run: &str) -> io::Result<HashSet<[String; 4]>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let mut found = HashSet::new();
+    for numbered in Lines::of(&bytes) {
+        if let Ok(Line::Row(row)) = numbered.line
+            && row.run_id == run
+        {
+            found.insert([row.case_id, row.member, row.direction, row.metric].map(Into::into));
+        }
+    }
+    Ok(found)
+}
+
+/// Facts about a file that decide what is appended.
+struct End {
+    /// Its last line has no end.
+    is_torn: bool,
+    /// Its last header.
+    header: Option<String>,
+    /// A line begins with the run.
+    holds: bool,
+}
+
+impl End {
+    /// Reads the file once, block by block: one of ten years has 50 MB.
+    fn of(file: &mut File, run: &str) -> io::Result<Self> {
+        let mut start = String::from("\n");
+        push_cell(&mut start, run);
+        start.push(',');
+        let (of_run, of_header) = (Finder::new(&start), Finder::new("\nrun_id,"));
+        let overlap = start.len().max(of_header.needle().len());
+        let mut block = vec![0; BLOCK + overlap];
+        // The first line begins like the others.
+        block[0] = b'\n';
+        let (mut filled, mut offset) = (1, 0_u64);
+        let (mut holds, mut header, mut is_torn) = (false, None, false);
+        file.seek(SeekFrom::Start(0))?;
+        loop {
+            let read = file.read(&mut block[filled..])?;
+            if read == 0 {
+                break;
+            }
+            filled += read;
+            let bytes = &block[..filled];
+            holds |= of_run.find(bytes).is_some();
+            // In the file, the byte behind the line end has the place that the line end has in this text.
+            header = of_header.find_iter(bytes).last().map(|at| offset + at as u64).or(header);
+            is_torn = bytes[filled - 1] != b'\n';
+            let kept = overlap.min(filled);
+            block.copy_within(filled - kept..filled, 0);
+            offset += (filled - kept) as u64;
+            filled = kept;
+        }
+        let header = header.map(|at| line_at(file, at)).transpose()?;
+        Ok(Self { is_torn, header, holds })
+    }
+}
+
+/// The line at an offset, at most as long as a header of this version with its end.
+fn line_at(file: &mut File, offset: u64) -> io::Result<String> {
+    file.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    file.take(own_header().len() as u64 + 2).read_to_end(&mut bytes)?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).trim_end().to_owned())
+}
