@@ -28,6 +28,7 @@ mod fleet;
 mod flent;
 mod gate;
 mod history;
+mod history_faults;
 mod hosts;
 mod interop;
 mod iperf3_scripts;

@@ -11,7 +11,7 @@
 //! until all tell the same: fewer values could hide a change, or make one up. Both searches stop at the same runs, so a second
 //! compaction takes the same decisions and finds nothing to leave out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 use schemas::time;
@@ -71,19 +71,17 @@ impl Bound {
 struct Chosen {
     series: Series,
     bounds: Vec<Bound>,
-    /// Runs at which what would be left changes, and the whole series does not.
-    disputed: Vec<usize>,
-    around: usize,
+    /// Runs near which others stay, and how many on either side: those of the bounds, and those at which what would be left
+    /// changes and the whole series does not.
+    edges: BTreeMap<usize, usize>,
+    /// Points with which the series tells the same.
+    proven: Option<usize>,
 }
 
 /// For each run of a history whether it stays. `before`: only runs that began before this time may go. `accepted`: runs of
 /// accepted changes.
 pub fn needed(reading: &Reading, before: &str, keep: Period, accepted: &[&str]) -> Vec<bool> {
-    let mut all: Vec<Chosen> = reading
-        .series()
-        .into_par_iter()
-        .map(|series| Chosen { bounds: bounds(&series.points), series, disputed: Vec::new(), around: AROUND })
-        .collect();
+    let mut all: Vec<Chosen> = reading.series().into_par_iter().map(Chosen::of).collect();
     let accepted: HashSet<&str> = accepted.iter().copied().collect();
     let is_fixed = |run: &super::series::Run| *run.time >= *before || accepted.contains(&*run.run_id);
     let mut fixed: Vec<bool> = reading.runs.iter().map(is_fixed).collect();
@@ -93,21 +91,10 @@ pub fn needed(reading: &Reading, before: &str, keep: Period, accepted: &[&str]) 
         for chosen in &all {
             chosen.mark(&mut stays);
         }
-        let differing: Vec<(usize, Vec<usize>)> = all
-            .par_iter()
-            .enumerate()
-            .filter_map(|(i, chosen)| {
-                let left: Vec<Point> = chosen.series.points.iter().copied().filter(|p| stays[p.run]).collect();
-                let found = if left.len() == chosen.series.points.len() { return None } else { bounds(&left) };
-                (found != chosen.bounds).then(|| (i, found.into_iter().map(Bound::run).collect()))
-            })
-            .collect();
-        if differing.is_empty() {
+        // All of them, since each that differs needs more.
+        let same: Vec<bool> = all.par_iter_mut().map(|chosen| chosen.tells_the_same(&stays)).collect();
+        if same.into_iter().all(|same| same) {
             return stays;
-        }
-        for (i, disputed) in differing {
-            all[i].disputed.extend(disputed);
-            all[i].around *= 2;
         }
     }
 }
@@ -158,33 +145,53 @@ fn one_of_each(all: &[Chosen], reading: &Reading, keep: Period, stays: &mut [boo
 }
 
 impl Chosen {
+    fn of(series: Series) -> Self {
+        let bounds = bounds(&series.points);
+        let edges = bounds.iter().map(|bound| (bound.run(), AROUND)).collect();
+        Self { series, bounds, edges, proven: None }
+    }
+
     /// Marks the runs that this series needs.
     fn mark(&self, stays: &mut [bool]) {
         let points = &self.series.points;
-        let mut keep = |start: usize, end: usize| points[start..end].iter().for_each(|p| stays[p.run] = true);
-        let near = |index: usize| (index.saturating_sub(self.around), (index + self.around).min(points.len()));
-        let place = |run: usize| points.iter().position(|point| point.run == run).unwrap_or(0);
-        let mut edges = vec![0, points.len()];
+        let place: HashMap<usize, usize> = points.iter().enumerate().map(|(at, point)| (point.run, at)).collect();
+        let mut keep = |start: usize, end: usize| {
+            points[start..end.min(points.len())].iter().for_each(|point| stays[point.run] = true);
+        };
+        keep(0, AROUND);
+        keep(points.len().saturating_sub(AROUND), points.len());
+        for (run, around) in &self.edges {
+            let at = place[run];
+            keep(at.saturating_sub(*around), at + around);
+        }
         let mut drift = 0;
         for bound in &self.bounds {
-            let at = place(bound.run());
             match bound {
-                Bound::Step(_) => edges.push(at),
-                Bound::DriftStart(_) => {
-                    drift = at;
-                    edges.push(at);
-                }
-                Bound::DriftEnd(_) => {
-                    keep(drift, at + 1);
-                    edges.push(at + 1);
-                }
+                Bound::Step(_) => {}
+                Bound::DriftStart(run) => drift = place[run],
+                Bound::DriftEnd(run) => keep(drift, place[run] + 1),
             }
         }
-        edges.extend(self.disputed.iter().map(|run| place(*run)));
-        for edge in edges {
-            let (start, end) = near(edge);
-            keep(start, end);
+    }
+
+    /// Whether the runs that would stay tell the same. If not, twice as many will stay where they do not.
+    fn tells_the_same(&mut self, stays: &[bool]) -> bool {
+        let left: Vec<Point> = self.series.points.iter().copied().filter(|point| stays[point.run]).collect();
+        // Runs are only added, so as many are the same ones.
+        if left.len() == self.series.points.len() || self.proven == Some(left.len()) {
+            return true;
         }
+        let found = bounds(&left);
+        if found == self.bounds {
+            self.proven = Some(left.len());
+            return true;
+        }
+        let lost = self.bounds.iter().filter(|bound| !found.contains(bound));
+        let made_up = found.iter().filter(|bound| !self.bounds.contains(bound));
+        for bound in lost.chain(made_up) {
+            self.edges.entry(bound.run()).and_modify(|around| *around *= 2).or_insert(AROUND);
+        }
+        false
     }
 }
 

@@ -7,6 +7,8 @@ use schemas::{
     time,
 };
 
+use crate::history::accepted::is_mark_of_merge;
+
 /// Columns that are read, in the order of [`Row`]'s fields.
 const NAMES: [&str; 16] = [
     "run_id",
@@ -128,7 +130,7 @@ impl<'a> Lines<'a> {
         if text.trim().is_empty() {
             return Ok(Line::Blank);
         }
-        if ["<<<<<<<", "=======", ">>>>>>>", "|||||||"].iter().any(|mark| text.starts_with(mark)) {
+        if is_mark_of_merge(bytes) {
             return Err(Fault::of_line(
                 "a merge conflict was left here: keep the rows of both sides and remove the marks",
             ));

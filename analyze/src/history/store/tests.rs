@@ -433,7 +433,7 @@ proptest::proptest! {
         }
     }
 
-    /// What is appended is read back, whatever its cells have.
+    /// Appended rows are read back, whatever their cells have.
     #[test]
     fn what_is_appended_is_read_back(
         runs in proptest::collection::vec(("[ -~äµ\n\0]{1,8}", "[ -~äµ\r\n]{0,8}", -1e12..1e12_f64), 1..8),

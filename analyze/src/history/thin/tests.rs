@@ -142,10 +142,11 @@ fn a_run_stays_for_each_period_each_end_and_each_accepted_change() {
 #[test]
 #[ignore = "takes a minute in a release build"]
 fn simulation() {
-    for (runs, keep) in [(365, Period::Week), (1000, Period::Week), (1000, Period::Month), (3650, Period::Week)] {
+    for (runs, keep, histories) in
+        [(365, Period::Week, 50_u32), (1000, Period::Week, 20), (1000, Period::Month, 20), (3650, Period::Week, 3)]
+    {
         let (mut gone, mut most, mut findings_in_all, mut most_of_all) = (0.0, Vec::new(), 0, 0.0_f64);
-        let histories = if runs > 2000 { 20 } else { 100 };
-        for seed in 0..histories {
+        for seed in 0..u64::from(histories) {
             let whole = history(seed, runs);
             let (left, share) = compacted(&whole, keep);
             gone += share;
@@ -158,7 +159,7 @@ fn simulation() {
         println!(
             "{runs} runs, {keep:?}: {:.0} % of the runs went; {findings_in_all} findings; the level that moves most: median {:.2} %, \
              largest {most_of_all:.2} %",
-            100.0 * gone / histories as f64,
+            100.0 * gone / f64::from(histories),
             most[most.len() / 2]
         );
     }
