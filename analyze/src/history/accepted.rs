@@ -110,7 +110,7 @@ mod tests {
             (String::new(), "", "is empty"),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join(FILE), &text).unwrap();
+            fs::write(dir.path().join(FILE), &text).unwrap();
             let error = read(dir.path()).unwrap_err().to_string();
             assert!(error.contains(&format!("accepted.csv{place}: ")) && error.contains(reason), "{text}\n{error}");
         }
