@@ -1,10 +1,13 @@
-//! Tells the program its commit, profile and target, for `plumb --version` and the facts about a run.
+//! Tells the program its commit, profile and target, for `plumb --version` and the facts about a run, and compresses the schema of
+//! plans: as a text it would be a hundredth of the program.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use miniz_oxide::deflate::compress_to_vec_zlib;
 
 fn git(args: &[&str]) -> Option<String> {
     let output = Command::new("git").args(args).output().ok().filter(|output| output.status.success())?;
@@ -34,6 +37,15 @@ fn commit(workspace: &Path) -> Option<String> {
     git(&["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
 }
 
+/// Compresses the schema of plans, which the program prints and reads.
+fn compress_schema(workspace: &Path) {
+    let schema = workspace.join("schemas/plan.schema.json");
+    println!("cargo::rerun-if-changed={}", schema.display());
+    let text = fs::read(schema).expect("the workspace has the schema");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(out.join("plan.schema.json.zlib"), compress_to_vec_zlib(&text, 9)).expect("cargo's folder takes a file");
+}
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PLUMB_COMMIT");
@@ -48,6 +60,7 @@ fn main() {
         }
     }
     // A package's build has no repository: it names the commit itself.
+    compress_schema(workspace);
     let commit = env::var("PLUMB_COMMIT").ok().or_else(|| commit(workspace));
     // …/PROFILE/build/…
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());

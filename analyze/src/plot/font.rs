@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 /// Font families of an SVG, the measured one first.
 pub const FAMILIES: &str = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif";
 
-/// The regular and the bold font, as build.rs compressed them: half of their megabyte and a half.
+/// The parts of the regular and the bold font that are drawn, as build.rs compressed them.
 const COMPRESSED: [&[u8]; 2] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/regular.ttf.zlib")),
     include_bytes!(concat!(env!("OUT_DIR"), "/bold.ttf.zlib")),

@@ -2,6 +2,9 @@
 //!
 //! The program has the published text. What makes it stays out of the program: the code of all types' schemas is large.
 
+use std::sync::LazyLock;
+
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
@@ -14,8 +17,12 @@ use super::{
 /// Names the schema, wherever a copy of it lies. An address would promise a page that outlives each server.
 const ID: &str = "urn:plumbline:plan:1";
 
-/// `schemas/plan.schema.json`. A test holds it to [`plan_schema`].
-pub const PUBLISHED: &str = include_str!("../../../schemas/plan.schema.json");
+/// `schemas/plan.schema.json`, as build.rs compressed it: to a seventh. A test holds it to [`plan_schema`].
+pub static PUBLISHED: LazyLock<String> = LazyLock::new(|| {
+    // The text is compiled in: a failure means a broken build, which every test shows.
+    let bytes = decompress_to_vec_zlib(include_bytes!(concat!(env!("OUT_DIR"), "/plan.schema.json.zlib")));
+    String::from_utf8(bytes.expect("the built-in schema is compressed")).expect("the built-in schema is a text")
+});
 
 /// The schema of the types, for tests and for `just schemas`.
 pub fn plan_schema() -> Value {
