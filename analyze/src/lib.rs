@@ -24,6 +24,7 @@ pub mod judge;
 pub mod limits;
 pub mod parallel;
 pub mod plot;
+pub mod site;
 pub mod stats;
 pub mod style;
 pub mod survey;

@@ -65,7 +65,7 @@ fn every_command_of_the_page_works() {
 
 fn runs_the_page() {
     let place = tempfile::tempdir().expect("a directory");
-    let [plan, github, gitlab] = blocks("yaml").try_into().expect("a plan and two workflows");
+    let [plan, github, gitlab, history] = blocks("yaml").try_into().expect("a plan and three workflows");
     fs::write(place.path().join("ci.yaml"), plan).expect("written");
     let once: Vec<&str> = blocks("sh").iter().flat_map(|b| b.lines()).filter(|l| !l.is_empty()).collect();
     assert_eq!(once.len(), 2, "{once:?}");
@@ -85,6 +85,14 @@ fn runs_the_page() {
             }
         }
     }
+    let lines: Vec<String> = commands(history).into_iter().filter(|line| line.starts_with("plumb ")).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for line in lines {
+        let (code, text) = run(&line, place.path());
+        assert!(matches!(code, Some(0 | 1)) && !text.contains("error:"), "`{line}` ended with {code:?}:\n{text}");
+    }
+    let index = fs::read_to_string(place.path().join("site/index.html")).expect("the site");
+    assert!(index.contains("No series has the 20 runs"), "{index}");
     for file in ["results.csv", "results.run.json", "results.verdicts.csv", "junit.xml", "report.html"] {
         assert!(place.path().join(file).exists(), "{file} is among the artefacts");
     }

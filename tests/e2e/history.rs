@@ -108,6 +108,23 @@ fn what_cannot_be_added_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_site_is_asked_for_with_its_own_words() {
+    let folder = Folder::new();
+    let site = folder.name("site");
+    for (words, reason) in [
+        (vec!["report", "--history", "history"], "--output"),
+        (vec!["report", "results.csv", "--plan", "nightly"], "--history"),
+        (vec!["report", "results.csv", "--history", "history", "-o", &site], "leave out RESULTS"),
+        (vec!["plot", "sweep", "results.csv", "--machine", "m1"], "--machine"),
+    ] {
+        let refused = plumb(&words);
+        assert_eq!(refused.code, Some(2), "{words:?} {}", refused.stderr);
+        assert!(refused.stderr.contains(reason), "{words:?} {}", refused.stderr);
+    }
+    assert!(!folder.path("site").exists());
+}
+
+#[test]
 fn a_full_disk_leaves_the_history_as_it_was() {
     let folder = Folder::new();
     run(&folder, "a.csv");
@@ -156,6 +173,20 @@ fn the_lines_of_the_help_work_as_pasted() {
     assert!(summary.contains("**regression**: bulk throughput is 5"), "{summary}");
     assert!(summary.contains("since run r35 of 2026-01-01"), "{summary}");
     run(&folder, "nightly.csv");
+    for copy in ["results.csv", "branch.csv", "main.csv"] {
+        fs::copy(folder.path("nightly.csv"), folder.path(copy)).unwrap();
+    }
+    let help = plumb(&["plot", "trend", "--help"]).stdout;
+    let drawn = help.lines().filter(|line| line.starts_with("  plumb plot trend ")).map(|line| line.trim().to_owned());
+    let lines: Vec<String> = examples("report").into_iter().chain(drawn).collect();
+    assert!(lines.len() >= 5, "{lines:?}");
+    for line in lines {
+        let ran = shell(&folder.path(""), &line);
+        assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
+    }
+    let index = fs::read_to_string(folder.path("site/index.html")).unwrap();
+    assert!(index.contains("1 of 1 series got worse") && index.contains("since run "), "{index}");
+    assert!(fs::read_to_string(folder.path("trend.svg")).unwrap().contains("−5."));
     let help = plumb(&["history", "add", "--help"]).stdout;
     let lines: Vec<&str> =
         help.lines().filter_map(|line| line.strip_prefix("  plumb history add nightly.csv ")).collect();

@@ -21,7 +21,9 @@ use schemas::{
 use crate::{
     error::{Error, Verdict},
     export::page::{Block, Page},
+    history::told::Asked,
     judge::verdicts,
+    site,
     table::{
         InputArgs, Table,
         beside::{self, Beside},
@@ -42,12 +44,21 @@ use doubts::Doubts;
 /// adds what `plumb compare OTHER RESULTS` finds. FILE.html is one page with everything inside, for screens, phones and
 /// paper. FILE.md has its pictures beside it (FILE.1.svg …). Without -o the page goes to standard output as Markdown,
 /// without pictures.
+///
+/// With --history, it writes the pages of a history: its changes with their commits, its series, its runs.
 #[derive(Debug, Clone, clap::Args)]
+#[command(mut_group("Asked", |group| group.requires("history")), after_long_help = "\
+Examples:
+  plumb report results.csv -o results.html
+  plumb report branch.csv --against main.csv -o change.html
+  plumb report --history history/ -o site/
+
+Exit codes: 0; 2 the command line is wrong, or the folder has other files; 3 a file could not be read or written.")]
 pub struct Args {
     /// A results file, or the folder it is in
-    #[arg(value_name = "RESULTS")]
-    results: PathBuf,
-    /// The page: FILE.md or FILE.html
+    #[arg(value_name = "RESULTS", required_unless_present = "history")]
+    results: Option<PathBuf>,
+    /// The page: FILE.md or FILE.html; with --history the folder of the pages
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Compare with this earlier run, as `plumb compare OTHER RESULTS` does
@@ -56,9 +67,29 @@ pub struct Args {
     /// Its title [default: the plan's name]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
+    /// Write the pages of this history into the folder of -o: an index, the runs, a page per series
+    #[arg(long, value_name = "DIR", requires = "output", help_heading = "Of a history")]
+    history: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Of a history")]
+    asked: Asked,
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    if let Some((history, folder)) = args.history.as_ref().zip(args.output.as_ref()) {
+        // As conflicts on the command line, they would switch off that the words of a history require one.
+        if args.results.is_some() || args.against.is_some() {
+            return Err(Error::Usage("--history is about many runs: leave out RESULTS and --against".to_owned()));
+        }
+        let (pages, notes) = site::write(history, &args.asked, args.title.as_deref(), folder)?;
+        for note in notes {
+            crate::warn(&note);
+        }
+        writeln!(output, "{}: {pages} pages", folder.join("index.html").display())?;
+        return Ok(Verdict::Ok);
+    }
+    let Some(results) = &args.results else {
+        return Err(Error::Usage("name the results, or --history DIR".to_owned()));
+    };
     let html = match args.output.as_deref().map(|p| (p, p.extension().and_then(|e| e.to_str()))) {
         None | Some((_, Some("md"))) => false,
         Some((_, Some("html"))) => true,
@@ -69,7 +100,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             )));
         }
     };
-    let results = results_file(&args.results)?;
+    let results = results_file(results)?;
     let against = args.against.as_deref().map(results_file).transpose()?;
     let page = assemble(&results, against.as_deref(), args.title.as_deref())?;
     match &args.output {

@@ -21,6 +21,7 @@ mod recorded;
 mod tests;
 
 pub use sheet::Sheet;
+pub(crate) use sheet::fnv1a;
 
 use clap::ValueEnum as _;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};

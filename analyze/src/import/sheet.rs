@@ -151,8 +151,8 @@ fn case_of(row: &Row) -> String {
     if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
 }
 
-/// FNV-1a, 64 bits: case identifiers are the same on every machine and in every version.
-fn fnv1a(text: &str) -> u64 {
+/// FNV-1a, 64 bits: case identifiers and names of pages are the same on every machine and in every version.
+pub(crate) fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 

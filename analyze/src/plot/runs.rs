@@ -9,8 +9,8 @@ use crate::{
     stats::quantiles,
 };
 
-/// Most dots of a series. Of more runs, neighbours share one.
-const DOTS: usize = 400;
+/// Most dots of a series in a picture. Of more runs, neighbours share one.
+pub const DOTS: usize = 400;
 
 /// The runs of some series in the order of time.
 pub struct Order<'a> {
@@ -94,9 +94,9 @@ pub struct Dot {
     pub begins: bool,
 }
 
-/// The dots of a series. `breaks`: the first indices of its levels, which no dot crosses.
-pub fn condensed(points: &[Point], places: &[usize], breaks: &[usize]) -> Vec<Dot> {
-    let each = points.len().div_ceil(DOTS).max(1);
+/// The dots of a series, about `most`. `breaks`: the first indices of its levels, which no dot crosses.
+pub fn condensed(points: &[Point], places: &[usize], breaks: &[usize], most: usize) -> Vec<Dot> {
+    let each = points.len().div_ceil(most).max(1);
     let mut dots = Vec::new();
     let ends = breaks.iter().skip(1).copied().chain([points.len()]);
     for (start, end) in breaks.iter().copied().zip(ends) {
@@ -130,12 +130,12 @@ mod tests {
             .map(|run| Point { run, centre: if run < 1001 { 1.0 } else { 2.0 }, low: None, high: None })
             .collect();
         let places: Vec<usize> = (0..3650).collect();
-        let dots = condensed(&points, &places, &[0, 1001]);
+        let dots = condensed(&points, &places, &[0, 1001], DOTS);
         assert!(dots.len() <= DOTS + 2, "{}", dots.len());
         assert_eq!(dots.iter().map(|dot| dot.runs).sum::<usize>(), 3650);
         assert!(dots.iter().all(|dot| dot.range.is_none_or(|(low, high)| low == high)), "one level each");
         assert_eq!(dots.iter().filter(|dot| dot.begins).count(), 1);
-        let few = condensed(&points[..3], &places[..3], &[0]);
+        let few = condensed(&points[..3], &places[..3], &[0], DOTS);
         assert_eq!(few.iter().map(|dot| dot.x).collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
     }
 }

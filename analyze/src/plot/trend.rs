@@ -11,7 +11,7 @@ use super::{
     legend::{Entry, Key},
     options::Paper,
     quantity::Quantity,
-    runs::{Dot, Order, condensed},
+    runs::{DOTS, Dot, Order, condensed},
     spacing::Spacing,
 };
 use crate::{
@@ -165,7 +165,7 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
     let series = &told.series;
     let places: Vec<usize> = series.points.iter().map(|point| order.place(point.run)).collect();
     let breaks: Vec<usize> = told.trend.stretches.iter().map(|stretch| stretch.start).collect();
-    let dots = condensed(&series.points, &places, &breaks);
+    let dots = condensed(&series.points, &places, &breaks, DOTS);
     seen.most = seen.most.max(dots.iter().map(|dot| dot.runs).max().unwrap_or(0));
     let mut layers = spread(&dots, places.len());
     let crowded = dots.len() > 150;

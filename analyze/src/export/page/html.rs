@@ -1,26 +1,35 @@
-//! Pages as HTML: one file without scripts that refers to nothing else, for screens of 400 pixels and more, and paper.
+//! Pages as HTML: one file that refers to nothing else, for screens of 400 pixels and more, and paper. It has no scripts,
+//! but for the one of a search field.
 
 use std::fmt::Write as _;
 
 use schemas::words::Verdict;
 
-use super::{Block, Page, Tone};
+use super::{Block, Item, Line, Page, Piece, Row, Tone};
 use crate::table::layout::Column;
 
 impl Page {
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
+        let has_search = self.blocks.iter().any(|block| matches!(block, Block::Search));
+        let script = if has_search { format!("; script-src 'sha256-{SEARCH_HASH}'") } else { String::new() };
         let mut out = format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
+             base-uri 'none'; form-action 'none'{script}\">\n<title>{title}</title>\n\
              <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
         );
         if !self.origin.is_empty() {
             _ = writeln!(out, "<p class=\"origin\">{}</p>", escaped(&self.origin));
         }
         write(&self.blocks, &mut out);
-        out.push_str("</main>\n</body>\n</html>\n");
+        out.push_str("</main>\n");
+        if has_search {
+            _ = writeln!(out, "<script>{SEARCH}</script>");
+        }
+        out.push_str("</body>\n</html>\n");
         out
     }
 }
@@ -45,6 +54,12 @@ fn write(blocks: &[Block], out: &mut String) {
                 out.push_str("</ul>\n");
             }
             Block::Table { about, columns } => table(about, columns, out),
+            Block::Line(pieces) => _ = writeln!(out, "<p>{}</p>", line(pieces)),
+            Block::Items(list) => items(list, out),
+            Block::Grid { about, columns, rows, searched } => grid(about, columns, rows, *searched, out),
+            Block::Search => out.push_str(
+                "<p class=\"search\" hidden><label>Search <input type=\"search\" autocomplete=\"off\"></label></p>\n",
+            ),
             Block::Verbatim(text) => _ = writeln!(out, "<pre>{}</pre>", escaped(text)),
             Block::Picture { about, svg, narrow } => {
                 let about = escaped(about);
@@ -68,6 +83,71 @@ fn write(blocks: &[Block], out: &mut String) {
             }
         }
     }
+}
+
+fn line(pieces: &Line) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) => escaped(text),
+        Piece::Link { text, to } => format!("<a href=\"{}\">{}</a>", escaped(to), escaped(text)),
+        Piece::Word(tone, text) => format!("<span class=\"word {}\">{}</span>", class(*tone), escaped(text)),
+        Piece::Drawing(svg) => svg.clone(),
+    };
+    pieces.iter().map(piece).collect()
+}
+
+/// ` id="…"`, where there is one.
+fn id(id: &str) -> String {
+    if id.is_empty() { String::new() } else { format!(" id=\"{}\"", escaped(id)) }
+}
+
+fn items(list: &[Item], out: &mut String) {
+    out.push_str("<ul>\n");
+    for item in list {
+        _ = write!(out, "<li{}>{}", id(&item.id), line(&item.line));
+        if !item.below.is_empty() {
+            out.push('\n');
+            items(&item.below, out);
+        }
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ul>\n");
+}
+
+fn grid(about: &str, columns: &[(&'static str, bool)], rows: &[Row], searched: bool, out: &mut String) {
+    let about = escaped(about);
+    let class = if searched { " class=\"searched\"" } else { "" };
+    _ = writeln!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{about}\">\n<table{class}>\n<thead>\n<tr>"
+    );
+    let length = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Link { text, .. } | Piece::Word(_, text) => text.chars().count(),
+        Piece::Drawing(_) => 0,
+    };
+    let is_short = |i: usize| rows.iter().all(|row| row.cells[i].iter().map(length).sum::<usize>() <= SHORT);
+    let classes: Vec<&str> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, (_, right))| match right {
+            _ if i == 0 => " class=\"name\"",
+            true => " class=\"number\"",
+            false if is_short(i) => " class=\"short\"",
+            false => "",
+        })
+        .collect();
+    for ((title, _), class) in columns.iter().zip(&classes) {
+        _ = writeln!(out, "<th scope=\"col\"{class}>{}</th>", escaped(title));
+    }
+    out.push_str("</tr>\n</thead>\n<tbody>\n");
+    for row in rows {
+        _ = write!(out, "<tr{}>", id(&row.id));
+        for (i, (cell, class)) in row.cells.iter().zip(&classes).enumerate() {
+            let (tag, scope) = if i == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
+            _ = write!(out, "<{tag}{scope}{class}>{}</{tag}>", line(cell));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
 fn class(tone: Tone) -> &'static str {
@@ -152,16 +232,32 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
+/// Leaves the rows of searched tables that have all words of the field.
+const SEARCH: &str = "
+const box = document.querySelector('.search'), field = box.querySelector('input');
+box.hidden = false;
+field.addEventListener('input', () => {
+  const words = field.value.toLowerCase().split(/\\s+/);
+  for (const row of document.querySelectorAll('table.searched tbody tr')) {
+    const text = (row.closest('.scroll').getAttribute('aria-label') + ' ' + row.textContent).toLowerCase();
+    row.hidden = !words.every(word => text.includes(word));
+  }
+});
+";
+
+/// SHA-256 of the script in Base64: browsers run no other.
+const SEARCH_HASH: &str = "+wb9dn80PNju32nysibqqRHTUCr9BwsGwIc9Pe3awzE=";
+
 /// Pictures are drawn in dark ink, so that they have a light card in the dark, too.
 const STYLE: &str = ":root {
   color-scheme: light dark;
   --paper: #fff; --ink: #1d2126; --faint: #5c6570; --line: #d9dee3; --shade: #f4f6f8;
-  --good: #1a7f37; --bad: #c4232d; --doubtful: #8a6100; --plain: #5c6570;
+  --good: #1a7f37; --bad: #c4232d; --doubtful: #8a6100; --plain: #5c6570; --link: #0b5cad;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14181d; --ink: #e4e8ec; --faint: #9aa4af; --line: #333b44; --shade: #1d2329;
-    --good: #57c26d; --bad: #ff7b78; --doubtful: #e0b03f; --plain: #9aa4af;
+    --good: #57c26d; --bad: #ff7b78; --doubtful: #e0b03f; --plain: #9aa4af; --link: #7db7f5;
   }
 }
 * { box-sizing: border-box; }
@@ -179,6 +275,16 @@ p { margin: 0.6rem 0; max-width: 48rem; }
 .answer.doubtful { border-color: var(--doubtful); }
 ul { margin: 0.5rem 0; padding-left: 1.3rem; max-width: 52rem; }
 li { margin: 0.25rem 0; }
+li ul { margin: 0.1rem 0; }
+a { color: var(--link); }
+:target { background: var(--shade); outline: 2px solid var(--plain); }
+.search input { font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--plain); border-radius: 6px; padding: 0.2rem 0.5rem; max-width: 100%; }
+.spark { display: block; width: 8rem; height: 1.6rem; overflow: visible; }
+.spark path { fill: none; stroke: currentColor; stroke-width: 1.2; vector-effect: non-scaling-stroke; }
+.spark .good { stroke: var(--good); }
+.spark .bad { stroke: var(--bad); }
+.spark .doubtful { stroke: var(--doubtful); }
+.spark .plain { stroke: var(--plain); }
 .scroll { overflow-x: auto; margin: 0.6rem 0; }
 .scroll:focus-visible { outline: 2px solid var(--plain); }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
@@ -218,7 +324,7 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   :root {
     color-scheme: light;
     --paper: #fff; --ink: #000; --faint: #444; --line: #bbb; --shade: #f4f4f4;
-    --good: #1a7f37; --bad: #b3151f; --doubtful: #7a5600; --plain: #444;
+    --good: #1a7f37; --bad: #b3151f; --doubtful: #7a5600; --plain: #444; --link: #000;
   }
   @page { margin: 1.6cm; }
   body { font-size: 10pt; }
@@ -239,3 +345,24 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   p, ul { max-width: none; }
 }
 ";
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn the_policy_has_the_hash_of_the_script() {
+        let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(SEARCH));
+        assert_eq!(hash, SEARCH_HASH);
+        let page = |blocks| Page { title: "t".into(), origin: String::new(), blocks }.html();
+        let with = page(vec![Block::Search]);
+        assert!(
+            with.contains(&format!("script-src 'sha256-{hash}'"))
+                && with.contains(&format!("<script>{SEARCH}</script>"))
+        );
+        assert!(!page(Vec::new()).contains("script"));
+    }
+}

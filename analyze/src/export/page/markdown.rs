@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Block, Page};
+use super::{Block, Item, Page, Piece, Tone};
 use crate::table::{layout, markdown::escaped};
 
 impl Page {
@@ -53,6 +53,20 @@ fn write(
                 _ = layout::markdown(columns, &mut bytes);
                 out.push_str(&String::from_utf8_lossy(&bytes));
             }
+            Block::Line(pieces) => _ = writeln!(out, "{}", line(pieces)),
+            Block::Items(list) => items(list, 0, out),
+            Block::Grid { columns, rows, .. } => {
+                out.extend(columns.iter().map(|(title, _)| format!("| {title} ")));
+                out.push_str("|\n");
+                out.extend(columns.iter().map(|(_, right)| if *right { "| ---: " } else { "| --- " }));
+                out.push_str("|\n");
+                for row in rows {
+                    out.extend(row.cells.iter().map(|cell| format!("| {} ", line(cell))));
+                    out.push_str("|\n");
+                }
+            }
+            // Readers of Markdown have the search of their program.
+            Block::Search => {}
             Block::Verbatim(text) => {
                 // A fence longer than any in the text.
                 let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -76,12 +90,30 @@ fn write(
     }
 }
 
+/// The parts of a line that Markdown has.
+fn line(pieces: &[Piece]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Word(Tone::Plain, text) => escaped(text),
+        Piece::Link { text, to } => format!("[{}]({to})", escaped(text).replace(['[', ']'], "")),
+        Piece::Word(_, text) => format!("**{}**", escaped(text)),
+        Piece::Drawing(_) => String::new(),
+    };
+    pieces.iter().map(piece).collect()
+}
+
+fn items(list: &[Item], depth: usize, out: &mut String) {
+    for item in list {
+        _ = writeln!(out, "{}- {}", "  ".repeat(depth), line(&item.line));
+        items(&item.below, depth + 1, out);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pulldown_cmark::{Event, Options, Parser, Tag};
 
     use super::*;
-    use crate::{export::page::Tone, table::layout::Column};
+    use crate::table::layout::Column;
 
     fn table() -> Block {
         let columns = vec![Column { title: "case".into(), right: false, cells: vec!["x|y <script>".into()] }];

@@ -1,0 +1,124 @@
+//! The pages on disk. A list in the folder names the pages that are the program's own, which it may replace and remove.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{INDEX, RUNS, SERIES, names};
+use crate::{error::Error, table::replace};
+
+/// The list of pages.
+const LIST: &str = "pages.txt";
+
+/// Its first line.
+const HEAD: &str =
+    "Pages that plumb report --history wrote: it replaces them, and removes those that are no longer there.";
+
+pub struct Folder {
+    root: PathBuf,
+    pages: BTreeSet<String>,
+    /// Pages of an earlier build that are not among the present ones.
+    stale: BTreeSet<String>,
+}
+
+impl Folder {
+    /// Makes the folder, or takes one that an earlier build wrote. Any other that has files is refused.
+    pub fn open(root: &Path, pages: BTreeSet<String>) -> Result<Self, Error> {
+        let own = own(root)?;
+        if own.is_none() {
+            refuse_foreign(root)?;
+        }
+        let own = own.unwrap_or_default();
+        if let Some(page) = pages.iter().find(|page| !own.contains(*page) && root.join(page).symlink_metadata().is_ok())
+        {
+            let page = root.join(page);
+            return Err(Error::Usage(format!(
+                "{}: this file is not of an earlier site: move it away, or name another folder",
+                page.display()
+            )));
+        }
+        let series = root.join(SERIES);
+        fs::create_dir_all(&series).map_err(|source| Error::File { path: series.clone(), source })?;
+        let stale = own.difference(&pages).cloned().collect();
+        let folder = Self { root: root.to_owned(), pages, stale };
+        // Before the pages: after an interruption they are known as own.
+        folder.write_list(folder.pages.union(&folder.stale))?;
+        Ok(folder)
+    }
+
+    fn write_list<'a>(&self, pages: impl Iterator<Item = &'a String>) -> Result<(), Error> {
+        let mut text = format!("{HEAD}\n");
+        for page in pages {
+            text.push_str(page);
+            text.push('\n');
+        }
+        self.write(LIST, &text)
+    }
+
+    /// Writes a file whole. One that has the same bytes already stays as it is.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        let path = self.root.join(name);
+        if fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+            return Ok(());
+        }
+        replace(&path, text)
+    }
+
+    /// Removes the pages that are no longer there. Returns the number of pages.
+    pub fn close(self) -> Result<usize, Error> {
+        for page in &self.stale {
+            let path = self.root.join(page);
+            match fs::remove_file(&path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(Error::File { path, source }),
+                _ => {}
+            }
+        }
+        self.write_list(self.pages.iter())?;
+        Ok(self.pages.len())
+    }
+}
+
+/// The pages of an earlier build; `None`: there was none. Names that no build writes are left out: a list that was
+/// tampered with removes nothing else.
+fn own(root: &Path) -> Result<Option<BTreeSet<String>>, Error> {
+    let path = root.join(LIST);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(source) => return Err(Error::File { path, source }),
+    };
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Ok(None);
+    }
+    let series = format!("{SERIES}/");
+    let is_own = |name: &&str| [INDEX, RUNS].contains(name) || name.strip_prefix(&series).is_some_and(names::is_page);
+    Ok(Some(lines.filter(is_own).map(str::to_owned).collect()))
+}
+
+/// Refuses a folder that has files. Hidden ones are git's and the like.
+fn refuse_foreign(root: &Path) -> Result<(), Error> {
+    let at = |source| Error::File { path: root.to_owned(), source };
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            return Err(Error::Usage(format!("{} is a file: a site is a folder of pages", root.display())));
+        }
+        Err(source) => return Err(at(source)),
+    };
+    for entry in entries {
+        let name = entry.map_err(at)?.file_name();
+        let name = name.to_string_lossy();
+        if !name.starts_with('.') {
+            return Err(Error::Usage(format!(
+                "{} has files that are not of a site ({name}): name a new or empty folder, or one that plumb report --history \
+                 wrote",
+                root.display()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! A history as a site: static pages that can be published as they are.
+//!
+//! - `index`: the changes and all series
+//! - `runs`: the runs, and what changed at each
+//! - `series`: a page per series
+//! - `sparkline`: a series as a small drawing
+//! - `names`: file names and anchors, which stay as they are when the history grows
+//! - `folder`: the pages on disk
+//!
+//! The same history gives the same bytes: no page has the time at which it was made.
+
+mod folder;
+mod index;
+mod names;
+mod runs;
+mod series;
+mod sparkline;
+
+use std::{collections::BTreeMap, collections::HashMap, path::Path};
+
+use rayon::prelude::*;
+use schemas::units::{human, three_digits};
+
+use crate::{
+    error::Error,
+    export::page::{Line, Page, Piece, Tone},
+    history::{
+        events::{Event, events},
+        sentences,
+        series::{Reading, Run},
+        told::{self, Asked, Told},
+    },
+};
+
+/// The page of all series.
+const INDEX: &str = "index.html";
+/// The page of all runs.
+const RUNS: &str = "runs.html";
+/// The folder of the pages of series.
+const SERIES: &str = "series";
+
+/// What the pages are made from.
+struct Site<'a> {
+    title: String,
+    reading: &'a Reading,
+    all: &'a [Told],
+    events: Vec<Event>,
+    /// The page of each series.
+    pages: Vec<String>,
+    /// Indices of the runs that have a value, in the order of time.
+    order: Vec<usize>,
+    /// Indices of the runs that the page of runs lists.
+    listed: HashMap<usize, String>,
+}
+
+/// Writes the site. Returns the number of its pages, and facts about the history.
+pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> Result<(usize, Vec<String>), Error> {
+    let (reading, all) = told::read(history, asked)?;
+    let site = Site::new(&reading, &all, title);
+    let names = [INDEX, RUNS].into_iter().map(str::to_owned).chain(site.pages.iter().cloned());
+    let folder = folder::Folder::open(to, names.collect())?;
+    // Those that link come last: an interrupted build links to nothing that is missing.
+    (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &site.page_of(at)?.html()))?;
+    folder.write(RUNS, &runs::page(&site).html())?;
+    folder.write(INDEX, &index::page(&site).html())?;
+    let pages = folder.close()?;
+    Ok((pages, reading.notes.clone()))
+}
+
+impl<'a> Site<'a> {
+    fn new(reading: &'a Reading, all: &'a [Told], title: Option<&str>) -> Self {
+        let mut order: Vec<usize> =
+            all.iter().flat_map(|told| told.series.points.iter().map(|point| point.run)).collect();
+        order.sort_unstable();
+        order.dedup();
+        order.sort_by(|a, b| reading.runs[*a].time.cmp(&reading.runs[*b].time));
+        let listed = order.iter().rev().take(runs::LISTED);
+        let listed = listed.map(|run| (*run, names::anchor("run", &reading.runs[*run].run_id))).collect();
+        let mut plans: Vec<&str> = all.iter().map(|told| told.series.key.plan.as_str()).collect();
+        plans.dedup();
+        let title = match (title, &plans[..]) {
+            (Some(title), _) => title.to_owned(),
+            (None, [plan]) => format!("History of {plan}"),
+            (None, _) => "History".to_owned(),
+        };
+        let pages = all.iter().map(|told| format!("{SERIES}/{}", names::page(told))).collect();
+        Self { title, reading, all, events: events(reading, all), pages, order, listed }
+    }
+
+    fn page_of(&self, at: usize) -> Result<Page, Error> {
+        series::page(self, at)
+    }
+
+    /// The series by plan and machine.
+    fn groups(&self) -> BTreeMap<(&str, &str), Vec<usize>> {
+        let mut groups: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+        for (at, told) in self.all.iter().enumerate() {
+            groups.entry((&told.series.key.plan, &told.series.key.machine)).or_default().push(at);
+        }
+        groups
+    }
+
+    /// The run as a link to its row, where it has one. `up`: the way from the page to the index.
+    fn run(&self, run: usize, up: &str) -> Piece {
+        let text = self.reading.runs[run].run_id.clone();
+        match self.listed.get(&run) {
+            Some(anchor) => Piece::link(text, format!("{up}{RUNS}#{anchor}")),
+            None => Piece::Text(text),
+        }
+    }
+
+    /// A sentence in which the run's id is a link to its row. `up`: the way from the page to the index.
+    fn with_run(&self, sentence: &str, run: usize, up: &str) -> Line {
+        let id = &self.reading.runs[run].run_id;
+        match sentence.split_once(&format!("run {id} of")) {
+            Some((before, after)) => {
+                vec![Piece::Text(format!("{before}run ")), self.run(run, up), Piece::Text(format!(" of{after}"))]
+            }
+            None => vec![Piece::text(sentence)],
+        }
+    }
+
+    /// The place of a finding on the page of its series, seen from the index.
+    fn place(&self, series: usize, finding: usize) -> String {
+        format!("{}#{}", self.pages[series], anchor(self.reading, &self.all[series], finding))
+    }
+
+    /// `214 runs, 2026-01-01 to 2026-07-31, through run 0198c2…`
+    fn span(&self) -> String {
+        span(self.reading, &self.order)
+    }
+}
+
+/// Runs in the order of time: how many, from when to when, through which.
+fn span(reading: &Reading, order: &[usize]) -> String {
+    let (Some(first), Some(last)) = (order.first(), order.last()) else { return "no runs".to_owned() };
+    let (first, last) = (&reading.runs[*first], &reading.runs[*last]);
+    let s = if order.len() == 1 { "" } else { "s" };
+    let (from, to) = (sentences::day(first), sentences::day(last));
+    format!("{} run{s}, {from} to {to}, through run {}", order.len(), last.run_id)
+}
+
+/// The anchor of a finding on the page of its series.
+fn anchor(reading: &Reading, told: &Told, finding: usize) -> String {
+    let finding = &told.trend.findings[finding];
+    let (before, first) = told.runs(reading, finding);
+    if finding.is_drift { names::anchor("drift", &before.run_id) } else { names::anchor("change", &first.run_id) }
+}
+
+/// The word of a finding, in its tone.
+fn word(told: &Told, i: usize) -> Piece {
+    let tone = match (&told.accepted[i], told.trend.findings[i].worse) {
+        (Some(_), _) => Tone::Plain,
+        (None, Some(true)) => Tone::Bad,
+        (None, Some(false)) => Tone::Good,
+        (None, None) => Tone::Doubtful,
+    };
+    Piece::Word(tone, sentences::word(told, i).to_owned())
+}
+
+/// A value of a series, with its unit.
+fn value(told: &Told, value: f64) -> String {
+    told.trend.metric.map_or_else(|| three_digits(value), |metric| human(metric.unit, value))
+}
+
+fn commit(run: &Run) -> String {
+    crate::history::commits::short(&run.commit).to_owned()
+}
+
+/// Links to the pages that are about everything.
+fn links(up: &str) -> Line {
+    vec![
+        Piece::link("Changes and series", format!("{up}{INDEX}")),
+        Piece::text(" · "),
+        Piece::link("Runs", format!("{up}{RUNS}")),
+    ]
+}
+
+#[cfg(test)]
+mod tests;
