@@ -50,7 +50,7 @@ fn repository(folder: &Folder) -> std::path::PathBuf {
 const BENCH: &str = "#!/bin/sh\necho rate $(cat speed).$(date +%N | cut -c5-6) MB/s\n";
 
 /// A program that prints anything between 50 and 149.
-const WILD: &str = "#!/bin/sh\necho rate $((50 + $(date +%-N) / 10000 % 100)).0 MB/s\n";
+const WILD: &str = "#!/bin/sh\necho rate $((50 + 1$(date +%N) / 10000 % 100)).0 MB/s\n";
 
 /// A plan that runs the program of the repository, and its results there.
 fn program(folder: &Folder) -> std::path::PathBuf {

@@ -1,5 +1,6 @@
 //! Results in other programs' formats, one file per format; trackers of benchmarks share `benchmarks`. Each takes a table and writes text. [`page`] is for people.
 
+pub mod annotations;
 pub mod bencher;
 pub mod benchfmt;
 mod benchmarks;

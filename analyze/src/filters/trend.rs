@@ -1,16 +1,14 @@
 //! `plumb trend`: where the level of a history changed.
 
+mod annotate;
 mod print;
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::error::{Error, Verdict, even_unread};
-use crate::history::{
-    accepted::Accepted,
-    told::{self, Asked, Told},
-    trend::Finding,
-};
+use crate::export::annotations::Annotations;
+use crate::history::told::{self, Asked, Told};
 use crate::table::layout::Sheet;
 use crate::table::output::OutputArgs;
 
@@ -49,6 +47,10 @@ pub struct Args {
     /// csv, text or md [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
+    /// Annotations of GitHub Actions, at the line of the first run after a change: errors for what --fail-on counts, warnings
+    /// for other regressions. They go to standard error
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    annotations: Annotations,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -86,18 +88,25 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
     }
+    if args.annotations.are_wanted() {
+        annotate::write(args, &reading, &told, &mut std::io::stderr().lock())?;
+    }
     Ok(verdict(args, &told))
 }
 
-fn verdict(args: &Args, told: &[Told]) -> Verdict {
-    let fails = |told: &Told, finding: &Finding, known: &Option<Accepted>| {
-        let is_recent = told.since(finding) <= args.within;
-        let counts = args.fail_on == FailOn::Change || finding.worse == Some(true);
-        is_recent && counts && known.is_none()
+/// Whether a finding counts for `--fail-on`.
+fn fails(args: &Args, told: &Told, i: usize) -> bool {
+    let finding = &told.trend.findings[i];
+    let counts = match args.fail_on {
+        FailOn::Nothing => false,
+        FailOn::Regression => finding.worse == Some(true),
+        FailOn::Change => true,
     };
-    let any = told
-        .iter()
-        .any(|told| told.trend.findings.iter().zip(&told.accepted).any(|(finding, known)| fails(told, finding, known)));
+    counts && told.since(finding) <= args.within && told.accepted[i].is_none()
+}
+
+fn verdict(args: &Args, told: &[Told]) -> Verdict {
+    let any = told.iter().any(|told| (0..told.trend.findings.len()).any(|i| fails(args, told, i)));
     match args.fail_on {
         FailOn::Nothing => Verdict::Ok,
         _ if any => Verdict::Failed,

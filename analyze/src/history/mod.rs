@@ -3,6 +3,7 @@
 //! - [`added`]: the rows that a run adds
 //! - [`store`]: the folder of files: appending, compacting, and reading what may be damaged
 //! - [`series`]: the rows of one case, metric and machine, in the order of time
+//! - [`places`]: the lines of their rows
 //! - [`commits`]: the commits between two runs
 //! - [`accepted`]: changes that are known
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
@@ -14,6 +15,7 @@ pub mod accepted;
 pub mod added;
 pub mod commits;
 pub mod events;
+pub mod places;
 pub mod sentences;
 pub mod series;
 pub mod store;

@@ -13,6 +13,12 @@ use super::{
     trend::{FEWEST, Finding},
 };
 
+/// Series from which on false changes are told to be likely.
+const MANY: usize = 20;
+
+/// Share of series of a hundred runs without a change in which one is found: docs/statistics.md.
+const FALSE: f64 = 0.005;
+
 /// `bulk throughput`, with member and direction where they tell it apart.
 pub fn name(told: &Told) -> String {
     let key = &told.series.key;
@@ -178,6 +184,13 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     let mut notes = reading.notes.clone();
     for told in all {
         notes.extend(doubts(told).into_iter().map(|doubt| format!("{}: {doubt}", name(told))));
+    }
+    let searched = all.iter().filter(|told| told.trend.missing == 0).count();
+    if searched >= MANY {
+        notes.push(format!(
+            "{searched} series were searched: by chance alone, about {} of them would show a change in a hundred runs (docs/statistics.md)",
+            three_digits(searched as f64 * FALSE)
+        ));
     }
     // The machines of each plan, with their first and last runs.
     let mut machines: BTreeMap<&str, BTreeMap<&str, (&str, &str)>> = BTreeMap::new();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use analyze::export::annotations::annotation;
 use codespan_reporting::{
     diagnostic::{Diagnostic as Snippet, Label, Severity as SnippetSeverity},
     files::SimpleFiles,
@@ -9,7 +10,7 @@ use codespan_reporting::{
 };
 use serde_json::{Value, json};
 
-use super::source::{SourcePlace, Sources, Span};
+use super::source::{Sources, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -242,8 +243,8 @@ impl Diagnostics {
     fn github(&self) -> String {
         let mut out = String::new();
         for d in self.sorted() {
-            let place = d.span.map(|s| self.sources.place(s));
-            out.push_str(&github_annotation(d.severity.word(), place.as_ref(), &join(&d.message, &d.help)));
+            let at = d.span.map(|span| self.sources.place(span).into());
+            out.push_str(&annotation(d.severity.word(), at.as_ref(), &join(&d.message, &d.help)));
             out.push('\n');
         }
         out
@@ -258,16 +259,6 @@ fn add(object: &mut Value, more: Value) {
 
 fn join(message: &str, help: &str) -> String {
     if help.is_empty() { message.to_owned() } else { format!("{message}: {help}") }
-}
-
-/// One GitHub workflow command: `::error file=plan.yaml,line=3,col=5::message`.
-pub fn github_annotation(kind: &str, place: Option<&SourcePlace>, message: &str) -> String {
-    let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
-    let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
-    match place {
-        Some(p) => format!("::{kind} file={},line={},col={}::{}", property(&p.file), p.line, p.column, escape(message)),
-        None => format!("::{kind}::{}", escape(message)),
-    }
 }
 
 /// Splits `what is wrong: what to do`.
@@ -348,7 +339,6 @@ mod tests {
         assert!(sample().render(Format::Github).starts_with(
             "::error file=lab.yaml,line=3,col=5::unknown key `mesage_size`: did you mean `message_size`?\n"
         ));
-        assert_eq!(github_annotation("error", None, "50%\n"), "::error::50%25%0A");
     }
 
     #[test]

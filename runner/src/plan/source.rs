@@ -1,5 +1,7 @@
 //! Places in a plan's texts: byte ranges, lines and columns.
 
+use analyze::export::annotations::At;
+
 /// A range of bytes in one of a plan's sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -30,6 +32,12 @@ pub struct SourcePlace {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
+}
+
+impl From<SourcePlace> for At {
+    fn from(place: SourcePlace) -> Self {
+        Self { file: place.file, line: place.line, column: Some(place.column) }
+    }
 }
 
 impl std::fmt::Display for SourcePlace {

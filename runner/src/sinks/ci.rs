@@ -8,6 +8,7 @@ use std::{
 
 use analyze::{
     export::{
+        annotations::{self, At},
         junit,
         page::{self, Block, Tone},
     },
@@ -17,13 +18,7 @@ use analyze::{
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
 
-use crate::{
-    error::{Error, replace},
-    plan::{diagnostics::github_annotation, source::SourcePlace},
-};
-
-/// GitHub shows about ten annotations of a kind per step; the summary has the rest.
-const MOST_ANNOTATIONS: usize = 10;
+use crate::error::{Error, replace};
 
 /// A case in these reports.
 #[derive(Clone, Debug)]
@@ -120,29 +115,27 @@ pub fn write_markdown(path: Option<&PathBuf>, text: &str) -> Result<(), Error> {
 
 /// GitHub workflow commands for failures, errors before warnings.
 pub fn annotations(cases: &[CaseResult]) -> String {
-    let mut all: Vec<(&str, Option<SourcePlace>, String)> = Vec::new();
+    let mut all: Vec<(&str, Option<At>, String)> = Vec::new();
     for case in cases {
         for v in case.verdicts.iter().filter(|v| !v.verdict.is_well() && v.verdict != Verdict::Missing) {
             let kind = if v.fails() || v.refuses() { "error" } else { "warning" };
             let place = |v: &u64| usize::try_from(*v).unwrap_or(1);
-            let place = SourcePlace {
+            let at = At {
                 file: v.file.clone(),
                 line: v.line.as_ref().map_or(1, place),
-                column: v.column.as_ref().map_or(1, place),
+                column: Some(v.column.as_ref().map_or(1, place)),
             };
             let text = match v.verdict {
                 Verdict::Fail | Verdict::Regression => sentence(v),
                 _ => format!("{}: {}: {}", v.case, v.assertion, v.note),
             };
-            all.push((kind, Some(place), text));
+            all.push((kind, Some(at), text));
         }
         if let Some(reason) = case.failed.as_ref().filter(|_| case.verdicts.is_empty()) {
             all.push(("error", None, format!("{}: {reason}", case.case)));
         }
     }
-    all.sort_by_key(|(kind, ..)| *kind != "error");
-    let lines = all.iter().take(MOST_ANNOTATIONS);
-    lines.map(|(kind, place, text)| github_annotation(kind, place.as_ref(), text) + "\n").collect()
+    annotations::annotations(all)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, replace},
     plan::{
         Plan,
-        model::{Annotations, Plot, Table},
+        model::{Plot, Table},
     },
 };
 
@@ -114,11 +114,7 @@ impl Files {
         files.junit_is_named = output.junit.is_some();
         files.junit = output.junit.map(Path::to_owned).or_else(|| first(|p| p.output.junit.as_ref()));
         files.markdown = first(|p| p.output.markdown.as_ref());
-        files.annotations = plans.iter().any(|p| match p.output.annotations.unwrap_or_default() {
-            Annotations::Always => true,
-            Annotations::Never => false,
-            Annotations::Auto => std::env::var_os("GITHUB_ACTIONS").is_some_and(|v| v == "true"),
-        });
+        files.annotations = plans.iter().any(|p| p.output.annotations.unwrap_or_default().are_wanted());
         let plots = plans.iter().flat_map(|p| p.output.plots.iter().flatten());
         files.plots = plots.map(|p| (p.clone(), base.join(&p.file))).collect();
         files.plans = plan_copies(dir.as_deref(), plans);

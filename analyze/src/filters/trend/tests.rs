@@ -125,3 +125,24 @@ fn markdown_names_commits_that_git_knows() {
     assert!(text.contains("- **regression**: bulk throughput") && text.contains(" copy every packet twice"), "{text}");
     assert!(!text.contains(" first\n"), "{text}");
 }
+
+#[test]
+fn annotations_name_the_line_of_the_first_run() {
+    let dir = history(40, 36);
+    let path = dir.path().to_str().unwrap();
+    let annotated = |words: &[&str]| {
+        let args = Program::parse_from(["plumb", path, "--repository", path].iter().chain(words)).args;
+        let (reading, told) = told::read(&args.history, &args.asked).unwrap();
+        let mut output = Vec::new();
+        annotate::write(&args, &reading, &told, &mut output).unwrap();
+        String::from_utf8(output).unwrap()
+    };
+    // The header is line 1, and run r0 line 2.
+    let start = format!("{path}/nightly/m1.csv,line=38::bulk throughput is 10");
+    let text = annotated(&["--fail-on", "regression"]);
+    assert!(text.starts_with(&format!("::error file={start}")) && text.lines().count() == 1, "{text}");
+    assert!(text.contains("%25 ") && text.contains("%0Acommits not known: commit 0000023"), "{text}");
+    assert!(annotated(&[]).starts_with(&format!("::warning file={start}")));
+    assert!(annotated(&["--fail-on", "regression", "--within", "3"]).starts_with("::warning "));
+    assert_eq!(annotated(&["--min-effect", "50%"]), "");
+}

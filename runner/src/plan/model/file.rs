@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use analyze::{
+    export::annotations::Annotations,
     judge::{baseline::OnMissing, comparison::Test},
     plot::Plot,
 };
@@ -245,19 +246,6 @@ pub struct Output {
     pub annotations: Option<Annotations>,
     /// Pictures, drawn when the run ends.
     pub plots: Option<Vec<Plot>>,
-}
-
-/// GitHub annotations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Annotations {
-    /// Within GitHub Actions.
-    #[default]
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
 }
 
 /// A table of the results.

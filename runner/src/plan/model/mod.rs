@@ -17,8 +17,7 @@ pub use analyze::plot::Plot;
 pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
 pub use common::{Name, Ports, Ranks, Statement, Word};
 pub use file::{
-    Annotations, Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition,
-    Run, Table, Var,
+    Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition, Run, Table, Var,
 };
 pub use launch::{BY_ADDRESS, BY_LAUNCHER, CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
 pub use pairs::Pairs;
