@@ -105,7 +105,11 @@ mod tests {
             (format!("{header}\nc,,,throughput\n"), ":2", "the row has 4 cells, the header 8"),
             (format!("{header}\n\n{}\n", row.replace("why", " ")), ":3", "needs a `reason` and a `date`"),
             (format!("{header}\n{}\n", row.replace("0.1", "")), ":2", "needs its `change_ratio`"),
-            (format!("{header}\n{}\n", row.replace("0.1", "nan")), ":2, column `change_ratio`", "not a number"),
+            (
+                format!("{header}\n{}\n", row.replace("0.1", "nan")),
+                ":2, column `change_ratio`",
+                "`nan` is not a finite number",
+            ),
             (header.replace("direction,", ""), ":1", "there is no column `direction`"),
             (String::new(), "", "is empty"),
         ] {

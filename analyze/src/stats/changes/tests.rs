@@ -78,14 +78,16 @@ fn few_stationary_series_have_a_change() {
 
 /// The table in docs/statistics.md.
 #[test]
-#[ignore = "takes a minute in a release build"]
+#[ignore = "takes minutes in a release build"]
 fn simulation() {
     const SERIES: u64 = 1000;
     let share = |count: usize| format!("{:.1} %", 100.0 * count as f64 / SERIES as f64);
     let mut lines = Vec::new();
-    for shape in ["normal", "skewed", "two-humped", "rarely higher"] {
-        let count = (0..SERIES).filter(|seed| !places(&series(*seed, 100, shape, &[])).is_empty()).count();
-        lines.push(format!("stationary, {shape}: {}", share(count)));
+    for runs in [20, 100, 365] {
+        for shape in ["normal", "skewed", "two-humped", "rarely higher"] {
+            let count = (0..SERIES).filter(|seed| !places(&series(*seed, runs, shape, &[])).is_empty()).count();
+            lines.push(format!("{runs} runs, stationary, {shape}: {}", share(count)));
+        }
     }
     for correlation in [0.2, 0.4] {
         let correlated = |seed: u64| {
