@@ -3,10 +3,10 @@
 //! A file only grows, until it is compacted. A line that was cut off (a full disk, a crash) is told, and left out on request;
 //! the others are read, since every row is one line. `git` keeps the lines of both sides when it merges (`merge=union`).
 //!
-//! - [`lines`]: the lines of a file, and their faults
-//! - [`append`](mod@append): appending a run
-//! - [`compact`](mod@compact): leaving out old runs
-//! - [`lock`]: one process at a time
+//! - `lines`: the lines of a file, and their faults
+//! - `append`: appending a run
+//! - `compact`: leaving out old runs
+//! - `lock`: one process at a time
 
 mod append;
 mod compact;

@@ -2,7 +2,7 @@
 //!
 //! A run stays whole or goes whole: one that lost some cases would look like a run of fewer. Old runs stay
 //!
-//! - within [`AROUND`] runs of either side of a change, and of the start and the end of each series;
+//! - within `AROUND` runs of either side of a change, and of the start and the end of each series;
 //! - throughout a drift, since it is a line over the runs;
 //! - one of each period, for each series;
 //! - where a change was accepted.
