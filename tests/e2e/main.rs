@@ -73,6 +73,7 @@ mod soak;
 mod spin;
 mod strace;
 mod threads;
+mod trend_real;
 mod uring;
 mod wire;
 mod witness;
