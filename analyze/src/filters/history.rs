@@ -41,11 +41,11 @@ present folder. A run that is there already is not added again.
 
 Exit codes: 0; 2 the run cannot be added, and why; 3 a file could not be read or written: the history is as it was.")]
     Add(Add),
-    /// Leave out old runs that no change needs.
+    /// Leave out old lines that no change needs.
     ///
-    /// Of the runs that are older than asked, one of each week stays, twenty on either side of each change and of the start and
-    /// the end of each series, those of a drift, and those of accepted changes. More stay where `plumb trend` would tell other changes
-    /// without them. Lines that stay are as they were, but for the `sample` of old ones, which goes.
+    /// Of the lines of a series that are older than asked, one of each week stays, twenty on either side of each change and of
+    /// the start and the end of the series, those of a drift, and those of accepted changes. More stay where `plumb trend` would
+    /// tell other changes without them. Lines that stay are as they were, but for the `sample` of old ones, which goes.
     #[command(after_long_help = "\
 Examples:
   plumb history compact history/ --older-than 365d --dry-run
@@ -81,10 +81,10 @@ struct Compact {
     /// Folder of the history
     #[arg(value_name = "HISTORY")]
     history: PathBuf,
-    /// Age from which on runs are thinned out (365d), or the day or time before which
+    /// Age from which on lines are thinned out (365d), or the day or time before which
     #[arg(long, value_name = "AGE|DATE", value_parser = parse_before)]
     older_than: String,
-    /// Keep one run of each such period
+    /// Keep one line of each such period in each series
     #[arg(long, value_name = "PERIOD", default_value = "week")]
     keep: Period,
     /// Only print what would go

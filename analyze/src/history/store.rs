@@ -23,7 +23,7 @@ pub use append::{Appended, append};
 pub use compact::{Compacted, Order, compact};
 
 use self::lines::{Line, Lines};
-use super::series::{Key, Reading};
+use super::series::Reading;
 use crate::error::{Error, Place};
 
 /// The CSV files of a history, or the one file that is named, in the order of their names.
@@ -121,15 +121,7 @@ fn read_file(file: &Path, bytes: &[u8], repair: bool, reading: &mut Reading) -> 
             ));
         }
         let run = reading.run(&row.run_id, [&row.time, &row.commit, &row.version, &row.labels]);
-        let key = Key {
-            plan: row.plan.into_owned(),
-            machine: row.machine.into_owned(),
-            case_id: row.case_id.into_owned(),
-            member: row.member.into_owned(),
-            direction: row.direction.into_owned(),
-            metric: row.metric.into_owned(),
-        };
-        if !reading.add(key, &row.case, run, [Some(row.centre), row.low, row.high]) {
+        if !reading.add(row.key(), &row.case, run, [Some(row.centre), row.low, row.high]) {
             let (file, run) = (file.display(), &row.run_id);
             reading
                 .notes

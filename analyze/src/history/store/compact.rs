@@ -1,7 +1,7 @@
-//! Leaving out old runs that no series needs, and the samples of those that stay.
+//! Leaving out old rows that their series do not need, and the samples of those that stay.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Place},
     history::{
         accepted,
+        series::Key,
         thin::{self, Period},
     },
     table::output,
@@ -20,9 +21,9 @@ use crate::{
 /// The compaction that is asked for.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Time in UTC before which runs are thinned out, as in the column `time` or the start of it.
+    /// Time in UTC before which rows are thinned out, as in the column `time` or the start of it.
     pub before: String,
-    /// Of each such period one run stays.
+    /// Of each such period a series keeps one row.
     pub keep: Period,
     /// Leave out lines that are cut off and the like.
     pub repair: bool,
@@ -36,17 +37,20 @@ pub struct Compacted {
     pub file: PathBuf,
     /// Rows before and after.
     pub rows: (usize, usize),
-    /// Runs before and after.
+    /// Runs with rows before and after.
     pub runs: (usize, usize),
     /// Bytes before and after.
     pub bytes: (usize, usize),
 }
 
+/// The runs whose rows go, by series.
+type Gone<'a> = HashMap<Key, HashSet<&'a str>>;
+
 /// Compacts a history, with notes. Each file is replaced when its successor is complete. All files are locked, so that no run
 /// is appended to one that is replaced.
 pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<String>), Error> {
     if !folder.is_dir() {
-        let reason = "runs are thinned out in all files of a history: name its folder";
+        let reason = "rows are thinned out in all files of a history: name its folder";
         return Err(Error::Usage(format!("{}: {reason}", folder.display())));
     }
     let mut notes = Vec::new();
@@ -63,9 +67,11 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
     notes.extend(reading.notes.iter().cloned());
     let known = accepted::read(folder)?;
     let known: Vec<&str> = known.iter().map(accepted::Accepted::run_id).collect();
-    let stays = thin::needed(&reading, &order.before, order.keep, &known);
-    let gone: HashSet<&str> =
-        reading.runs.iter().zip(&stays).filter(|(_, stays)| !**stays).map(|(run, _)| &*run.run_id).collect();
+    let mut gone: Gone = HashMap::new();
+    for (series, stays) in thin::needed(&reading, &order.before, order.keep, &known) {
+        let points = series.points.iter().zip(stays).filter(|(_, stays)| !stays);
+        gone.insert(series.key, points.map(|(point, _)| &*reading.runs[point.run].run_id).collect());
+    }
     let mut all = Vec::new();
     for file in &files {
         let bytes = fs::read(file).map_err(|source| Error::File { path: file.clone(), source })?;
@@ -79,8 +85,8 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
     Ok((all, notes))
 }
 
-/// The text of a file without some runs. Lines that stay are not written anew: only the samples of old ones are cut out.
-fn without(file: &Path, bytes: &[u8], gone: &HashSet<&str>, order: &Order) -> Result<(Compacted, Vec<u8>), Error> {
+/// The text of a file without some rows. Lines that stay are not written anew: only the samples of old ones are cut out.
+fn without(file: &Path, bytes: &[u8], gone: &Gone<'_>, order: &Order) -> Result<(Compacted, Vec<u8>), Error> {
     let mut text = Vec::with_capacity(bytes.len());
     let mut old: HashSet<Vec<u8>> = HashSet::new();
     let (mut rows, mut runs) = ((0, 0), (HashSet::new(), HashSet::new()));
@@ -95,14 +101,14 @@ fn without(file: &Path, bytes: &[u8], gone: &HashSet<&str>, order: &Order) -> Re
             Ok(Line::Header { foreign: Some(column) }) => {
                 let place = Place { file: file.display().to_string(), line: numbered.number as u64, column: None };
                 let reason = format!(
-                    "the column `{column}` is of another version, which may need runs that this one would leave out: compact \
+                    "the column `{column}` is of another version, which may need rows that this one would leave out: compact \
                      with that version of plumb"
                 );
                 return Err(Error::Data { place, reason });
             }
             Ok(Line::Row(row)) => {
                 rows.0 += 1;
-                let is_gone = gone.contains(&*row.run_id);
+                let is_gone = gone.get(&row.key()).is_some_and(|runs| runs.contains(&*row.run_id));
                 if !is_gone {
                     if *row.time < *order.before {
                         line.drain(row.sample.clone());

@@ -7,7 +7,7 @@ use schemas::{
     time,
 };
 
-use crate::history::accepted::is_mark_of_merge;
+use crate::history::{accepted::is_mark_of_merge, series::Key};
 
 /// Columns that are read, in the order of [`Row`]'s fields.
 const NAMES: [&str; 16] = [
@@ -70,6 +70,20 @@ pub(super) struct Row<'a> {
     pub high: Option<f64>,
     /// Place of the sample's cell in the line; empty where there is none.
     pub sample: Range<usize>,
+}
+
+impl Row<'_> {
+    /// The series of the row.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            plan: self.plan.to_string(),
+            machine: self.machine.to_string(),
+            case_id: self.case_id.to_string(),
+            member: self.member.to_string(),
+            direction: self.direction.to_string(),
+            metric: self.metric.to_string(),
+        }
+    }
 }
 
 /// A line that cannot be used.

@@ -220,22 +220,27 @@ fn two_that_add_and_compact_at_once_lose_and_duplicate_nothing() {
     let dir = folder();
     add(&dir, "first", 1.0);
     let order = Order { before: "2030-01-01".to_owned(), keep: Period::Day, repair: false, is_dry: false };
+    let mut replaced = 0;
     std::thread::scope(|scope| {
-        for worker in 0..4 {
+        let adding = |worker: u32| {
             let dir = &dir;
-            scope.spawn(move || {
+            move || {
                 for run in 0..10 {
-                    // Each run is added by two of them.
+                    // Each run is added by two of them. A sample goes, so the file is replaced.
                     let mut row = row("r", "c1", 1.0);
                     row.run_id = Some(format!("run{}-{run}", worker / 2));
+                    row.sample = Some("1 2 3".to_owned());
                     append(dir.path(), &[row]).unwrap();
                 }
-            });
-        }
-        for _ in 0..10 {
-            compact(dir.path(), &order).unwrap();
+            }
+        };
+        let workers: Vec<_> = (0..4).map(|worker| scope.spawn(adding(worker))).collect();
+        while !workers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let (done, _) = compact(dir.path(), &order).unwrap();
+            replaced += usize::from(done[0].bytes.0 != done[0].bytes.1);
         }
     });
+    assert!(replaced > 0, "no file was replaced meanwhile");
     let text = fs::read_to_string(file(&dir)).unwrap();
     let mut runs: Vec<&str> = text.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(runs.len(), 1 + 1 + 20, "{text}");
