@@ -45,7 +45,7 @@ Examples:
 Exit codes, as git bisect run reads them:
   0    good: no case is worse by --min-effect
   1    bad: a case is worse by at least that
-  125  cannot tell: the iterations do not decide, or something could not be measured; git skips the commit
+  125  cannot tell: iterations do not decide, or something was not measured; git skips the commit
   129  hung up (SIGHUP); git stops
   130  interrupted (SIGINT), or the command line, the plan or the baseline is wrong; git stops
   131  a file could not be read or written; git stops
