@@ -62,7 +62,7 @@ pub struct Options {
     pub overrides: Vec<String>,
     /// Comparisons that decide how many iterations are enough.
     pub until: Option<Arc<Until>>,
-    /// What scrapes see of the run.
+    /// The facts of the run that scrapes see.
     pub board: Option<Arc<Board>>,
 }
 

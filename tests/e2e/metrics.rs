@@ -233,7 +233,7 @@ fn prometheus_reads_what_the_table_says() {
     let listen = of_run.to_string();
     let run = Run::start(&[&[&plan, "-o", &table, "--metrics-linger", "1m"], &reach[..], &[&listen]].concat());
     assert_eq!(run.metrics, of_run);
-    // What a scrape says while the run goes on.
+    // A scrape while the run goes on.
     let mut current = String::new();
     until("a member has a rate", || {
         current = scrape(of_run);

@@ -119,7 +119,7 @@ impl Baseline {
         counts
     }
 
-    /// How the machine of the baseline differs from another, in one sentence; or why it is unknown. `None`: it is the same.
+    /// The difference of the baseline's machine from another, in one sentence; or why it is unknown. `None`: it is the same.
     pub fn machine_differs(&self, here: &Environment) -> Result<Option<String>, &str> {
         let was = self.environment.as_ref().map_err(String::as_str)?;
         let mut differences = was.differences(here);

@@ -73,7 +73,7 @@ fn density(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|d| (0.5..=4.0).contains(d)).ok_or_else(|| format!("`{text}` is not between 0.5 and 4"))
 }
 
-/// Where a picture goes, and how large it is.
+/// The file of a picture, and its size.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Paper {
     /// The picture: FILE.png or FILE.svg

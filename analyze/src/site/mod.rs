@@ -39,7 +39,7 @@ const RUNS: &str = "runs.html";
 /// The folder of the pages of series.
 const SERIES: &str = "series";
 
-/// What the pages are made from.
+/// The facts that the pages are made from.
 struct Site<'a> {
     title: String,
     reading: &'a Reading,

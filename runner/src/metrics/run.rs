@@ -1,4 +1,4 @@
-//! What a run tells: kept by the thread of the campaign at the edges of iterations, read by scrapes.
+//! The metrics of a run: kept by the thread of the campaign at the edges of iterations, read by scrapes.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,4 +1,4 @@
-//! What a daemon tells.
+//! The metrics of a daemon.
 
 use std::{
     sync::Arc,

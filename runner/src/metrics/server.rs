@@ -76,7 +76,7 @@ impl Server {
         Ok(Self { listener, address })
     }
 
-    /// Where it answers, with the port that the kernel chose where 0 was asked for.
+    /// Its address, with the port that the kernel chose where 0 was asked for.
     pub fn url(&self) -> String {
         format!("http://{}/metrics", self.address)
     }
