@@ -20,7 +20,8 @@ pub const NOT_RECEIVED: i32 = 97;
 /// It travels through the login shells of other people: one line, no single quote, and no `!` before a word, which csh
 /// replaces. The folder is the first whose files may be executed; the shell itself runs a file without a `#!` line there. The
 /// program is removed before it runs: the open descriptor 3 keeps it. A second process gives up a transfer without progress
-/// for 6 s, since sshd may not notice for hours that its client is gone. It also cleans up after a shell that was killed.
+/// for 6 s, since sshd may not notice for hours that its client is gone. It also cleans up after a shell that was killed. It ends by
+/// SIGKILL: another signal would meet the shell's own traps in it, as long as it has not reset them, and these remove the program.
 const RECEIVE: &str = concat!(
     r#"s=$1; h=$2; m=$3; shift 3; "#,
     r#"fail() { echo "plumb-copy: $1" >&2; exit 97; }; "#,
@@ -35,7 +36,7 @@ const RECEIVE: &str = concat!(
     r#"exec 4<&0; head -c "$s" <&4 > "$f" & p=$!; "#,
     r#"{ n=-1; while sleep 6; do o=$n; n=$(wc -c < "$f") || break; [ "$n" = "$o" ] && { kill $p; rm -rf "$d"; break; }; done; } "#,
     r#"4<&- </dev/null >/dev/null 2>&1 & w=$!; trap "kill $p $w 2>/dev/null; rm -rf \"$d\"" EXIT; "#,
-    r#"wait $p; kill $w 2>/dev/null; exec 4<&-; "#,
+    r#"wait $p; { kill -9 $w; wait $w; } 2>/dev/null; exec 4<&-; "#,
     r#"g=$(sha256sum < "$f"); [ "${g%% *}" = "$h" ] || fail "the program did not arrive whole"; "#,
     r#"exec 3< "$f"; rm -rf "$d"; trap - EXIT HUP INT TERM PIPE; exec /proc/self/fd/3 "$@""#,
 );
