@@ -1,13 +1,17 @@
 //! `plumb fit`: latency and asymptotic bandwidth from a sweep of sizes, and throughput over what a wire can carry.
 
 mod ceiling;
+#[cfg(test)]
+mod one_link;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use indexmap::IndexMap;
 use schemas::columns::number;
+use schemas::text::plain;
 use schemas::units::{self, Rate, Unit};
+use schemas::words::LatencyKind;
 
 use self::ceiling::{Headers, Wire};
 use crate::error::{Error, Verdict};
@@ -19,8 +23,8 @@ use crate::table::{Rows, Selection, Table, TableArgs};
 /// plumb run plans/message-size.yaml | plumb fit
 ///
 /// Fits t = t0 + n/r (weighted by 1/t²) to the time per message, averaged over iterations. For streams, n is
-/// message_bytes and t the size over the throughput. For round trips, n is the mean of request and response and t half
-/// a round trip. The half-bandwidth size is t0·r. Saturation is the smallest size from which on the throughput stays
+/// message_bytes and t the size over the throughput. For round trips, n is the size of a message (the mean of request and
+/// response) and t half a round trip. The half-bandwidth size is t0·r. Saturation is the smallest size from which on the throughput stays
 /// within 5 % of the largest. With --wire, any table will do: wire_ratio is the largest throughput over what an Ethernet link
 /// of that speed can carry with that MTU and those headers. With --wire and no table: what the link can carry. With
 /// --operations, the price of the latency: the operations that a CPU of that speed could have done meanwhile.
@@ -149,16 +153,18 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option
         "response_bytes",
         "transactions_per_s",
         "inflight",
+        "latency_mean_us",
+        "latency_kind",
         "transport",
     ];
-    let mut at = [None; 7];
+    let mut at = [None; 9];
     for (at, name) in at.iter_mut().zip(names) {
         if let Some(column) = table.header().find(name) {
             *at = Some(columns.len());
             columns.push(column);
         }
     }
-    if at[..6].iter().all(Option::is_none) {
+    if at[..7].iter().all(Option::is_none) {
         table.require(if wire.is_some() { "throughput_bits_per_s" } else { "message_bytes" })?;
     }
     let rows = Rows::read(table, selection, &columns)?;
@@ -168,17 +174,24 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option
     let mut groups: IndexMap<Vec<String>, Sizes> = IndexMap::new();
     for row in &rows.rows {
         let value = |i: usize| at[i].map_or(Ok(None), |c: usize| rows.number(row, c));
-        let [message, throughput, request, response, rate, inflight] =
-            [value(0)?, value(1)?, value(2)?, value(3)?, value(4)?, value(5)?];
-        let point = match (request.zip(response), rate, message, throughput) {
-            // Several in flight overlap: their rate does not give the time of one.
-            (Some((request, response)), Some(rate), ..) if rate > 0.0 && inflight.is_none_or(|n| n <= 1.0) => {
-                Some((Some(request.midpoint(response) * 8.0), 0.5 / rate))
-            }
-            (_, _, Some(message), Some(throughput)) if throughput > 0.0 => {
-                Some((Some(message * 8.0), message * 8.0 / throughput))
-            }
-            (None, _, None, Some(throughput)) if throughput > 0.0 && wire.is_some() => Some((None, 1.0 / throughput)),
+        let [message, throughput, request, response, rate, inflight, latency] =
+            [value(0)?, value(1)?, value(2)?, value(3)?, value(4)?, value(5)?, value(6)?];
+        let kind = at[7].map_or("", |column| row.get(column));
+        let size = request.zip(response).map(|(request, response)| request.midpoint(response)).or(message);
+        // Several streams add up their rates, and a load is paced below the rate that it could have: the latency tells the
+        // time of one transaction, where it is known. Several in flight overlap: neither does.
+        let trip = latency
+            .filter(|_| [LatencyKind::RoundTrip, LatencyKind::Response].iter().any(|k| kind == k.as_str()))
+            .map(|us| us / 1e6)
+            .or_else(|| rate.filter(|rate| *rate > 0.0).map(|rate| 1.0 / rate))
+            .filter(|_| inflight.is_none_or(|n| n <= 1.0));
+        let point = match (size, trip, throughput) {
+            (Some(size), Some(trip), _) => Some((Some(size * 8.0), trip / 2.0)),
+            (_, _, Some(throughput)) if throughput > 0.0 => match message {
+                Some(message) => Some((Some(message * 8.0), message * 8.0 / throughput)),
+                None if request.is_none() && wire.is_some() => Some((None, 1.0 / throughput)),
+                None => None,
+            },
             _ => None,
         };
         let Some((bits, seconds)) = point.filter(|(_, t)| *t > 0.0) else { continue };
@@ -188,7 +201,7 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option
         let times = sizes.entry(bits).or_default();
         times.seconds.push(seconds);
         if let Some(wire) = wire.filter(|_| times.ceiling.is_none()) {
-            let transport = at[6].map_or("", |column| row.get(column));
+            let transport = at[8].map_or("", |column| row.get(column));
             times.ceiling = Some(wire.carries(transport, bits.map(|bits| bits.div_ceil(8)))?);
         }
     }
@@ -271,7 +284,7 @@ fn write_text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> 
             let wire = units::human(Unit::BitsPerSecond, ceiling);
             parts.push(format!("{} of the wire's {wire}", units::human(Unit::Ratio, ratio)));
         }
-        let name = if fits.len() > 1 { format!("{}: ", fit.group.join(" ").trim_end()) } else { String::new() };
+        let name = if fits.len() > 1 { format!("{}: ", plain(fit.group.join(" ").trim_end())) } else { String::new() };
         writeln!(output, "{name}{}", parts.join(" · "))?;
     }
     Ok(())

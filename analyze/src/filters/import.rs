@@ -17,7 +17,7 @@ use crate::table::OutputArgs;
 /// The program is detected from the output. A file may hold the output of several runs; runs of the same case become its iterations.
 ///
 /// Numbers are converted to the meaning of the table's columns: half round trips are doubled, NetPIPE's 2^20 bit/s
-/// become bit/s, both directions of hpcbench's ping-pong become one. Each such conversion leaves a note on standard
+/// become bit/s. Each such conversion leaves a note on standard
 /// error. Columns that a program does not report stay empty.
 ///
 /// An output that does not say which test ran, or in which unit, is refused: --workload and --unit name them. So are

@@ -117,7 +117,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             }
         };
         let mut row = header.row();
-        row.throughput_bits_per_s = Some(one_way(megabits, &header, sheet));
+        row.throughput_bits_per_s = Some(bits(megabits, &header, sheet));
         row.loss_ratio = loss;
         sheet.add_last(row);
     }
@@ -174,7 +174,7 @@ impl Verbose {
                 let mut row = self.header.row();
                 row.elapsed_s = Some(value(elapsed)?);
                 let (megabits, mut sheet) = (value(megabits)?, Sheet::default());
-                row.throughput_bits_per_s = Some(one_way(megabits, &self.header, &mut sheet));
+                row.throughput_bits_per_s = Some(bits(megabits, &self.header, &mut sheet));
                 self.rows.push(row);
             }
             ["[Client]", "Sent-bytes:", bytes, "Sent-packets:", packets, "Recv-bytes:", back, ..] => {
@@ -215,13 +215,9 @@ impl Verbose {
     }
 }
 
-/// Bits per second in one direction.
-fn one_way(megabits: f64, header: &Header, sheet: &mut Sheet) -> f64 {
-    if header.is_round_trips() {
-        sheet.note("hpcbench counts both directions of a ping-pong in its Mbps: halved to one direction");
-        return megabits * 1e6 / 2.0;
-    }
-    if header.ping_pong {
+/// Bits per second. A ping-pong's Mbps are 2 × size ÷ round trip, as in every table.
+fn bits(megabits: f64, header: &Header, sheet: &mut Sheet) -> f64 {
+    if header.ping_pong && !header.is_round_trips() {
         sheet.note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
     }
     megabits * 1e6
@@ -295,7 +291,7 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
             }
             _ => return None,
         };
-        row.throughput_bits_per_s = Some(one_way(network, header, sheet));
+        row.throughput_bits_per_s = Some(bits(network, header, sheet));
         return Some(row);
     }
     let (megabits, elapsed, iterations) = match (cells, header.exponential) {
@@ -305,15 +301,19 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
         }
         (&[_, megabits, client, _, _, server, _, _] | &[_, megabits, client, _, _, server, _, _, _], false) => {
             let elapsed = if header.ping_pong { client } else { server };
-            // With both ways at once it is the amount of one.
-            row.bytes_received = header.total.filter(|_| !header.ping_pong || header.is_round_trips());
+            // It is the amount of one direction.
+            row.bytes_received = match (header.ping_pong, header.is_round_trips()) {
+                (false, _) => header.total,
+                (true, true) => header.total.and_then(|total| total.checked_mul(2)),
+                (true, false) => None,
+            };
             sheet.note("hpcbench's process times are not the machine's CPU use: left out");
             (megabits, Some(elapsed), header.iteration)
         }
         _ => return None,
     };
     row.elapsed_s = elapsed;
-    row.throughput_bits_per_s = Some(one_way(megabits, header, sheet));
+    row.throughput_bits_per_s = Some(bits(megabits, header, sheet));
     if header.is_round_trips() {
         row.transactions = iterations;
         if let (Some(elapsed), Some(iterations)) = (elapsed.filter(|e| *e > 0.0), iterations.filter(|i| *i > 0)) {

@@ -172,11 +172,12 @@ impl Reports {
             (row.mss_bytes, row.rtt_us, row.to) = (known.row.mss_bytes, known.row.rtt_us, known.row.to);
             if known.near == Some('t') {
                 row.direction = Some(Way::Forward);
-                row.retransmits = known.retransmits;
+                row.local_retransmits = known.retransmits;
             } else {
                 row.direction = Some(Way::Reverse);
                 row.remote_retransmits = known.retransmits;
             }
+            row.retransmits = known.retransmits;
             if let Some((lost, sent)) = known.drops {
                 set_messages(&mut row, Some(sent), None, Some(lost));
             }

@@ -61,7 +61,7 @@ fn trimmed_mean(rows: &[Row]) -> f64 {
 fn hpcbench_files() {
     for (text, wanted, workload) in [
         (fixture!("hpcbench-stream.txt"), 937.9449, "tcp_stream"),
-        (fixture!("hpcbench-pingpong.txt"), 843.9019 / 2.0, "tcp_pingpong"),
+        (fixture!("hpcbench-pingpong.txt"), 843.9019, "tcp_pingpong"),
         (fixture!("hpcbench-nonblocking-stream.txt"), 936.4724, "tcp_stream"),
         (fixture!("hpcbench-nonblocking-duplex.txt"), 1350.3741, "tcp_duplex"),
         (fixture!("hpcbench-stream-syslog.txt"), 939.5784, "tcp_stream"),
@@ -84,19 +84,19 @@ fn hpcbench_files() {
 #[test]
 fn hpcbench_sweeps_keep_their_identity() {
     // The table's own columns determine its Mbps: size × iterations × 8 × 2 directions ÷ time.
-    for (text, directions) in [
-        (fixture!("hpcbench-pingpong-exponential.txt"), 1.0),
-        (fixture!("hpcbench-nonblocking-duplex-exponential.txt"), 2.0),
+    for (text, round_trips) in [
+        (fixture!("hpcbench-pingpong-exponential.txt"), true),
+        (fixture!("hpcbench-nonblocking-duplex-exponential.txt"), false),
     ] {
         let (rows, notes) = import(text, Program::Hpcbench);
         assert_eq!(rows.len(), 26);
         for (row, line) in rows.iter().zip(text.lines().filter(|l| l.starts_with(' '))) {
             let iterations: f64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
-            let bits = row.message_bytes.unwrap() as f64 * iterations * 8.0 * directions / row.elapsed_s.unwrap();
+            let bits = row.message_bytes.unwrap() as f64 * iterations * 8.0 * 2.0 / row.elapsed_s.unwrap();
             let shown = row.throughput_bits_per_s.unwrap();
             assert!((bits / shown - 1.0).abs() < 0.03, "{bits} {shown}");
         }
-        assert!(notes.contains(if directions < 2.0 { "halved" } else { "sum of both" }), "{notes}");
+        assert_eq!(notes.contains("sum of both"), !round_trips, "{notes}");
     }
     let row = &rows(fixture!("hpcbench-pingpong-exponential.txt"), Program::Hpcbench)[0];
     near(row.latency_mean_us, 0.28598 / 5000.0 * 1e6);
@@ -113,9 +113,8 @@ fn hpcbench_round_trips_and_consoles() {
     let (console, _) = named(fixture!("hpcbench-console.txt"), "tcp_stream", None);
     assert_eq!(console.len(), 26);
     near(console[4].throughput_bits_per_s, 114_021_023.0);
-    let (console, notes) = named(fixture!("hpcbench-console.txt"), "tcp_pingpong", None);
-    near(console[4].throughput_bits_per_s, 114_021_023.0 / 2.0);
-    assert!(notes.contains("halved"));
+    let (console, _) = named(fixture!("hpcbench-console.txt"), "tcp_pingpong", None);
+    near(console[4].throughput_bits_per_s, 114_021_023.0);
 }
 
 #[test]
@@ -165,6 +164,7 @@ fn netperf_tables() {
     let both_ways = rows(fixture!("netperf-rr-v2.txt"), Program::Netperf);
     // The table's own line of -v 2 says 3473.252 for a slightly shorter time.
     assert!((both_ways[0].transactions_per_s.unwrap() - 3473.252).abs() < 1.0);
+    assert_eq!(both_ways[0].inflight, Some(7), "its banner says `first burst 6`");
     assert_eq!(rows(fixture!("netperf-rr-histogram.txt"), Program::Netperf).len(), 1);
 }
 
@@ -229,7 +229,9 @@ fn iperf3_documents_and_streams() {
     assert_eq!(document[0].time.as_deref(), Some("2026-11-21T00:40:01.000Z"));
 
     let reverse = rows(fixture!("iperf3-tcp-reverse-p2.json"), Program::Iperf3);
-    assert!(reverse.iter().all(|r| r.direction == Some(Way::Reverse) && r.retransmits.is_none()));
+    assert!(reverse.iter().all(|r| r.direction == Some(Way::Reverse) && r.local_retransmits.is_none()));
+    let result = results(&reverse)[0];
+    assert_eq!((result.retransmits, result.remote_retransmits), (Some(1), Some(1)));
     assert_eq!(reverse.iter().filter(|r| r.record == Some(Record::Stream)).count(), 2);
 
     let both = rows(fixture!("iperf3-bidir.json"), Program::Iperf3);

@@ -249,7 +249,9 @@ pub(super) fn add_back(row: &mut Row, back: &Row, sheet: &mut Sheet) {
     add(&mut sent, back.messages_sent);
     add(&mut lost, back.lost);
     set_messages(row, sent, None, lost);
+    add(&mut row.retransmits, back.retransmits);
     row.remote_retransmits = back.remote_retransmits;
+    row.rtt_us = row.rtt_us.zip(back.rtt_us).map(|(a, b)| f64::midpoint(a, b));
     // Each direction has its own jitter.
     row.jitter_us = None;
     sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
@@ -257,10 +259,11 @@ pub(super) fn add_back(row: &mut Row, back: &Row, sheet: &mut Sheet) {
 
 /// Retransmissions are the sender's, and the sender of a reverse test is the far end.
 pub(super) fn set_retransmits(row: &mut Row, retransmits: Option<u64>) {
+    row.retransmits = retransmits;
     if row.direction == Some(Way::Reverse) {
         row.remote_retransmits = retransmits;
     } else {
-        row.retransmits = retransmits;
+        row.local_retransmits = retransmits;
     }
 }
 

@@ -12,7 +12,7 @@ mod unit;
 
 use schemas::columns::Row;
 
-use super::sheet::{Sheet, host};
+use super::sheet::{Sheet, host, whole};
 use crate::input::ParseError;
 use classic::Heading;
 use kind::Kind;
@@ -77,6 +77,8 @@ struct Test<'t> {
     line: usize,
     kind: Kind,
     hosts: (Option<String>, Option<String>),
+    /// Transactions in flight, which a banner with `first burst N` names: N beyond the first.
+    inflight: Option<u64>,
     heading: Heading,
     interims: Vec<Interim>,
     /// Values of `-k` and `-O`, until a selector repeats or the test ends.
@@ -90,12 +92,15 @@ impl<'t> Test<'t> {
         if kind == Kind::default() && !title.starts_with("OMNI") {
             return Err(ParseError::new(line, format!("netperf's `{title}` measures nothing that has a column")));
         }
-        Ok(Self { line, kind: kind.and(given, line)?, hosts: hosts(text), ..Self::default() })
+        let burst = text.split_once(": first burst ").and_then(|(_, rest)| whole(rest.split_whitespace().next()?));
+        let inflight = burst.filter(|burst: &u64| *burst > 0).map(|burst| burst.saturating_add(1));
+        Ok(Self { line, kind: kind.and(given, line)?, hosts: hosts(text), inflight, ..Self::default() })
     }
 
     /// Adds the row of a result, and the interim results before it.
     fn add(&mut self, mut row: Row, sheet: &mut Sheet) -> Result<(), ParseError> {
         (row.from, row.to) = (row.from.or(self.hosts.0.clone()), row.to.or(self.hosts.1.clone()));
+        row.inflight = row.inflight.or(self.inflight.filter(|_| row.transactions_per_s.is_some()));
         for interim in std::mem::take(&mut self.interims) {
             let mut interim = interim.of(&row, sheet)?;
             (interim.from, interim.to) = (row.from.clone(), row.to.clone());

@@ -140,11 +140,13 @@ impl<'t> Collected<'t> {
                 row.set_number(column.target, Some(value * column.factor));
             }
         }
-        if !transactions {
+        if transactions {
+            row.inflight = self.number("BURST_SIZE").and_then(|burst| count(burst + 1.0));
+            row.retransmits = row.local_retransmits.zip(row.remote_retransmits).map(|(a, b)| a.saturating_add(b));
+        } else {
             (row.request_bytes, row.response_bytes) = (None, None);
             self.volume(&mut row, reverse);
-        } else if let Some(burst) = self.number("BURST_SIZE") {
-            row.inflight = count(burst + 1.0);
+            row.retransmits = if reverse { row.remote_retransmits } else { row.local_retransmits };
         }
         self.headline(&mut row, transactions, reverse, sheet)?;
         if row.confidence_level == Some(0.0) {

@@ -72,7 +72,7 @@ pub const COLUMNS: &[Column] = &[
     c("REMOTE_SD", "Remote Service Demand", "remote_service_demand", 1.0),
     c("TRANSACTION_RATE", "Transaction Rate Tran/s", "transactions_per_s", 1.0),
     c("RT_LATENCY", "Round Trip Latency usec/tran", "", 1.0),
-    c("LOCAL_TRANSPORT_RETRANS", "Local Transport Retransmissions", "retransmits", 1.0),
+    c("LOCAL_TRANSPORT_RETRANS", "Local Transport Retransmissions", "local_retransmits", 1.0),
     c("REMOTE_TRANSPORT_RETRANS", "Remote Transport Retransmissions", "remote_retransmits", 1.0),
     c("TRANSPORT_MSS", "Transport MSS bytes", "mss_bytes", 1.0),
     c("LOCAL_SEND_CALLS", "Local Send Calls", "", 1.0),
