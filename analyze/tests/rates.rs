@@ -63,6 +63,20 @@ fn share(rule: Rule, noise: Noise, n: usize, variation: f64, worse: f64, trials:
     shares(rule, noise, n, variation, worse, trials).0
 }
 
+/// The share of trials in which the promise is kept beside a change by `worse`: no worse, same, or an improvement.
+fn proven(rule: Rule, noise: Noise, n: usize, variation: f64, worse: f64, trials: u32) -> f64 {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let judged = (0..trials).map(|_| {
+        let base = sample(&mut rng, n, 100.0, variation, noise);
+        let new = sample(&mut rng, n, 100.0 * (1.0 - worse), variation, noise);
+        let mut comparison = Comparison::of(&base, &new, rule);
+        decide([&mut comparison], true);
+        comparison.verdict
+    });
+    let held = judged.filter(|verdict| verdict.is_well()).count();
+    held as f64 / f64::from(trials)
+}
+
 /// The same, and in which share of those a note says that the iterations drift or depend on each other.
 fn shares(rule: Rule, noise: Noise, n: usize, variation: f64, worse: f64, trials: u32) -> (f64, f64) {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
@@ -144,6 +158,30 @@ fn a_regression_is_found_in_its_share_of_runs() {
     assert!(share(RULE, Noise::Normal, 5, 0.03, 0.2, 200) > 0.98);
     // A change in the other direction is never a regression.
     assert!(share(RULE, Noise::Normal, 10, 0.03, -0.1, 200) < 1e-9);
+}
+
+/// A change as large as the smallest that counts must not be called no worse: with half of α, as one side is promised.
+#[test]
+fn what_got_worse_is_rarely_called_no_worse() {
+    println!("| noise | iterations | variation 1 % | 3 % | 5 % |\n| --- | --- | --- | --- | --- |");
+    for noise in [Noise::Normal, Noise::Disturbed, Noise::Skewed, Noise::TwoHumps] {
+        for n in lengths().iter().copied() {
+            let variations: &[f64] = if matches!(noise, Noise::TwoHumps) { &[0.01] } else { &[0.01, 0.03, 0.05] };
+            let rates = variations.iter().map(|v| proven(RULE, noise, n, *v, 0.03, trials(10_000, 600)));
+            let rates: Vec<f64> = rates.collect();
+            println!("| {noise:?} | {n} | {} |", rates.iter().copied().map(percent).collect::<Vec<_>>().join(" | "));
+            for rate in rates {
+                assert!(rate < if is_full() { 0.0075 } else { RULE.alpha }, "{noise:?} {n}: {rate}");
+            }
+        }
+    }
+    println!("| variation | iterations | no change | 5 % faster |\n| --- | --- | --- | --- |");
+    for variation in [0.01, 0.03, 0.05] {
+        for n in lengths().iter().copied() {
+            let held = [0.0, -0.05].map(|worse| proven(RULE, Noise::Normal, n, variation, worse, trials(1000, 200)));
+            println!("| {} | {n} | {} |", percent(variation), held.map(percent).join(" | "));
+        }
+    }
 }
 
 #[test]

@@ -45,9 +45,9 @@ static MIN_EFFECT: LazyLock<String> =
 /// Sides that one run measured in turns are compared round by round: what drifts, drifts for both. A regression is a
 /// change that is large enough (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of
 /// comparisons) and in the metric's bad direction. An improvement is the same in the good direction. `~` (same) means
-/// that the interval excludes both; everything else is inconclusive. The change is the median of the differences between
-/// values of both sides (Hodges–Lehmann's shift; in turns, of the differences within blocks of rounds), over the
-/// baseline's median. A note tells if the medians themselves differ by something else. With the bootstrap the change is
+/// that the interval excludes both, `no worse` that it excludes a regression; everything else is inconclusive. The change is
+/// the median of the ratios between values of both sides (Hodges–Lehmann's shift of their logarithms; in turns, of the
+/// ratios within blocks of rounds). A note tells if the medians themselves differ by something else. With the bootstrap the change is
 /// that of the medians, with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the
 /// `verdicts` table. Files beside the tables (x.run.json) tell whether they were measured on the same machine.
 #[derive(Debug, Clone, clap::Args)]

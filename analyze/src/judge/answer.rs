@@ -25,10 +25,10 @@ pub fn answer(rows: &[VerdictRow], against: &str) -> Option<(Verdict, String)> {
 }
 
 fn is_comparison(row: &VerdictRow) -> bool {
-    use Verdict::{Changed, Error, Improvement, Missing, Regression, Same};
+    use Verdict::{Changed, Error, Improvement, Missing, NoWorse, Regression, Same};
     row.baseline.is_some()
         || !row.baseline_run_id.is_empty()
-        || [Changed, Error, Improvement, Missing, Regression, Same].contains(&row.verdict)
+        || [Changed, Error, Improvement, Missing, NoWorse, Regression, Same].contains(&row.verdict)
 }
 
 /// `2 of 6 assertions fail: bulk throughput >= 9Gbit/s (8.1 Gbit/s ± 1 %); …`
@@ -101,9 +101,12 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
             parts.push(format!("{} {} ({list})", some.len(), words[usize::from(some.len() != 1)]));
         }
     }
-    for (verdict, words) in [(Verdict::Same, "the same"), (Verdict::Missing, "without a counterpart")] {
+    for (verdict, words) in
+        [(Verdict::Same, "the same"), (Verdict::NoWorse, "no worse"), (Verdict::Missing, "without a counterpart")]
+    {
         match of(verdict).len() {
             0 => {}
+            1 if all == 1 => parts.push(words.to_owned()),
             n if n == all => parts.push(format!("all {n} {words}")),
             n => parts.push(format!("{n} {words}")),
         }
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn comparisons_in_a_sentence() {
-        use Verdict::{Inconclusive, Regression, Same};
+        use Verdict::{Inconclusive, NoWorse, Regression, Same};
         let compared = |case, verdict, change| VerdictRow {
             baseline: Some(8e9),
             change_ratio: Some(change),
@@ -187,6 +190,8 @@ mod tests {
         assert_eq!(verdict, Regression);
         assert!(text.starts_with("Of 3 cases compared with main.csv: 1 is worse (b −5.2 % ("), "{text}");
         assert!(text.ends_with("; 1 the same."), "{text}");
+        let (verdict, text) = said(&[compared("a", NoWorse, 0.012)]);
+        assert_eq!((verdict, text.as_str()), (Same, "Of 1 case compared with main.csv: no worse."));
         let (verdict, text) = said(&[compared("a", Same, 0.001)]);
         assert_eq!(
             (verdict, text.as_str()),

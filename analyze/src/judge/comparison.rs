@@ -69,11 +69,14 @@ pub struct Comparison {
     pub new: Option<f64>,
     /// Number of values of the baseline and of the new side.
     pub n: (usize, usize),
-    /// The change over the baseline's centre: with rank tests the median of the differences between the sides' values, else
-    /// the difference of the centres.
+    /// The change over the baseline's centre: with rank tests the median of the ratios between the sides' values (of their
+    /// differences, where some are not positive), else the difference of the centres. At least −1. `None` where the baseline
+    /// is 0 or less, to which there is no ratio.
     pub change: Option<f64>,
     /// Its interval at level 1 − α.
     pub interval: Option<(f64, f64)>,
+    /// Without a ratio: the interval of the difference, in the metric's unit.
+    difference: Option<(f64, f64)>,
     /// As tested; [`decide`] corrects it.
     pub p: Option<f64>,
     /// As tested, before the correction.
@@ -98,6 +101,7 @@ impl Comparison {
             n,
             change: None,
             interval: None,
+            difference: None,
             p: None,
             p_alone: None,
             rounds: None,
@@ -110,7 +114,8 @@ impl Comparison {
     /// Compares two samples; the values of each are in the order of time.
     pub fn of(a: &[f64], b: &[f64], rule: Rule) -> Self {
         let doubts = [doubts(a, "baseline", true), doubts(b, "new", true)].concat();
-        Self::tested(a, b, rule, &ranks::Sides::apart(a, b), doubts)
+        let scaled = Scaled::of(a, b);
+        Self::tested(a, b, rule, &scaled, &ranks::Sides::apart(&scaled.a, &scaled.b), doubts)
     }
 
     /// Compares two sides of one run that were measured in turns, as one of so many `comparisons`: the i-th values of both
@@ -118,17 +123,27 @@ impl Comparison {
     pub fn in_turns(rounds: &[(f64, f64)], rule: Rule, comparisons: usize) -> Self {
         let (a, b): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
         let alpha = rule.alpha / comparisons.max(1) as f64;
-        let sides = ranks::Sides::in_turns(&a, &b, alpha).filter(|s| rule.test == Test::Rank && s.blocks() > 1);
-        let Some(sides) = sides else { return Self::of(&a, &b, rule) };
-        let differences: Vec<f64> = rounds.iter().map(|(a, b)| b - a).collect();
+        let scaled = Scaled::of(&a, &b);
+        let sides = ranks::Sides::in_turns(&scaled.a, &scaled.b, alpha);
+        let Some(sides) = sides.filter(|s| rule.test == Test::Rank && s.blocks() > 1) else {
+            return Self::of(&a, &b, rule);
+        };
+        let differences: Vec<f64> = scaled.a.iter().zip(&scaled.b).map(|(a, b)| b - a).collect();
         let mut doubts = [doubts(&a, "baseline", false), doubts(&b, "new", false)].concat();
         if series::correlated(&differences) {
             doubts.push("the differences are serially correlated, p is too small".to_owned());
         }
-        Self { rounds: Some(rounds.len()), ..Self::tested(&a, &b, rule, &sides, doubts) }
+        Self { rounds: Some(rounds.len()), ..Self::tested(&a, &b, rule, &scaled, &sides, doubts) }
     }
 
-    fn tested(a: &[f64], b: &[f64], rule: Rule, sides: &ranks::Sides<'_>, doubts: Vec<String>) -> Self {
+    fn tested(
+        a: &[f64],
+        b: &[f64],
+        rule: Rule,
+        scaled: &Scaled,
+        sides: &ranks::Sides<'_>,
+        doubts: Vec<String>,
+    ) -> Self {
         let centre = |values: &[f64]| {
             let mut sorted = values.to_vec();
             quantiles::sort(&mut sorted);
@@ -144,21 +159,25 @@ impl Comparison {
             ..Self::missing(rule, (a.len(), b.len()), "")
         };
         match (ca, cb) {
-            (Some(ca), Some(cb)) if ca != 0.0 => {
-                // The new side stays within the metric's range.
-                let ratio = |v: f64| (rule.range.clamp(ca + v) - ca) / ca.abs();
+            (Some(ca), Some(cb)) if ca > 0.0 => {
+                // The new side stays within the metric's range, and nothing is left at −1.
+                let ratio = |v: f64| ((rule.range.clamp(ca + v) - ca) / ca).max(-1.0);
                 comparison.change = Some(ratio(cb - ca));
                 match rule.test {
                     Test::Rank | Test::MannWhitney => {
                         let (p, shift) = match rule.test {
                             Test::Rank => (sides.p(), sides.shift(level)),
-                            _ => (two_sample::mann_whitney(a, b).map(|t| t.p), two_sample::shift(a, b, level)),
+                            _ => (
+                                two_sample::mann_whitney(&scaled.a, &scaled.b).map(|t| t.p),
+                                two_sample::shift(&scaled.a, &scaled.b, level),
+                            ),
                         };
                         comparison.p = p;
                         if let Some(shift) = shift {
-                            let (medians, change) = (ratio(cb - ca), ratio(shift.centre));
+                            let of_shift = |v: f64| ratio(if scaled.is_logarithm { ca * v.exp_m1() } else { v });
+                            let (medians, change) = (ratio(cb - ca), of_shift(shift.centre));
                             comparison.change = Some(change);
-                            comparison.interval = Some((ratio(shift.low), ratio(shift.high)));
+                            comparison.interval = Some((of_shift(shift.low), of_shift(shift.high)));
                             if (medians - change).abs() >= rule.min_ratio.max(change.abs() * FAR_APART) {
                                 comparison.notes.insert(0, medians_differ(medians, sides.blocks() > 1));
                             }
@@ -175,22 +194,26 @@ impl Comparison {
                     Test::Bootstrap if a.len().min(b.len()) >= bootstrap::FEWEST => {
                         let change = |a: &[f64], b: &[f64]| centre(a).zip(centre(b)).map(|(a, b)| (b - a) / a.abs());
                         let resampled = bootstrap::bca_two(a, b, level, rule.seed, change);
-                        let within = |v: f64| ratio(v * ca.abs());
+                        let within = |v: f64| ratio(v * ca);
                         comparison.interval = resampled.map(|(i, _)| (within(i.low), within(i.high)));
                         comparison.p = resampled.map(|(_, p)| p);
                     }
                     Test::Bootstrap => {}
                 }
             }
-            (Some(_), Some(cb)) => {
-                // 0 on both sides counts as unchanged; a change from 0 lacks a ratio.
-                comparison.change = (cb == 0.0).then_some(0.0);
-                comparison.interval = (cb == 0.0).then_some((0.0, 0.0));
+            (Some(ca), Some(cb)) => {
+                // Equal centres count as unchanged; a change from 0 or less lacks a ratio.
+                let is_equal = ca.total_cmp(&cb).is_eq() || ca == 0.0 && cb == 0.0;
+                comparison.change = is_equal.then_some(0.0);
+                comparison.interval = is_equal.then_some((0.0, 0.0));
                 comparison.p = sides.p();
-                if cb != 0.0 && rule.min_difference == 0.0 {
-                    let note =
-                        "the baseline is 0, and there is no ratio to it: say which difference counts (min_effect)";
-                    comparison.notes.insert(0, note.to_owned());
+                comparison.difference = sides.shift(level).map(|shift| (shift.low, shift.high));
+                if !is_equal && rule.min_difference == 0.0 {
+                    let less = if ca == 0.0 { "" } else { "less than " };
+                    let note = format!(
+                        "the baseline is {less}0, and there is no ratio to it: say which difference counts (min_effect)"
+                    );
+                    comparison.notes.insert(0, note);
                 }
             }
             (None, _) => comparison.notes.insert(0, "the baseline has no sample".to_owned()),
@@ -236,12 +259,21 @@ impl Comparison {
             return;
         }
         // A change must pass both bounds to count: the interval has to stay below the larger one.
-        let bound = if base == 0.0 { min_ratio } else { min_ratio.max(min_difference / base.abs()) };
-        let within = self.interval.is_some_and(|(low, high)| low > -bound && high < bound);
-        let small = significant && self.change.is_none() && min_difference > 0.0;
-        if within || small {
-            self.verdict = Verdict::Same;
-            return;
+        let (interval, bound) = match self.change {
+            Some(_) if base > 0.0 => (self.interval, min_ratio.max(min_difference / base)),
+            Some(_) => (self.interval, min_ratio),
+            None => (self.difference.filter(|_| min_difference > 0.0), min_difference),
+        };
+        if let Some((low, high)) = interval {
+            if low > -bound && high < bound {
+                self.verdict = Verdict::Same;
+                return;
+            }
+            // Room for a change for the better does not put in doubt that there is none for the worse.
+            if is_no_worse(better, (low, high), bound) {
+                self.verdict = Verdict::NoWorse;
+                return;
+            }
         }
         self.verdict = Verdict::Inconclusive;
         let shortest = self.n.0.min(self.n.1);
@@ -264,7 +296,16 @@ impl Comparison {
         if let Some(needed) = self.needed {
             return Some(format!("need {needed} iterations per side for α = {alpha}{of}"));
         }
-        self.change?;
+        if self.change.is_none() {
+            let (low, high) = self.difference.filter(|_| self.rule.min_difference > 0.0)?;
+            let number = units::three_digits;
+            return Some(format!(
+                "the difference lies between {} and {}, and {} counts",
+                number(low),
+                number(high),
+                number(bound)
+            ));
+        }
         let counts = units::margin(bound);
         Some(match (self.interval, self.p_alone, self.p) {
             (None, ..) | (_, None, _) | (.., None) => "neither side varies, and this test then cannot tell".to_owned(),
@@ -287,10 +328,36 @@ impl Comparison {
     }
 }
 
+/// The values of two sides on the scale on which rank tests take their differences: logarithms, whose differences are
+/// ratios, if all values are positive.
+struct Scaled {
+    a: Vec<f64>,
+    b: Vec<f64>,
+    is_logarithm: bool,
+}
+
+impl Scaled {
+    fn of(a: &[f64], b: &[f64]) -> Self {
+        let is_logarithm = a.iter().chain(b).all(|v| *v > 0.0 && v.is_finite());
+        let scale = |values: &[f64]| values.iter().map(|v| if is_logarithm { v.ln() } else { *v }).collect();
+        Self { a: scale(a), b: scale(b), is_logarithm }
+    }
+}
+
+/// Whether every change of an interval is smaller than `bound` for the worse. A metric that is neither better nor worse
+/// gets worse by a change in either direction.
+pub fn is_no_worse(better: Better, (low, high): (f64, f64), bound: f64) -> bool {
+    match better {
+        Better::Higher => low > -bound,
+        Better::Lower => high < bound,
+        Better::Neither => low > -bound && high < bound,
+    }
+}
+
 /// Explains a change that the centres beside it do not have.
 fn medians_differ(by: f64, in_rounds: bool) -> String {
-    let of = if in_rounds { "within blocks of rounds" } else { "of all pairs" };
-    format!("the medians differ by {}, the change is the median difference {of}", change_text(Some(by), None))
+    let of = if in_rounds { "pairs within blocks of rounds" } else { "all pairs" };
+    format!("the medians differ by {}, the change is the median over {of}", change_text(Some(by), None))
 }
 
 /// Whether an interval does not have 0 inside.

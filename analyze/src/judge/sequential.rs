@@ -10,6 +10,8 @@ use schemas::{
     metrics::{Better, Metric},
 };
 
+use super::comparison::is_no_worse;
+
 /// Numbers of iterations at which a comparison is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looks(Vec<u32>);
@@ -51,15 +53,15 @@ pub enum Said {
 /// The statement of a comparison's row. A metric that is neither better nor worse gets worse by a change in either direction.
 pub fn said(metric: &Metric, row: &VerdictRow) -> Said {
     let (Some(low), Some(high), Some(least)) = (row.ci_low, row.ci_high, row.limit) else { return Said::Undecided };
-    let (is_beyond, is_inside) = match metric.better {
-        Better::Higher => (high <= -least, low > -least),
-        Better::Lower => (low >= least, high < least),
-        Better::Neither => (high <= -least || low >= least, low > -least && high < least),
+    let is_beyond = match metric.better {
+        Better::Higher => high <= -least,
+        Better::Lower => low >= least,
+        Better::Neither => high <= -least || low >= least,
     };
-    match (is_beyond, is_inside) {
-        (true, _) => Said::Worse,
-        (_, true) => Said::NoWorse,
-        _ => Said::Undecided,
+    match () {
+        () if is_beyond => Said::Worse,
+        () if is_no_worse(metric.better, (low, high), least) => Said::NoWorse,
+        () => Said::Undecided,
     }
 }
 

@@ -22,11 +22,12 @@ use schemas::{
 };
 
 /// Verdicts with their looks, in the order of the legend. Grey verdicts decide nothing.
-const VERDICTS: [(Verdict, Colour, Sign); 6] = [
+const VERDICTS: [(Verdict, Colour, Sign); 7] = [
     (Verdict::Regression, Colour(0xd5, 0x5e, 0x00), Sign::Down),
     (Verdict::Improvement, Colour(0x00, 0x72, 0xb2), Sign::Up),
     (Verdict::Changed, Colour(0xe6, 0x9f, 0x00), Sign::Diamond),
     (Verdict::Same, Colour(0x6b, 0x6b, 0x6b), Sign::Circle),
+    (Verdict::NoWorse, Colour(0x56, 0xb4, 0xe9), Sign::Square),
     (Verdict::Inconclusive, Colour(0x9a, 0x9a, 0x9a), Sign::Ring),
     (Verdict::Missing, Colour(0x9a, 0x9a, 0x9a), Sign::Cross),
 ];

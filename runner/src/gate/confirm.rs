@@ -173,7 +173,7 @@ mod tests {
     };
 
     fn plan() -> Plan {
-        let text = "version: 1\nname: t\ngate: {confirm: 2}\ntests:\n  a: {workload: tcp_stream, iterations: 2, assert: \
+        let text = "version: 1\nname: t\ngate: {confirm: 2}\ntests:\n  a: {workload: tcp_stream, duration: 1s, iterations: 2, assert: \
                     [throughput >= 8kbit/s]}\n";
         load_str("p.yaml", text, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e:?}"))
     }

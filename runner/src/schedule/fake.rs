@@ -6,7 +6,7 @@ use chacha20::ChaCha8Rng;
 use netcore::{
     client::Outcome,
     report::{Counts, CpuUse, DatagramPhase, Ending, FlowWindow, Phase, SideReport, TcpInfo, Window},
-    spec::{Direction, Pattern, Role, Side, TestSpec, Transport},
+    spec::{Direction, Pattern, Role, Side, Stop, TestSpec, Transport},
 };
 use rand::RngExt;
 use schemas::{columns::Row, metrics};
@@ -84,8 +84,11 @@ pub fn stream(bytes: u64) -> Measured {
     }
 }
 
+/// A stream of a second.
 pub fn spec(direction: Direction) -> TestSpec {
-    TestSpec { direction, ..TestSpec::new(Pattern::Stream, Transport::Tcp) }
+    let mut spec = TestSpec { direction, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
+    spec.phases.stop = Stop::AfterNs(1_000_000_000);
+    spec
 }
 
 pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {

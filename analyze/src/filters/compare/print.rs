@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io::Write};
 
-use schemas::{run_record::RunRecord, units, words::Verdict};
+use schemas::{run_record::RunRecord, text::plain, units, words::Verdict};
 
 use super::{Compared, Contrast, Sides};
 use crate::error::Error;
@@ -62,7 +62,7 @@ pub fn people(
         writeln!(output, "\n{}\n", escaped(facts))?;
     } else {
         layout::aligned(&columns, sheet, output)?;
-        layout::paragraph(facts, sheet.indent, sheet.width, output)?;
+        layout::paragraph(&plain(facts), sheet.indent, sheet.width, output)?;
     }
     Ok(())
 }
