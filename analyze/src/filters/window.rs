@@ -6,7 +6,7 @@ mod instances;
 use std::io::Write;
 
 use schemas::columns::number;
-use schemas::units;
+use schemas::units::{self, Unit, human};
 use schemas::words::Phase;
 
 use crate::error::{Error, Verdict};
@@ -59,6 +59,9 @@ pub struct Args {
     input: InputArgs,
 }
 
+/// Limit of the grid cells that the intervals of a group fill together: their times are those of the file.
+const MOST_CELLS: f64 = 1e7;
+
 fn parse_seconds(text: &str) -> Result<f64, String> {
     units::parse_duration(text).map(|d| d.as_secs_f64()).map_err(|e| e.to_string())
 }
@@ -79,6 +82,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut gaps = 0;
     let mut outcomes = Vec::new();
     for group in &groups {
+        if grid::cells(&group.instances, args.step) > MOST_CELLS {
+            let most = human(Unit::Count, MOST_CELLS);
+            let reason =
+                format!("{}: its intervals fill more than {most} cells; take a longer --step", group.key.join(" "));
+            return Err(Error::Usage(reason));
+        }
         let mut stretches = grid::stretches(&group.instances, args.step, args.trim);
         if !args.stairs {
             stretches.retain(|s| s.instances == group.instances.len());

@@ -1,6 +1,6 @@
 //! Surveys in a results table: the pairs of each test.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use indexmap::IndexMap;
 use schemas::columns::AXIS_PREFIX;
@@ -11,6 +11,9 @@ use super::{Cell, Ends, Matrix};
 use crate::error::Error;
 use crate::table::select::Preferred;
 use crate::table::{Picker, Row, Selection, Table};
+
+/// Limit of the hosts of a survey: a pair of each two has a cell, and their names are those of the file.
+const MOST_HOSTS: usize = 4096;
 
 /// The pairs of one test, or of one combination of its swept values.
 pub struct Pairs {
@@ -271,7 +274,14 @@ fn pairs(
         let (from, to) = if swap { (&m.to, &m.from) } else { (&m.from, &m.to) };
         list.push((from.as_str(), to.as_str(), value));
     }
-    let hosts = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]);
+    let hosts: BTreeSet<&str> = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]).collect();
+    if hosts.len() > MOST_HOSTS {
+        let reason = format!(
+            "the table has {} hosts, and a survey has at most {MOST_HOSTS}: choose some with --where",
+            hosts.len()
+        );
+        return Err(Error::Usage(reason));
+    }
     let matrix = Matrix::among(hosts, list);
     Ok(Some(Pairs { key, metric, ends, matrix, origin: Origin::of(measurements) }))
 }

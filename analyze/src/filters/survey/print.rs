@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use schemas::columns::number;
+use schemas::text::plain;
 use schemas::units::{human, three_digits};
 
 use super::Judged;
@@ -156,6 +157,7 @@ pub fn people(surveys: &[Judged], markdown: bool, sheet: &Sheet, output: &mut dy
         }
         let title =
             format!("{}: {}, {} hosts", survey.pairs.name(), survey.pairs.metric.name, survey.pairs.matrix.len());
+        let title = plain(&title);
         writeln!(output, "{}\n", if markdown { format!("## {title}") } else { sheet.painted(style::HEAD, &title) })?;
         let matrix = matrix(&survey.pairs);
         let columns = if layout::needed(&matrix) <= sheet.width.unwrap_or(usize::MAX) { matrix } else { hosts(survey) };
@@ -167,7 +169,7 @@ pub fn people(surveys: &[Judged], markdown: bool, sheet: &Sheet, output: &mut dy
         writeln!(output)?;
         let bullet = if markdown { "- " } else { "" };
         for line in facts(survey) {
-            writeln!(output, "{bullet}{line}")?;
+            writeln!(output, "{bullet}{}", plain(&line))?;
         }
     }
     Ok(())

@@ -157,6 +157,11 @@ fn what_cannot_be_surveyed_is_refused() {
     assert!(error(zero, &["-m", "retransmits"]).contains("takes a metric that is above 0"));
     let sizes = "test,from,to,message_bytes\nt,a,b,1\nt,b,a,2\n";
     assert!(error(sizes, &["-m", "message_size"]).contains("nothing can be slow"));
+    let many = (0..2100).fold("test,axis_from,from,to,throughput_bits_per_s\n".to_owned(), |mut text, i| {
+        writeln!(text, "t,a{i},a{i},b{i},1").unwrap();
+        text
+    });
+    assert!(error(&many, &[]).contains("the table has 4200 hosts, and a survey has at most 4096"));
 }
 
 #[test]

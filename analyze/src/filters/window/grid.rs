@@ -60,6 +60,16 @@ pub fn stretches(instances: &[Vec<Piece>], step: f64, trim: f64) -> Vec<Stretch>
         .collect()
 }
 
+/// Cells that the instances take, and all of their pieces one by one.
+pub fn cells(instances: &[Vec<Piece>], step: f64) -> f64 {
+    let all = || instances.iter().flatten();
+    let first = all().map(|piece| piece.start).fold(f64::INFINITY, f64::min);
+    let last = all().map(|piece| piece.end).fold(f64::NEG_INFINITY, f64::max);
+    let spans =
+        [(last - first).max(0.0)].into_iter().chain(all().map(|piece| (piece.end - piece.start).max(0.0) + step));
+    spans.map(|span| span / step).sum()
+}
+
 fn last_end(pieces: &[Piece]) -> Option<f64> {
     pieces.iter().map(|p| p.end).max_by(f64::total_cmp)
 }
@@ -102,6 +112,14 @@ mod tests {
         (0..pieces)
             .map(|i| Piece { start: start + i as f64 * length, end: start + (i + 1) as f64 * length, rate })
             .collect()
+    }
+
+    #[test]
+    fn the_cells_of_far_times_are_too_many_and_not_made() {
+        assert!((cells(&[instance(0.0, 20, 0.5, 10.0)], 1.0) - 40.0).abs() < 1e-9);
+        let far = [Piece { start: -1e308, end: 0.0, rate: 1.0 }, Piece { start: 0.0, end: 1e308, rate: 1.0 }];
+        assert!(cells(&[far.into()], 1.0) > 1e300);
+        assert!(cells(&[vec![Piece { start: 0.0, end: 9e9, rate: 1.0 }]], 1.0) > 1e9);
     }
 
     #[test]
