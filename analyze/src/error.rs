@@ -2,6 +2,8 @@
 
 use std::{io::Write as _, path::PathBuf};
 
+use schemas::text::plain_lines;
+
 /// Finding of a filter that judges. Other filters return [`Verdict::Ok`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -87,7 +89,7 @@ impl Error {
 /// Prints a note for the user to standard error.
 pub(crate) fn warn(message: &str) {
     // Standard error may be closed; that must not fail the filter.
-    let _ = writeln!(std::io::stderr(), "note: {message}");
+    let _ = writeln!(std::io::stderr(), "note: {}", plain_lines(message));
 }
 
 /// Ignores a closed pipe: the exit code still tells the verdict to somebody who stopped reading.

@@ -12,11 +12,20 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Role, Side};
+use crate::{
+    foreign,
+    spec::{Role, Side},
+};
 
 pub use clocks::{ClockChange, ClockReading};
 pub use evidence::{CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
-pub use ranks::{NasResult, RankReport, RankTraffic};
+pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
+
+/// Warm-up, measurement and cool-down.
+pub const PHASES: usize = 3;
+
+/// Limit of the kinds of latencies of a flow.
+pub const MOST_HISTOGRAMS: usize = 8;
 
 /// A phase of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -144,6 +153,7 @@ pub struct TcpInfoHere {
 pub struct Latencies {
     /// The timed operation: `round_trip`, `response`, `connect`, `send` or `receive`.
     pub kind: String,
+    #[serde(deserialize_with = "foreign::base64")]
     pub histogram: String,
 }
 
@@ -156,6 +166,7 @@ pub struct FlowWindow {
     pub role: Role,
     pub counts: Counts,
     /// Empty where latencies are not collected.
+    #[serde(deserialize_with = "foreign::at_most::<_, _, MOST_HISTOGRAMS>")]
     pub latencies: Vec<Latencies>,
     /// TCP_INFO at the start of the window, for what grew in it.
     pub tcp_at_start: Option<TcpInfo>,
@@ -485,6 +496,7 @@ pub struct SideReport {
     /// The library that carried the data, with its version; `None`: our own connections.
     pub library: Option<String>,
     /// Warm-up, measure and cool-down, as far as reached.
+    #[serde(deserialize_with = "foreign::at_most::<_, _, PHASES>")]
     pub phases: Vec<Window>,
     /// Interim intervals in order of time; each lies in one phase and the last of a phase may be shorter.
     pub intervals: Vec<Window>,
@@ -519,6 +531,7 @@ pub struct SideReport {
     pub spinning: Option<Spinning>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
+    #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]
     pub notes: Vec<String>,
 }
 

@@ -90,6 +90,8 @@ pub struct Progress {
     /// When members were last told about in plain lines.
     told: Instant,
     watched: Option<Watched>,
+    /// Whether plain information and notes are left to the end.
+    brief: bool,
 }
 
 /// The lines on a terminal: one for the run, one per member of a group.
@@ -132,7 +134,12 @@ impl Progress {
     pub fn new(mode: Mode) -> Self {
         let display = (mode == Mode::Line).then(Display::new);
         let now = Instant::now();
-        Self { mode, display, position: Position::default(), began: now, told: now, watched: None }
+        Self { mode, display, position: Position::default(), began: now, told: now, watched: None, brief: false }
+    }
+
+    /// Without plain information and notes, for a command that has its own first lines.
+    pub fn brief(mode: Mode) -> Self {
+        Self { brief: true, ..Self::new(mode) }
     }
 
     /// Lets readers in other threads see the running iteration.
@@ -248,14 +255,14 @@ impl Progress {
 
     /// A `note:`; nothing when silent.
     pub fn note(&self, text: &str) {
-        if self.mode != Mode::Silent {
+        if self.mode != Mode::Silent && !self.brief {
             self.print(&style::remark(&Sheet::stderr(), style::NOTE, "note", text));
         }
     }
 
     /// Plain information; nothing when silent.
     pub fn say(&self, text: &str) {
-        if self.mode != Mode::Silent {
+        if self.mode != Mode::Silent && !self.brief {
             self.print(text);
         }
     }

@@ -207,6 +207,7 @@ words! {
         Improvement = "improvement" ("large, significant and for the better"),
         Changed = "changed" ("large and significant, in a metric that is neither better nor worse"),
         Same = "same" ("no change that counts"),
+        NoWorse = "no worse" ("no change for the worse that counts; it may be better"),
         Missing = "missing" ("nothing to compare with"),
         Error = "error" ("the comparison may not be made: the environments differ"),
         Noticed = "noticed" ("of `--self-test`: the worsened data fail"),
@@ -275,7 +276,7 @@ impl Verdict {
 
     /// A statement that holds, or a change that needs no attention.
     pub fn is_well(self) -> bool {
-        matches!(self, Self::Pass | Self::Same | Self::Improvement | Self::Changed)
+        matches!(self, Self::Pass | Self::Same | Self::NoWorse | Self::Improvement | Self::Changed)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
+use schemas::text::plain_lines;
 use serde::{Deserialize, Serialize};
 
 /// GitHub shows about ten annotations of a kind per step.
@@ -42,7 +43,7 @@ pub struct At {
 
 /// One workflow command: `::error file=plan.yaml,line=3,col=5::message`. `kind`: error, warning or notice.
 pub fn annotation(kind: &str, at: Option<&At>, message: &str) -> String {
-    let escape = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let escape = |text: &str| plain_lines(text).replace('%', "%25").replace('\n', "%0A");
     let property = |text: &str| escape(text).replace(':', "%3A").replace(',', "%2C");
     let mut text = format!("::{kind}");
     if let Some(At { file, line, column }) = at {
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_would_end_a_command_is_escaped() {
-        assert_eq!(annotation("error", None, "50%\n"), "::error::50%25%0A");
+        assert_eq!(annotation("error", None, "50%\n\r\x1b"), "::error::50%25%0A\\r\\u{1b}");
         let at = At { file: "a,b:c.csv".into(), line: 3, column: None };
         assert_eq!(annotation("warning", Some(&at), "a: b"), "::warning file=a%2Cb%3Ac.csv,line=3::a: b");
     }

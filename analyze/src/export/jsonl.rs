@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use schemas::columns::{self, ColumnType};
+use schemas::columns::{self, COLUMNS, ColumnType, Row};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -23,6 +23,18 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
         output.write_all(b"\n")?;
     }
     Ok(())
+}
+
+/// A row as an object without its empty cells and its histograms, which are no use to readers of JSON.
+pub fn object(row: &Row) -> Value {
+    let mut object = Map::new();
+    let mut columns = COLUMNS.iter();
+    row.for_each_cell(|cell| {
+        if let Some(column) = columns.next().filter(|column| !cell.is_empty() && !column.name.ends_with("_histogram")) {
+            object.insert(column.name.to_owned(), value(cell, Some(column.ty)));
+        }
+    });
+    Value::Object(object)
 }
 
 /// Registered columns have the registry's type. Other cells are numbers where JSON reads them as such.

@@ -91,10 +91,9 @@ impl<'a> Evidence<'a> {
         self.row.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"))
     }
 
-    /// Retransmits of the sender.
+    /// Retransmits of the ends that send.
     pub fn retransmits(&self) -> Option<f64> {
-        let sender = if self.sender.is_remote { self.row.remote_retransmits } else { self.row.retransmits };
-        sender.map(|count| count as f64)
+        self.row.retransmits.map(|count| count as f64)
     }
 
     /// Segments that the sender's bytes need.

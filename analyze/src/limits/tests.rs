@@ -28,7 +28,6 @@ fn stream() -> Row {
         min_rtt_us: Some(10_000.0),
         cwnd_bytes: Some(400_000),
         retransmits: Some(0),
-        remote_retransmits: Some(0),
         busy_ratio: Some(1.0),
         rwnd_limited_ratio: Some(0.0),
         sndbuf_limited_ratio: Some(0.0),
@@ -57,7 +56,6 @@ fn datagrams() -> Row {
         cwnd_bytes: None,
         mss_bytes: None,
         retransmits: None,
-        remote_retransmits: None,
         lost: Some(0),
         loss_ratio: Some(0.0),
         ..stream()
@@ -260,8 +258,8 @@ fn loss_is_named_if_it_explains_the_throughput() {
     let bbr = Row { congestion_control: Some("bbr".into()), ..row.clone() };
     assert_ne!(answer(&bbr).by, LimitedBy::Loss);
     expect(&Row { retransmits: Some(40), ..bbr }, LimitedBy::Loss, &[]);
-    let back = Row { direction: Some(Way::Reverse), ..row };
-    assert_ne!(answer(&back).by, LimitedBy::Loss, "the retransmits are those of the other end");
+    let back = Row { direction: Some(Way::Reverse), remote_retransmits: Some(12), ..row };
+    expect(&back, LimitedBy::Loss, &["12 segments were sent again"]);
 }
 
 #[test]

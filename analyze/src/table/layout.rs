@@ -5,7 +5,10 @@ mod sheet;
 
 use std::io::{self, Write};
 
-use schemas::words::{Severity, Status, Verdict};
+use schemas::{
+    text,
+    words::{Severity, Status, Verdict},
+};
 use unicode_width::UnicodeWidthStr;
 
 use super::markdown::escaped;
@@ -44,7 +47,7 @@ impl Column {
 pub fn style_of(word: &str) -> Style {
     match (word.parse::<Verdict>(), word.parse::<Status>()) {
         (Ok(verdict), _) if verdict.is_bad() || matches!(verdict, Verdict::Error | Verdict::Unnoticed) => style::ERROR,
-        (Ok(Verdict::Same), _) => Style::new(),
+        (Ok(Verdict::Same | Verdict::NoWorse), _) => Style::new(),
         (Ok(verdict), _) if verdict.is_well() || verdict == Verdict::Noticed => style::GOOD,
         (_, Ok(Status::Failed | Status::Timeout)) => style::ERROR,
         (Ok(_), _) | (_, Ok(Status::Discarded | Status::Skipped | Status::Cut)) => style::WARNING,
@@ -72,9 +75,21 @@ pub fn needed(columns: &[Column]) -> usize {
     columns.iter().map(Column::width).sum::<usize>() + fit::GAP * columns.len().saturating_sub(1)
 }
 
+/// The columns as they may be printed: cells come from files and other hosts, and each stays in its line.
+fn printable(columns: &[Column]) -> Vec<Column> {
+    let plain = |text: &String| text::plain(&text.replace(['\n', '\r', '\t'], " "));
+    let of = |column: &Column| Column {
+        title: plain(&column.title),
+        right: column.right,
+        cells: column.cells.iter().map(plain).collect(),
+    };
+    columns.iter().map(of).collect()
+}
+
 /// Prints columns two blanks apart under their titles, within the sheet. Where there is little room, titles and texts
 /// break, and names are shortened in the middle; columns that still do not fit are left out, and a last line says so.
 pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {
+    let columns = &printable(columns);
     let room = sheet.width.map(|width| width.saturating_sub(sheet.indent));
     let fitted = fit::fit(columns, room, sheet.all_columns);
     let indent = " ".repeat(sheet.indent);
@@ -232,6 +247,23 @@ mod tests {
         assert_eq!(print(false), "verdict\npass\nfail\n");
         assert!(print(true).contains("\u{1b}[32mpass\u{1b}[0m"), "{:?}", print(true));
         assert!(print(true).contains("\u{1b}[31m"), "{:?}", print(true));
+    }
+
+    #[test]
+    fn a_cell_reaches_no_terminal_as_a_code_and_begins_no_line() {
+        let cells = vec!["\x1b]0;title\x07".to_owned(), "a\n::set-output name=a::b".into(), "::error::x".into()];
+        let columns = [Column { title: "\x1b[2J".into(), right: false, cells }];
+        for width in [None, Some(40)] {
+            let mut out = Vec::new();
+            aligned(&columns, &Sheet { width, ..Sheet::PLAIN }, &mut out).unwrap();
+            let mut text = String::from_utf8(out).unwrap();
+            text += &{
+                let mut out = Vec::new();
+                markdown(&columns, &mut out).unwrap();
+                String::from_utf8(out).unwrap()
+            };
+            assert!(!text.contains('\x1b') && !text.contains("\n::") && !text.contains("| ::"), "{text}");
+        }
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Text in Markdown, as GitHub renders it. Names, notes and errors come from elsewhere: none of their characters may
 //! become markup, a link, HTML or a new cell.
 
+use schemas::text::plain;
+
 /// Escapes text for a paragraph, a heading, an item of a list or a cell of a table. Line breaks become blanks. Only
 /// characters that would be markup at their place are escaped, because Markdown is also read as text:
 /// `size[message_size=64]` and `latency < 5ms` stay as they are.
 pub fn escaped(text: &str) -> String {
-    let text: Vec<char> = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text: Vec<char> = plain(&text).chars().collect();
     // Brackets are text unless something links them.
     let links = text.first() == Some(&'[')
         || text.windows(2).any(|pair| matches!(pair, [']', '(' | '[' | ':']) || matches!(pair, ['[', ']']));

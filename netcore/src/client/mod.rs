@@ -22,7 +22,6 @@ use std::{fmt, net::IpAddr, time::Duration};
 pub use arrivals::Arrivals;
 pub use cutter::Cutter;
 pub use peer::{Peer, PeerTarget};
-pub(crate) use plausible::MOST_NOTES;
 pub use ranks::{PreparedRanks, RankSeat, RanksOutcome, RunningRanks, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare};
 pub(crate) use running::MESSAGES_A_TURN;
@@ -31,12 +30,7 @@ pub use session::{PeerFacts, Session};
 pub use turn::take_turns;
 
 use crate::{
-    control::{
-        channel::ChannelError,
-        key::Key,
-        message::{ReplyError, shortened},
-        netns::NetnsError,
-    },
+    control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
     error::{EndError, remedy},
     peers::{PeerError, Program},
 };
@@ -129,7 +123,8 @@ pub enum ClientError {
     #[error("{host} cannot be reached: {source}{}", unreached(source))]
     Connect { host: HostLabel, source: std::io::Error },
     #[error(
-        "{host} refused the session: it requires a key; give one with hosts.{}.key_file in the plan or --key-file",
+        "{host} refused the session: it requires a key; give one with hosts.{}.key_file in the plan, --key-file or \
+         PLUMB_KEY",
         host.name
     )]
     KeyRequired { host: HostLabel },
@@ -170,17 +165,6 @@ pub enum ClientError {
     System { what: &'static str, source: std::io::Error },
     #[error("interrupted: the measurement was ended at once and has no result")]
     Interrupted,
-}
-
-/// Limit of a sentence of a daemon, characters.
-pub(crate) const LONGEST_SENTENCE: usize = 4096;
-
-impl ClientError {
-    /// The daemon's own words.
-    fn of_daemon(host: HostLabel, error: &ReplyError) -> Self {
-        let message = shortened(&error.message, LONGEST_SENTENCE).into_owned();
-        Self::Daemon { host, error: ReplyError { message, code: error.code } }
-    }
 }
 
 /// Advice where a host was not reached.

@@ -1,19 +1,10 @@
 //! Whether the reports of a test's two ends can be true together.
 
-use super::LONGEST_SENTENCE;
 use crate::{
-    report::{Counts, Ending, SideReport},
+    control::message::ReportBuilder,
+    report::{Counts, Ending, PHASES, SideReport},
     spec::{Dialect, TestSpec},
 };
-
-/// Warm-up, measurement and cool-down.
-const PHASES: u64 = 3;
-
-/// Limit of the notes in a report of an end.
-pub(crate) const MOST_NOTES: u64 = 64;
-
-/// Limit of the kinds of latencies of a flow.
-const MOST_HISTOGRAMS: u64 = 8;
 
 /// Limit of the socket options that are reported for a flow.
 const MOST_OPTIONS: u64 = 64;
@@ -28,6 +19,8 @@ pub(crate) struct Frame {
     reliable: bool,
     /// Bytes that may arrive beyond those that the sender counted.
     uncounted: u64,
+    /// Whether its windows have the shares of each CPU.
+    per_cpu: bool,
 }
 
 impl Frame {
@@ -39,41 +32,35 @@ impl Frame {
             reliable: !spec.transport.is_datagram(),
             // Its timer interrupts the last call of a sending netserver, which then does not count what the call has sent.
             uncounted: if spec.dialect == Dialect::Netperf { spec.sizes.message_bytes } else { 0 },
+            per_cpu: spec.collect.cpu_per_core,
         }
+    }
+
+    /// Intervals of a test that takes so long at most. The last one of each phase may be shorter.
+    pub(crate) fn intervals(self, most_ns: u64) -> u64 {
+        most_ns.checked_div(self.interval_ns).map_or(0, |n| n.saturating_add(PHASES as u64))
+    }
+
+    /// Takes the report of an end whose test takes so long at most.
+    pub(crate) fn builder(self, most_ns: u64) -> ReportBuilder {
+        // The length of their list is that of the machine.
+        let intervals = if self.per_cpu { u64::MAX } else { self.intervals(most_ns.saturating_mul(2)) };
+        ReportBuilder::of_end(self.flows, intervals)
     }
 
     /// The first count in a report that exceeds what its test allows, as a sentence. `most_ns`: the longest that the test can
     /// have taken.
     fn excess(self, report: &SideReport, most_ns: u64) -> Option<String> {
-        // The last interval of each phase may be shorter.
-        let intervals = most_ns.checked_div(self.interval_ns).map_or(0, |n| n.saturating_add(PHASES));
+        let intervals = self.intervals(most_ns);
         let flows = u64::from(self.flows);
         let windows = report.phases.iter().chain(&report.intervals);
         let of_a_window = windows.map(|window| window.flows.len()).max().unwrap_or(0);
-        let histograms = report.phases.iter().chain(&report.intervals).flat_map(|window| &window.flows);
-        let of_a_flow = histograms.map(|flow| flow.latencies.len()).max().unwrap_or(0);
-        let changes = report.counters.iter().flat_map(|window| &window.values);
-        let names = changes.flat_map(|change| [change.source.len(), change.key.len()]);
-        let options = report.options.iter().flat_map(|granted| {
-            let values = [&granted.requested, &granted.at_start, &granted.at_end];
-            values.into_iter().flatten().map(String::len).chain([granted.option.len()])
-        });
-        let windows = report.phases.iter().chain(&report.intervals);
-        let missing: Vec<&String> =
-            windows.filter_map(|window| window.evidence.as_ref()).flat_map(|e| &e.missing).collect();
-        let sentences = report.notes.iter().chain(missing.iter().copied()).map(String::len);
-        let longest = sentences.chain(names).chain(options).max().unwrap_or(0);
         let counts = [
-            ("phases", report.phases.len(), PHASES),
             ("intervals", report.intervals.len(), intervals),
             ("flows", of_a_window.max(report.totals.len()), flows),
-            ("histograms of a flow", of_a_flow, MOST_HISTOGRAMS),
             // One for each interval, and those of the phases and of the machine at rest.
-            ("windows of counters", report.counters.len(), intervals.saturating_add(PHASES)),
+            ("windows of counters", report.counters.len(), intervals.saturating_add(PHASES as u64)),
             ("socket options", report.options.len(), flows.saturating_mul(MOST_OPTIONS)),
-            ("notes", report.notes.len(), MOST_NOTES),
-            ("sentences on missing evidence", missing.len(), MOST_NOTES),
-            ("bytes in a text", longest, LONGEST_SENTENCE as u64),
         ];
         let (what, has, most) = counts.into_iter().find(|(_, has, most)| *has as u64 > *most)?;
         Some(format!("{has} {what}, and {most} are possible"))
@@ -81,9 +68,7 @@ impl Frame {
 
     /// The contradiction, as a sentence. `lasted_ns`: nanoseconds from the begin of the load until the reports were there.
     pub(crate) fn contradiction(self, near: &SideReport, far: Option<&SideReport>, lasted_ns: u64) -> Option<String> {
-        // The kernel slews a clock by at most a tenth, and two of them are compared. Instants are known to less than a tenth
-        // of a second.
-        let most_ns = lasted_ns.saturating_add(lasted_ns / 4).saturating_add(100_000_000);
+        let most_ns = slowest_clock(lasted_ns);
         for (end, report) in [("near", Some(near)), ("far", far)] {
             let Some(report) = report else { continue };
             if let Some(excess) = self.excess(report, most_ns) {
@@ -121,6 +106,13 @@ impl Frame {
     }
 }
 
+/// The longest that a time of this host can be on another's clock, nanoseconds.
+pub(super) fn slowest_clock(ns: u64) -> u64 {
+    // The kernel slews a clock by at most a tenth, and two of them are compared. Instants are known to less than a tenth of a
+    // second.
+    ns.saturating_add(ns / 4).saturating_add(100_000_000)
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
@@ -129,13 +121,9 @@ fn seconds(ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::{
-        report::{Evidence, FlowWindow, Phase, Window},
+        report::{FlowWindow, Phase, Window},
         spec::{Pattern, Role, Side, Transport},
     };
-
-    fn missing(missing: Vec<String>) -> Evidence {
-        Evidence { missing, ..Evidence::default() }
-    }
 
     fn report(side: Side, counts: Counts) -> SideReport {
         let flow = FlowWindow {
@@ -188,15 +176,7 @@ mod tests {
         assert!(said.contains("window of 1.000 s, and its test lasted 0.500 s"), "{said}");
         let original = far.clone();
         for (change, words) in [
-            ((|far| far.notes = vec![String::new(); 65]) as fn(&mut SideReport), "65 notes, and 64 are possible"),
-            (|far| far.notes = vec!["x".repeat(5000)], "5000 bytes in a text"),
-            (
-                |far| far.phases[0].evidence = Some(missing(vec![String::new(); 65])),
-                "65 sentences on missing evidence, and 64 are possible",
-            ),
-            (|far| far.phases[0].evidence = Some(missing(vec!["x".repeat(5000)])), "5000 bytes in a text"),
-            (|far| far.phases = vec![far.phases[0].clone(); 4], "4 phases, and 3"),
-            (|far| far.intervals = far.phases.clone(), "1 intervals, and 0"),
+            ((|far| far.intervals = far.phases.clone()) as fn(&mut SideReport), "1 intervals, and 0"),
             (|far| far.totals = vec![far.totals[0].clone(); 2], "2 flows, and 1"),
         ] {
             far = original.clone();

@@ -10,6 +10,7 @@ use std::{
 use super::{
     ClientError, HostLabel, Session, Timeouts,
     arrivals::{Arrivals, RankClock},
+    plausible::slowest_clock,
     ready::{start_session, token},
     running::MESSAGES_A_TURN,
 };
@@ -88,7 +89,7 @@ pub fn prepare_ranks<'s>(
     timeouts: Timeouts,
 ) -> Result<PreparedRanks<'s>, ClientError> {
     let addresses: Vec<Option<IpAddr>> = seats.iter().map(|seat| seat.address).collect();
-    let of = |seat: RankSeat<'s>| Rank { session: seat.session, pieces: ReportBuilder::default(), report: None };
+    let of = |seat: RankSeat<'s>| Rank { session: seat.session, pieces: ReportBuilder::of_rank(), report: None };
     let mut ranks = Ranks(seats.into_iter().map(of).collect());
     let count = u32::try_from(ranks.0.len()).unwrap_or(u32::MAX);
     let token = token()?;
@@ -185,10 +186,13 @@ impl RunningRanks<'_> {
         self.watch(stop)?;
         let mut reports = Vec::with_capacity(self.ranks.0.len());
         let mut clocks = Vec::with_capacity(self.ranks.0.len());
-        for (rank, before) in self.ranks.0.iter_mut().zip(before) {
+        let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns);
+        for (number, (rank, before)) in (0..).zip(self.ranks.0.iter_mut().zip(before)) {
             // watch() returns only when all are done.
             let report = rank.report.take().expect("the rank has finished");
-            check(rank.session, &report)?;
+            if let Some(contradiction) = contradiction(&report, number, lasted_ns) {
+                return Err(rank.session.invalid(format!("a report cannot be true: {contradiction}")));
+            }
             reports.push(report);
             rank.session.compare_clocks()?;
             clocks.push(RankClock::between(rank.session, before));
@@ -262,23 +266,51 @@ impl Rank<'_> {
     }
 }
 
-/// Most instants that a rank tells of.
-const MOST_INSTANTS: usize = 4096;
+/// Why the report of this rank cannot be true, as a sentence. `lasted_ns`: from the begin of the load until all reports were
+/// there.
+fn contradiction(report: &RankReport, rank: u32, lasted_ns: u64) -> Option<&'static str> {
+    let most_ns = slowest_clock(lasted_ns);
+    let longest_ns = report.instants.iter().map(|(_, exit)| *exit).max().unwrap_or(0).max(report.elapsed_ns);
+    [
+        (report.rank != rank, "it is that of another rank"),
+        (report.instants.iter().any(|(entry, exit)| entry > exit), "an operation ended before it began"),
+        (report.operations == 0 && matches!(report.ending, Ending::Complete), "it is complete and has no operation"),
+        (
+            report.sum_ns > report.elapsed_ns.saturating_add(report.elapsed_ns / 10),
+            "its operations took longer than the whole",
+        ),
+        (longest_ns > most_ns, "it measured for longer than the test lasted"),
+    ]
+    .into_iter()
+    .find_map(|(holds, sentence)| holds.then_some(sentence))
+}
 
-/// Refuses a report whose numbers cannot be true.
-fn check(session: &Session, report: &RankReport) -> Result<(), ClientError> {
-    let wrong = |what: &str| Err(session.invalid(format!("a report cannot be true: {what}")));
-    if report.instants.len() > MOST_INSTANTS {
-        return wrong("it has more instants than asked for");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_measures_no_longer_than_its_test_and_for_itself() {
+        let report = RankReport {
+            elapsed_ns: 1_000_000_000,
+            operations: 1,
+            sum_ns: 900_000_000,
+            instants: vec![(0, 900_000_000)],
+            ..RankReport::empty(1, Ending::Complete)
+        };
+        let of = |report: &RankReport| contradiction(report, 1, 1_000_000_000);
+        assert_eq!(of(&report), None);
+        for (change, words) in [
+            ((|report| report.rank = 0) as fn(&mut RankReport), "another rank"),
+            (|report| report.elapsed_ns = 2_000_000_000, "longer than the test"),
+            (|report| report.instants[0].1 = u64::MAX, "longer than the test"),
+            (|report| report.sum_ns = u64::MAX, "longer than the whole"),
+            (|report| report.operations = 0, "no operation"),
+        ] {
+            let mut wrong = report.clone();
+            change(&mut wrong);
+            let said = of(&wrong).unwrap();
+            assert!(said.contains(words), "{said}");
+        }
     }
-    if report.instants.iter().any(|(entry, exit)| entry > exit) {
-        return wrong("an operation ended before it began");
-    }
-    if report.operations == 0 && matches!(report.ending, Ending::Complete) {
-        return wrong("it is complete and has no operation");
-    }
-    if report.sum_ns > report.elapsed_ns.saturating_add(report.elapsed_ns / 10) {
-        return wrong("its operations took longer than the whole");
-    }
-    Ok(())
 }

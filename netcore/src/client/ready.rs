@@ -183,7 +183,7 @@ impl Session {
         let _ = self.abort();
         match self.channel.recv(Instant::now() + self.timeouts.reply) {
             Ok(Reply::Error(error)) if error.message == EndError::Cancelled.to_string() => ours,
-            Ok(Reply::Error(error)) => ClientError::of_daemon(host, &error),
+            Ok(Reply::Error(error)) => ClientError::Daemon { host, error },
             Err(ChannelError::Closed) => ClientError::Vanished { host },
             _ => ours,
         }
@@ -219,10 +219,10 @@ impl<'s> Prepared<'s> {
             Some((end, netns)) => {
                 Some(Party::here(netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??))
             }
-            None => there.near.take().map(Party::there),
+            None => there.near.take().map(|near| Party::there(near, &plan)),
         };
         let near = near.ok_or_else(|| EndError::Impossible("the test has no near end".to_owned()))?;
-        let far = there.far.take().map(Party::there).or_else(|| peer.map(Party::peer));
+        let far = there.far.take().map(|far| Party::there(far, &plan)).or_else(|| peer.map(Party::peer));
         Ok(RunningTest::new(near, far, plan, t0_ns))
     }
 }

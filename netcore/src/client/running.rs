@@ -114,6 +114,8 @@ enum PartyEnd<'s> {
         session: &'s mut Session,
         pieces: ReportBuilder,
         has_sent: bool,
+        /// Intervals that it may still tell of.
+        intervals: u64,
         /// Bytes of the report at the last look.
         counted: usize,
     },
@@ -126,8 +128,10 @@ impl<'s> Party<'s> {
         Self { end: PartyEnd::Here(Some(load)), report: None }
     }
 
-    pub(super) fn there(session: &'s mut Session) -> Self {
-        let end = PartyEnd::There { session, pieces: ReportBuilder::default(), has_sent: false, counted: 0 };
+    pub(super) fn there(session: &'s mut Session, plan: &Plan) -> Self {
+        let most_ns = plan.length_ns.unwrap_or(plan.counted_ns);
+        let (pieces, intervals) = (plan.frame.builder(most_ns), plan.frame.intervals(most_ns.saturating_mul(2)));
+        let end = PartyEnd::There { session, pieces, intervals, has_sent: false, counted: 0 };
         Self { end, report: None }
     }
 
@@ -181,11 +185,17 @@ impl<'s> Party<'s> {
                     self.report = slot.take().map(Load::finish);
                 }
             }
-            PartyEnd::There { session, pieces, has_sent, .. } => {
+            PartyEnd::There { session, pieces, has_sent, intervals, .. } => {
                 for _ in 0..MESSAGES_A_TURN {
                     match session.try_recv()? {
                         None => return Ok(false),
-                        Some(Reply::Interim(window)) => observer.interval(side, &window),
+                        Some(Reply::Interim(window)) => {
+                            let Some(left) = intervals.checked_sub(1) else {
+                                return Err(session.invalid("it tells of more intervals than its test has".to_owned()));
+                            };
+                            *intervals = left;
+                            observer.interval(side, &window);
+                        }
                         Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
                             self.report = pieces.add(&text, last).map_err(|reason| session.invalid(reason))?;

@@ -78,7 +78,7 @@ impl Session {
         channel.send(&our_hello(), GREETING_BOUND, deadline).map_err(error)?;
         let hello = match channel.recv::<Greeting>(deadline).map_err(error)? {
             Greeting::Hello(hello) => hello,
-            Greeting::Error(error) => return Err(ClientError::of_daemon(host, &error)),
+            Greeting::Error(error) => return Err(ClientError::Daemon { host, error }),
         };
         channel.set_bound(REPLY_BOUND);
         let peer = PeerFacts {
@@ -286,7 +286,7 @@ impl Session {
     pub(super) fn unexpected(&self, request: &'static str, reply: Reply) -> ClientError {
         let host = self.host.clone();
         match reply {
-            Reply::Error(error) => ClientError::of_daemon(host, &error),
+            Reply::Error(error) => ClientError::Daemon { host, error },
             other => ClientError::UnexpectedReply { host, request, reply: other.name() },
         }
     }

@@ -22,6 +22,7 @@ use super::{
     secure::{Cipher, Handshake, Undecipherable},
     stop::{StopFlag, Urgency},
 };
+use crate::foreign;
 
 /// The protocols that this end speaks. Both ends name their newest one, and the older of the two is spoken. Any change of the
 /// messages or of the types in them is a new protocol.
@@ -97,6 +98,8 @@ pub struct Channel {
     closed: bool,
     /// The peer's newest protocol, where it is newer than ours, until its first message: it may not speak ours any more.
     newer: Option<u8>,
+    /// Whether the texts of its messages are printed here: a client's are those of a daemon.
+    tames: bool,
     /// Gives up messages that the peer does not read.
     stop: Option<StopFlag>,
 }
@@ -104,7 +107,7 @@ pub struct Channel {
 impl Channel {
     /// Greets a daemon over a connected stream.
     pub fn initiate(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
-        let mut channel = Self::over(stream)?;
+        let mut channel = Self { tames: true, ..Self::over(stream)? };
         let ours = preamble(key);
         channel.write_all(&ours, deadline)?;
         let theirs = channel.read_preamble(deadline)?;
@@ -156,7 +159,15 @@ impl Channel {
         stream.set_nonblocking(true).map_err(io)?;
         // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
         stream.set_nodelay(true).map_err(io)?;
-        Ok(Self { stream, cipher: None, decoder: Decoder::new(GREETING_BOUND), closed: false, newer: None, stop: None })
+        Ok(Self {
+            stream,
+            cipher: None,
+            decoder: Decoder::new(GREETING_BOUND),
+            closed: false,
+            newer: None,
+            tames: false,
+            stop: None,
+        })
     }
 
     /// Gives up the sending of a message when this flag says to end at once.
@@ -213,7 +224,8 @@ impl Channel {
         loop {
             if let Some(body) = self.decoder.take()? {
                 self.newer = None;
-                return serde_json::from_slice(&body).map(Some).map_err(ChannelError::Message);
+                let read = if self.tames { foreign::from_slice(&body) } else { serde_json::from_slice(&body) };
+                return read.map(Some).map_err(ChannelError::Message);
             }
             if self.closed {
                 return Err(self.newer.map_or(ChannelError::Closed, |theirs| ChannelError::Version { theirs }));

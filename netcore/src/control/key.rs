@@ -1,4 +1,4 @@
-//! The key that both ends share: 32 random bytes, stored in a file as one line of 64 hexadecimal digits.
+//! The key that both ends share: 32 bytes. A file holds 64 hexadecimal digits; a person types a short key of 160 random bits.
 
 use std::{
     fmt, fs,
@@ -20,16 +20,72 @@ pub enum KeyError {
     Readable { path: PathBuf, mode: u32 },
     #[error("{} is no key file: it must hold 64 hexadecimal digits, as `plumb key` writes them", path.display())]
     Malformed { path: PathBuf },
+    #[error("{place} is no key: it must be 64 hexadecimal digits, or a short key as `plumb serve` prints it")]
+    NoKey { place: &'static str },
     #[error("the system gives no random bytes: {0}")]
     Random(String),
 }
 
+/// Digits of a short key: Crockford's base 32, which leaves out letters that look like others.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// Random bytes of a short key. The handshake mixes a key by a hash, so that the rest may be zero.
+const SHORT_BYTES: usize = 20;
+
 impl Key {
     /// A new key from the system's random source.
     pub fn generate() -> Result<Self, KeyError> {
+        Self::random(32)
+    }
+
+    /// A new key that a person can copy by hand, see [`Key::to_short`].
+    pub fn generate_short() -> Result<Self, KeyError> {
+        Self::random(SHORT_BYTES)
+    }
+
+    /// A key whose first `length` bytes are random and whose others are zero.
+    fn random(length: usize) -> Result<Self, KeyError> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|error| KeyError::Random(error.to_string()))?;
+        getrandom::fill(&mut bytes[..length]).map_err(|error| KeyError::Random(error.to_string()))?;
         Ok(Self(bytes))
+    }
+
+    /// Reads a key from a text that came from `place`: hexadecimal digits or a short key.
+    pub fn from_text(text: &str, place: &'static str) -> Result<Self, KeyError> {
+        let text = text.trim();
+        Self::from_hex(text).or_else(|| Self::from_short(text)).ok_or(KeyError::NoKey { place })
+    }
+
+    /// Eight groups of four digits, `7q4k-…`. Only a key of [`Key::generate_short`] reads back from it.
+    pub fn to_short(&self) -> String {
+        let bits = |digit: usize| (0..5).fold(0, |value, bit| value << 1 | self.bit(5 * digit + bit));
+        let digits: Vec<u8> = (0..SHORT_BYTES * 8 / 5).map(|digit| DIGITS[bits(digit)]).collect();
+        digits.chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join("-")
+    }
+
+    /// Bit number `at`, the highest of the first byte being 0.
+    fn bit(&self, at: usize) -> usize {
+        usize::from(self.0[at / 8] >> (7 - at % 8) & 1)
+    }
+
+    /// Reads a short key, in either case, with or without hyphens. `o` is read as 0; `i` and `l` are read as 1.
+    fn from_short(text: &str) -> Option<Self> {
+        let mut bytes = [0u8; 32];
+        let mut count = 0;
+        for letter in text.bytes().filter(|letter| *letter != b'-') {
+            let letter = match letter.to_ascii_lowercase() {
+                b'o' => b'0',
+                b'i' | b'l' => b'1',
+                other => other,
+            };
+            let value = DIGITS.iter().position(|digit| *digit == letter)?;
+            for bit in (0..5).filter(|bit| value >> (4 - bit) & 1 == 1) {
+                let at: usize = 5 * count + bit;
+                *bytes.get_mut(at / 8)? |= 1 << (7 - at % 8);
+            }
+            count += 1;
+        }
+        (count == SHORT_BYTES * 8 / 5).then_some(Self(bytes))
     }
 
     /// Reads a key file. Refuses a file that group or others may read, except a credential of a systemd unit.
@@ -131,6 +187,21 @@ mod tests {
         assert!(Key::from_hex(&"é".repeat(32)).is_none());
     }
 
+    #[test]
+    fn a_short_key_reads_back_as_people_type_it() {
+        let key = Key::generate_short().unwrap();
+        let text = key.to_short();
+        assert_eq!((text.len(), text.matches('-').count()), (39, 7), "{text}");
+        for typed in [text.clone(), text.to_uppercase(), text.replace('-', ""), format!(" {text}\n")] {
+            assert_eq!(Key::from_text(&typed, "PLUMB_KEY").unwrap(), key, "{typed}");
+        }
+        assert_eq!(Key::from_text(&text.replace('0', "O").replace('1', "l"), "PLUMB_KEY").unwrap(), key);
+        for wrong in ["", "7q4k", &text[1..], &format!("{text}0"), &text.replacen(|c| c != '-', "u", 1)] {
+            let sentence = Key::from_text(wrong, "PLUMB_KEY").unwrap_err().to_string();
+            assert!(sentence.starts_with("PLUMB_KEY is no key"), "{wrong}: {sentence}");
+        }
+    }
+
     proptest! {
         #[test]
         fn text_reads_back(bytes: [u8; 32]) {
@@ -140,7 +211,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_key_or_none(text in ".{0,80}") {
-            let _ = Key::from_hex(&text);
+            let _ = Key::from_text(&text, "");
         }
     }
 }

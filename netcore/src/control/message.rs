@@ -1,16 +1,17 @@
 //! Messages between client and daemon. `docs/protocol.md` describes their order; [`crate::daemon`] and [`crate::client`]
 //! enforce it.
 
-use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{capabilities, channel::PROGRESS};
 use crate::{
     end::{Endpoints, Token},
-    measure::{KEPT_BYTES, cpu::free_cpus, host::HostFacts},
+    foreign,
+    measure::{KEPT_BYTES, LARGEST_KEPT_BYTES, cpu::free_cpus, host::HostFacts},
     mpi::RankFacts,
-    report::{ClockReading, NicFacts, Window},
+    report::{ClockReading, MOST_HISTOGRAMS, NicFacts, PHASES, Window},
     spec::{Side, TestSpec, Transport, memory, ranks::RanksSpec},
 };
 
@@ -194,8 +195,10 @@ pub enum Executed {
     /// It exited with 0.
     Done {
         /// Standard output. Bytes that are no UTF-8 are replaced.
+        #[serde(deserialize_with = "foreign::raw")]
         stdout: String,
         /// Standard error, likewise.
+        #[serde(deserialize_with = "foreign::raw")]
         stderr: String,
         elapsed_ns: u64,
     },
@@ -295,7 +298,11 @@ pub enum Reply {
     Sent,
     /// The test is over: a piece of the report as JSON, a [`crate::report::SideReport`] or that of a rank. A long report takes
     /// several frames.
-    Report { text: String, last: bool },
+    Report {
+        #[serde(deserialize_with = "foreign::raw")]
+        text: String,
+        last: bool,
+    },
     /// To [`Request::Abort`]: the test or program is gone.
     Idle,
     /// The request was refused or failed. Its test is forgotten.
@@ -334,29 +341,44 @@ pub fn report_pieces(report: &impl Serialize) -> serde_json::Result<impl Iterato
     }))
 }
 
-/// A text of at most this many characters: a longer one is cut, and ends with `…`.
-pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(most) {
-        Some((at, _)) => format!("{}…", &text[..at]).into(),
-        None => text.into(),
-    }
-}
-
 /// Bound of a reading in the text of a report, without its histograms, bytes.
 pub const READING_TEXT_BYTES: usize = 2048;
 
 /// Puts a report together from its pieces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReportBuilder {
     text: String,
+    /// Bytes.
+    bound: usize,
 }
 
 impl ReportBuilder {
-    /// The longest report, bytes. The limits on interval readings and on what is kept with them keep daemons below it.
+    /// The longest report of an end, bytes. The limits on interval readings and on what is kept with them keep daemons below it.
     pub const BOUND: usize = 640 << 20;
 
-    /// Readings of intervals for which a report has room, beside what is kept with them and 8 MiB of other facts.
-    pub const READINGS: u64 = ((Self::BOUND - 2 * KEPT_BYTES - (8 << 20)) / READING_TEXT_BYTES) as u64;
+    /// The longest report of a rank, bytes: its notes, a histogram, and the instants of its operations.
+    pub const BOUND_OF_A_RANK: usize = 4 << 20;
+
+    /// Bytes of a report for facts that are neither readings nor kept with them.
+    const OTHER_BYTES: usize = 8 << 20;
+
+    /// Readings of intervals for which a report has room, beside what is kept with them and other facts.
+    pub const READINGS: u64 = ((Self::BOUND - 2 * KEPT_BYTES - Self::OTHER_BYTES) / READING_TEXT_BYTES) as u64;
+
+    /// For the report of an end with at most so many flows, and so many intervals.
+    pub fn of_end(flows: u32, intervals: u64) -> Self {
+        let of_a_phase = READING_TEXT_BYTES + MOST_HISTOGRAMS * LARGEST_KEPT_BYTES;
+        let phases = u64::from(flows).saturating_mul((PHASES * of_a_phase) as u64);
+        let readings = intervals.saturating_mul(flows.into()).min(Self::READINGS) * READING_TEXT_BYTES as u64;
+        let kept = if intervals > 0 { 2 * KEPT_BYTES } else { 0 };
+        let bytes = phases.saturating_add(readings).saturating_add((kept + Self::OTHER_BYTES) as u64);
+        Self { text: String::new(), bound: usize::try_from(bytes).unwrap_or(Self::BOUND).min(Self::BOUND) }
+    }
+
+    /// For the report of a rank.
+    pub fn of_rank() -> Self {
+        Self { text: String::new(), bound: Self::BOUND_OF_A_RANK }
+    }
 
     /// Bytes of the pieces so far.
     pub fn bytes(&self) -> usize {
@@ -365,15 +387,15 @@ impl ReportBuilder {
 
     /// Adds a piece; gives the report after the last one.
     pub fn add<R: DeserializeOwned>(&mut self, text: &str, last: bool) -> Result<Option<R>, String> {
-        if self.text.len() + text.len() > Self::BOUND {
-            return Err(format!("its report is longer than {} bytes", Self::BOUND));
+        if self.text.len() + text.len() > self.bound {
+            return Err(format!("its report is longer than the {} bytes that its test has room for", self.bound));
         }
         self.text.push_str(text);
         if !last {
             return Ok(None);
         }
         let text = std::mem::take(&mut self.text);
-        serde_json::from_slice(text.as_bytes())
+        foreign::from_slice(text.as_bytes())
             .map(Some)
             .map_err(|error| format!("its report was not understood: {error}"))
     }
@@ -426,9 +448,9 @@ mod tests {
 
     #[test]
     fn a_long_report_comes_in_short_pieces() {
-        let notes = vec!["\u{e4}\"".repeat(50_000), "b".repeat(PROGRESS)];
+        let notes = vec!["\u{e4}\"".repeat(2000); 60];
         let report = SideReport { notes, ..SideReport::empty(Side::Far, Ending::Complete) };
-        let mut builder = ReportBuilder::default();
+        let mut builder = ReportBuilder::of_end(1, 1);
         let mut whole = None;
         for piece in report_pieces(&report).unwrap() {
             assert_eq!(whole, None, "nothing follows the last piece");

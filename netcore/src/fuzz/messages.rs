@@ -16,7 +16,7 @@ use crate::{
     },
     daemon::{
         Config,
-        admission::{self, Addresses},
+        admission::{self, Addresses, Admitted},
     },
     measure::histogram,
     report::{ClockReading, SideReport},
@@ -55,7 +55,7 @@ pub fn requests(bytes: &[u8]) {
         match &request {
             Request::Prepare(prepare) => {
                 let limits = &config.limits;
-                if let Ok(bytes) = admission::test(&config, prepare) {
+                if let Ok(Admitted { bytes, .. }) = admission::test(&config, prepare) {
                     assert!(bytes <= admission::most_bytes(limits), "{bytes} bytes");
                     assert!(prepare.spec.flows() <= limits.flows);
                     let length_ns = prepare.spec.phases.length_ns();
@@ -97,7 +97,7 @@ pub fn replies(bytes: &[u8]) {
                 let _ = (later.to_theirs(u64::MAX), later.to_ours(u64::MAX));
             }
         }
-        Some(Reply::Report { text, last }) => drop(ReportBuilder::default().add::<SideReport>(&text, last)),
+        Some(Reply::Report { text, last }) => drop(ReportBuilder::of_end(1, 1).add::<SideReport>(&text, last)),
         _ => {}
     }
     if let Some(sent) = read::<SideReport>(&text("report", bytes)) {
@@ -108,7 +108,7 @@ pub fn replies(bytes: &[u8]) {
 
 /// A report as a client takes it: from its pieces, against the other end's.
 fn report(sent: &SideReport) {
-    let mut builder = ReportBuilder::default();
+    let mut builder = ReportBuilder::of_end(u32::MAX, u64::MAX);
     let mut got = None;
     for piece in report_pieces(sent).expect("a report can be written") {
         if let Reply::Report { text, last } = piece {

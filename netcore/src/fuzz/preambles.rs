@@ -16,7 +16,7 @@ pub fn preambles(bytes: &[u8]) {
     let token = [7; 16];
     for start in [bytes, bytes.get(..PREAMBLE_BYTES).unwrap_or_default(), link::message(bytes)] {
         if let Some(flow) = flow_of(start, &token) {
-            assert!(start == preamble(&token, flow) && is_greeting(start));
+            assert!(start == preamble(&token, flow) && is_greeting(start, PREAMBLE_BYTES, 28));
         }
     }
     if let Some(address) = sys::ip_address(bytes) {

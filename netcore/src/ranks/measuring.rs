@@ -16,12 +16,9 @@ use crate::{
         clock::{monotonic_ns, wall_ns},
         histogram::{self, Histogram},
     },
-    report::RankTraffic,
+    report::{MOST_INSTANTS, RankTraffic},
     spec::Stop,
 };
-
-/// Operations whose instants are kept, at most.
-const KEPT: usize = 4096;
 
 /// Length of a block that rank 0 aims at: how late a stop may be.
 const BLOCK_NS: u64 = 20_000_000;
@@ -57,7 +54,7 @@ impl Default for Measured {
             min_ns: u64::MAX,
             max_ns: 0,
             histogram: histogram::empty(),
-            kept: Kept { stride: 1, instants: Vec::with_capacity(KEPT) },
+            kept: Kept { stride: 1, instants: Vec::with_capacity(MOST_INSTANTS) },
             traffic: RankTraffic::default(),
             busy_ns: 0,
             stopped: false,
@@ -94,7 +91,7 @@ impl Kept {
         if !number.is_multiple_of(self.stride) {
             return;
         }
-        if self.instants.len() == KEPT {
+        if self.instants.len() == MOST_INSTANTS {
             let mut index = 0;
             self.instants.retain(|_| {
                 index += 1;
@@ -366,7 +363,7 @@ mod tests {
 
     #[test]
     fn every_second_instant_goes_when_there_is_no_room() {
-        let mut kept = Kept { stride: 1, instants: Vec::with_capacity(KEPT) };
+        let mut kept = Kept { stride: 1, instants: Vec::with_capacity(MOST_INSTANTS) };
         (0..20_000).for_each(|number| kept.keep(number, (number, number)));
         assert_eq!((kept.stride, kept.instants.len()), (8, 2500));
         assert!(kept.instants.iter().zip(0..).all(|((entry, _), index)| *entry == index * 8));

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::foreign;
+
 /// Evidence of one end over one phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,6 +18,7 @@ pub struct Evidence {
     /// IP packets that arrived in this network namespace with a congestion mark (CE); `None`: not known.
     pub ce_packets: Option<u64>,
     /// Evidence that this host does not show, and why: `soft interrupts (/proc/stat names no CPU)`.
+    #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]
     pub missing: Vec<String>,
 }
 

@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Ending, NicFacts};
+use crate::foreign;
+
+/// Limit of the instants that a rank reports.
+pub const MOST_INSTANTS: usize = 4096;
 
 /// Report of one rank on one iteration. The client joins those of all ranks, and it alone knows the offsets of their clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,10 +31,12 @@ pub struct RankReport {
     pub min_ns: u64,
     pub max_ns: u64,
     /// HdrHistogram of the time of each operation, V2, base64.
+    #[serde(deserialize_with = "foreign::base64")]
     pub histogram: String,
     /// Every how many operations one is in `instants`; a power of two, the same at every rank.
     pub stride: u64,
     /// Entry and exit of these operations, nanoseconds after `monotonic_start_ns`.
+    #[serde(deserialize_with = "foreign::at_most::<_, _, MOST_INSTANTS>")]
     pub instants: Vec<(u64, u64)>,
     /// Time in calls that talk to other ranks, nanoseconds: in an operation without busy time, all of it.
     pub communication_ns: u64,
@@ -43,6 +49,7 @@ pub struct RankReport {
     pub nic: Option<NicFacts>,
     pub ending: Ending,
     /// Facts for the reader of the numbers.
+    #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]
     pub notes: Vec<String>,
 }
 

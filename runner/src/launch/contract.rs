@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-use netcore::{daemon::Network, measure::addresses::InterfaceAddress};
+use netcore::{daemon::Network, foreign, measure::addresses::InterfaceAddress};
 use serde::{Deserialize, Serialize};
 
 /// Version of these lines.
@@ -76,7 +76,7 @@ impl Greeting {
     /// The greeting of a line; `None`: the line is somebody else's.
     pub fn of_line(line: &str) -> Option<Result<Self, serde_json::Error>> {
         let (_, json) = line.split_once(MARK)?;
-        Some(serde_json::from_slice(json.trim().as_bytes()))
+        Some(foreign::from_slice(json.trim().as_bytes()))
     }
 }
 

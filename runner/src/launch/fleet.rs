@@ -37,7 +37,6 @@ use crate::{
         ranges,
     },
     progress::Progress,
-    style::plain,
 };
 
 /// Most launchers that start at the same time.
@@ -323,12 +322,16 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
                 let sentence = format!(
                     "{who}: the program there has version {}, which speaks another version of the launch contract: install \
                      this one, or send it along with `copy: true`",
-                    plain(&greeting.version)
+                    greeting.version
                 );
                 return Err((sentence, false));
             }
             Some(News::Unreadable(why)) => {
                 return Err((format!("{who}: the program there greets in an unknown way: {why}"), false));
+            }
+            Some(News::Surplus) => {
+                let what = format!("{who}: {} brought too many daemons", recipe.argv[0]);
+                return Err((with_words(what, recipe, &mut process), false));
             }
             Some(News::Closed) => {
                 let status = process.wait(Instant::now() + Duration::from_secs(2));

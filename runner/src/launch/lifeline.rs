@@ -147,7 +147,7 @@ fn end(stop: &StopFlag, why: &str) {
 /// Only what the launcher must know: its standard error is quoted where something fails.
 fn tell(event: &Event<'_>) {
     if let Event::Unaccepted { reason } = event {
-        style::tell(format_args!("a connection was not accepted: {}", style::plain(reason)));
+        style::tell(format_args!("a connection was not accepted: {}", schemas::text::plain(reason)));
     }
 }
 
@@ -277,7 +277,7 @@ impl LifeLine {
                 Ok(Some(Message::Data { stream, bytes })) if self.port.is_some() => self.deliver(stream, &bytes),
                 Ok(Some(Message::Close { stream })) if self.port.is_some() => self.close(stream),
                 Ok(_) => {
-                    return format!("a line of the launcher means nothing here: {}", style::plain(&line));
+                    return format!("a line of the launcher means nothing here: {}", schemas::text::plain(&line));
                 }
                 Err(error) => return format!("the launcher is gone: {error}; this daemon ends"),
             }

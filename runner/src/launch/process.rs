@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
     },
     thread,
     time::{Duration, Instant},
@@ -19,19 +19,21 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use schemas::text::plain;
 
 use super::{
     contract::{Greeting, HEARTBEAT, Message, read_line},
     recipe::Recipe,
     relay::Relay,
 };
-use crate::style::plain;
-
 /// Lines kept of what a launcher prints.
 const KEPT_LINES: usize = 24;
 
 /// Characters kept of each of them.
 const KEPT_CHARACTERS: usize = 400;
+
+/// The last line of a launcher that is not read to its end.
+const SURPLUS: &str = "error: more daemons greeted than were asked for; their launcher is no longer listened to";
 
 /// Last lines of a stream.
 type Said = Arc<Mutex<VecDeque<String>>>;
@@ -42,6 +44,8 @@ pub enum News {
     Greeting(Greeting),
     /// A marked line that cannot be read.
     Unreadable(String),
+    /// More greetings than daemons that were asked for. Nothing more is read from it.
+    Surplus,
     /// Its standard output has ended.
     Closed,
 }
@@ -80,7 +84,9 @@ impl Process {
             return Err(io::Error::other("a pipe is missing"));
         };
         let (orders, received) = mpsc::channel();
-        let (sender, news) = mpsc::channel();
+        // A greeting for each of its daemons, a surplus one, and the end: whoever sends never waits for a reader.
+        let daemons = recipe.ends.len();
+        let (sender, news) = mpsc::sync_channel(daemons + 2);
         let relay = if relayed { Some(Arc::new(Relay::start(orders.clone())?)) } else { None };
         let said: [Said; 2] = Default::default();
         let (file, key) = (copy.map(|copy| File::open(&copy.path)).transpose()?, key.to_hex());
@@ -91,7 +97,7 @@ impl Process {
         let cutter = Cutter::default();
         let (keep, back, connections) = (Arc::clone(&said[0]), relay.clone(), cutter.clone());
         thread::Builder::new().name("launcher out".into()).spawn(move || {
-            let _ = listen(stdout, &sender, &keep, back.as_deref());
+            let _ = listen(stdout, daemons, &sender, &keep, back.as_deref());
             let _ = sender.send(News::Closed);
             connections.cut();
             if let Some(relay) = back {
@@ -222,20 +228,26 @@ fn feed(mut input: ChildStdin, program: Option<File>, key: &str, orders: &Receiv
     }
 }
 
-/// Reads what the daemons and everything before them print.
+/// Reads what the daemons and everything before them print, until there are more greetings than daemons.
 fn listen(
     output: impl Read,
-    news: &Sender<News>,
+    daemons: usize,
+    news: &SyncSender<News>,
     said: &Mutex<VecDeque<String>>,
     relay: Option<&Relay>,
 ) -> io::Result<()> {
     let mut output = BufReader::new(output);
-    let mut greeted = false;
+    let mut greetings = 0;
     while let Some(line) = read_line(&mut output)? {
         if let Some(greeting) = Greeting::of_line(&line) {
-            greeted = true;
+            if greetings == daemons {
+                let _ = news.send(News::Surplus);
+                push(said, SURPLUS);
+                return Ok(());
+            }
+            greetings += 1;
             let _ = news.send(greeting.map_or_else(|error| News::Unreadable(error.to_string()), News::Greeting));
-        } else if let (true, Some(relay)) = (greeted, relay)
+        } else if let (1.., Some(relay)) = (greetings, relay)
             && let Some(message) = Message::read(&line, &mut output)?
         {
             relay.deliver(message);
@@ -255,4 +267,46 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
         said.pop_front();
     }
     said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::recipe::{Allowed, Asked},
+        *,
+    };
+    use crate::plan::model::{Host, Launch, Ssh};
+
+    #[test]
+    fn a_launcher_that_never_stops_greeting_is_no_longer_read() {
+        let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
+        let asked = Asked { host: &Host::default(), over_mpi: false };
+        let mut recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
+        let greeting = Greeting {
+            contract: super::super::contract::CONTRACT,
+            version: "0".into(),
+            pid: 1,
+            host: None,
+            machine: None,
+            port: 1,
+            addresses: Vec::new(),
+            rank: None,
+            node: None,
+            reached_at: None,
+            key: None,
+        };
+        let line = greeting.line();
+        recipe.argv = ["sh", "-c", &format!("while echo '{}'; do :; done", line.trim_end())].map(str::to_owned).into();
+        recipe.copy = None;
+        let mut process = Process::start(&recipe, &Key::generate().unwrap()).unwrap();
+        let deadline = Instant::now() + Duration::from_mins(1);
+        // Its output is closed before anybody has looked at a greeting: they do not heap up.
+        assert!(process.wait(deadline).is_some(), "it ends by its closed output");
+        let news: Vec<News> = std::iter::from_fn(|| process.news(Duration::from_secs(20))).take(4).collect();
+        assert!(
+            matches!(news[..], [News::Greeting(_), News::Surplus, News::Closed, News::Closed]),
+            "one for its daemon, and the end: {news:?}"
+        );
+        assert_eq!(process.last_lines(), [SURPLUS]);
+    }
 }

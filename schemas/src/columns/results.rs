@@ -247,8 +247,10 @@ columns! {
         service_demand_unit: Option<DemandUnit> = "{words}.";
     }
     "tcp" {
-        retransmits: Integer = "Segments retransmitted by `from` in what the row counts."
+        retransmits: Integer = "Segments retransmitted in what the row counts by whoever sends its data: `from` of a forward stream, `to` of a reverse one, both of transactions and of both directions together."
             => ("retransmits", Count, Lower, Count, "retransmits");
+        local_retransmits: Integer = "Segments retransmitted by `from` in what the row counts."
+            => ("local_retransmits", Count, Lower, Count, "retransmits here");
         remote_retransmits: Integer = "Segments retransmitted by `to` in what the row counts."
             => ("remote_retransmits", Count, Lower, Count, "retransmits there");
         rtt_us: Number = "Smoothed round-trip time of the sender's kernel at the end, microseconds; mean over streams."

@@ -190,7 +190,7 @@ fn end(run: &Run<'_>) -> Result<Object, Error> {
             datagrams(&mut received, line)?;
         }
         if !udp && !sent.is_empty() {
-            put(&mut sent, "retransmits", line.number(retransmits(line))?);
+            put(&mut sent, "retransmits", line.number("retransmits")?);
         }
         // A UDP sum says which end counted it; a TCP sum, whether `from` sent.
         let forward = !line.is_reverse();
@@ -216,11 +216,6 @@ fn closed(end: &mut Object, key: &str, mut object: Object, sender: bool) {
     }
 }
 
-/// The column with the sender's retransmissions.
-fn retransmits(line: &Line<'_>) -> &'static str {
-    if line.is_reverse() { "remote_retransmits" } else { "retransmits" }
-}
-
 fn udp_stream(socket: f64, line: &Line<'_>) -> Result<Value, Error> {
     let mut udp = Object::new();
     put(&mut udp, "socket", Some(socket));
@@ -242,7 +237,7 @@ fn tcp_stream(run: &Run<'_>, socket: f64, line: &Line<'_>) -> Result<Value, Erro
         put(&mut object, "socket", Some(socket));
         object.append(&mut counted);
         if side == "sender" {
-            put(&mut object, "retransmits", line.number(retransmits(line))?);
+            put(&mut object, "retransmits", line.number("retransmits")?);
             kernel(&mut object, run, line)?;
         }
         object.insert("sender".into(), (!line.is_reverse()).into());

@@ -54,7 +54,7 @@ const READ: [&str; 40] = [
 ];
 
 /// Columns about TCP at the sender.
-const READ_TCP: [&str; 5] = ["retransmits", "remote_retransmits", "rtt_us", "rtt_var_us", "cwnd_bytes"];
+const READ_TCP: [&str; 4] = ["retransmits", "rtt_us", "rtt_var_us", "cwnd_bytes"];
 
 /// A table's rows, with those that the selection chose.
 pub struct Found {

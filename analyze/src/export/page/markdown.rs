@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use schemas::text::plain_lines;
+
 use super::{Block, Item, Page, Piece, Tone};
 use crate::table::{layout, markdown::escaped};
 
@@ -71,7 +73,7 @@ fn write(
                 // A fence longer than any in the text.
                 let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
                 let fence = "`".repeat(longest.max(2) + 1);
-                _ = writeln!(out, "{fence}\n{}\n{fence}", text.trim_end());
+                _ = writeln!(out, "{fence}\n{}\n{fence}", plain_lines(text.trim_end()));
             }
             Block::Picture { about, svg, .. } => {
                 *pictures += 1;

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use schemas::columns::number;
+use schemas::text::plain;
 use schemas::units::{human, margin, three_digits};
 
 use crate::error::Error;
@@ -102,7 +103,7 @@ pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<()
 /// Sentences: what changed, then the levels of all series.
 pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
     for event in events(reading, all) {
-        layout::paragraph(&heading(reading, all, &event), sheet.indent, sheet.width, output)?;
+        layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
         for (told, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
             let style = match (told.trend.findings[i].worse, &told.accepted[i]) {
                 (_, Some(_)) | (None, _) => style::NOTE,
@@ -110,13 +111,13 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
                 (Some(false), None) => style::GOOD,
             };
             let head = sheet.painted(style, word(told, i));
-            layout::paragraph(&format!("{head}: {}", line(told, i)), sheet.indent + 2, sheet.width, output)?;
+            layout::paragraph(&format!("{head}: {}", plain(&line(told, i))), sheet.indent + 2, sheet.width, output)?;
             if let Some(line) = acceptance(told, i) {
-                layout::paragraph(&line, sheet.indent + 4, sheet.width, output)?;
+                layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
             }
         }
         for line in commits_of(all, &event) {
-            layout::paragraph(&line, sheet.indent + 4, sheet.width, output)?;
+            layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
         }
     }
     if all.iter().all(|told| told.trend.findings.is_empty()) {
@@ -125,7 +126,7 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
     writeln!(output)?;
     layout::aligned(&levels(all), sheet, output)?;
     for note in notes(reading, all) {
-        layout::paragraph(&format!("note: {note}"), sheet.indent, sheet.width, output)?;
+        layout::paragraph(&plain(&format!("note: {note}")), sheet.indent, sheet.width, output)?;
     }
     Ok(())
 }

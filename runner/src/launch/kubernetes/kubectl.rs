@@ -15,10 +15,11 @@ use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use schemas::text::plain;
 use serde_json::Value;
 
 use super::Failure;
-use crate::{plan::model::Kubernetes, style::plain};
+use crate::plan::model::Kubernetes;
 
 /// The longest wait of `kubectl` for an answer of the API server.
 const REQUEST: &str = "--request-timeout=20s";

@@ -2,7 +2,7 @@
 
 use netcore::{
     client::RanksOutcome,
-    report::RankReport,
+    report::{RankReport, RankTraffic},
     spec::ranks::{Operation, Work},
 };
 use schemas::{
@@ -101,10 +101,11 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
     row.communication_ratio = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
     let traffic: Option<Vec<_>> = reports().map(|report| report.traffic).collect();
     if let Some(traffic) = traffic {
-        row.messages_sent = Some(traffic.iter().map(|t| t.messages_sent).sum());
-        row.messages_received = Some(traffic.iter().map(|t| t.messages_received).sum());
-        row.bytes_sent = Some(traffic.iter().map(|t| t.bytes_sent).sum());
-        row.bytes_received = Some(traffic.iter().map(|t| t.bytes_received).sum());
+        let sum = |count: fn(&RankTraffic) -> u64| Some(traffic.iter().map(count).fold(0, u64::saturating_add));
+        row.messages_sent = sum(|t| t.messages_sent);
+        row.messages_received = sum(|t| t.messages_received);
+        row.bytes_sent = sum(|t| t.bytes_sent);
+        row.bytes_received = sum(|t| t.bytes_received);
     }
     match job.spec.work {
         Work::Operation { operation, message_bytes, .. } => {
