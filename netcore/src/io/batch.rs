@@ -15,8 +15,6 @@ use crate::sys;
 pub struct Batch {
     /// `vectors` points into them.
     buffers: Buffers,
-    /// Flags of every receive call.
-    receive_flags: libc::c_int,
     /// One per buffer. Never resized: the headers point into it.
     vectors: Vec<libc::iovec>,
     /// One per slot of the buffers, so that a call that begins anywhere in a ring can go on past its end.
@@ -84,7 +82,6 @@ impl Batch {
             .collect();
         Self {
             buffers,
-            receive_flags: libc::MSG_WAITFORONE,
             vectors,
             headers,
             names: Vec::new(),
@@ -214,12 +211,6 @@ impl Batch {
         self
     }
 
-    /// Receives only as much of each message as its buffer holds. [`Batch::lengths`] are still the messages' own.
-    pub fn cutting_off(mut self) -> Self {
-        self.receive_flags |= libc::MSG_TRUNC;
-        self
-    }
-
     /// Sender of message `index` of the last call, if senders are kept.
     #[inline]
     pub fn sender(&self, index: usize) -> Option<SocketAddr> {
@@ -279,7 +270,8 @@ impl Batch {
         let headers = &mut self.headers[first..first + self.buffers.per_call()];
         #[expect(clippy::cast_possible_truncation)]
         let length = headers.len() as libc::c_uint;
-        let flags = flags | self.receive_flags;
+        // The lengths are the messages' own, also where only their beginnings fit.
+        let flags = flags | libc::MSG_WAITFORONE | libc::MSG_TRUNC;
         if !self.names.is_empty() {
             // The kernel has overwritten them with the lengths that it used.
             for header in headers.iter_mut() {

@@ -17,13 +17,8 @@ use crate::{
     io::{batch::Batch, expected::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{PaceMode, Receive, Transport, shape::stamped},
-    transport::{
-        datagram::{forget_greetings, send_to},
-        link,
-        listener::Event,
-        segments,
-    },
+    spec::{Dialect, PaceMode, TestSpec, Transport, shape::stamped},
+    transport::{connection::is_greeting, datagram::send_to, link, listener::Event, segments},
 };
 
 /// Longest time that the receiver goes on after the end while datagrams still come.
@@ -181,7 +176,6 @@ impl Worker {
 /// The receiving loop.
 pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
-    forget_greetings(&worker.link);
     let mut ledger = sequence::Ledger::new(worker.spec.dialect.mark());
     let result = receive_loop(worker, wait, expected.as_ref(), &mut ledger);
     ledger.finish(&worker.cell.received.0);
@@ -195,8 +189,7 @@ fn to_receive(worker: &mut Worker) -> Batch {
     let batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
     let batch = if worker.link.peer.is_some() { batch.with_senders() } else { batch };
     let batch = if worker.spec.merges(worker.side, worker.role) { batch.with_segment_lengths() } else { batch };
-    let batch = if worker.spec.asks_for_ecn(worker.side) { batch.with_marks() } else { batch };
-    if worker.spec.receive == Receive::Discard { batch.cutting_off() } else { batch }
+    if worker.spec.asks_for_ecn(worker.side) { batch.with_marks() } else { batch }
 }
 
 /// Counts the messages of a datagram of `length` bytes that met congestion.
@@ -205,6 +198,17 @@ fn count_mark(worker: &Worker, batch: &Batch, index: usize, length: usize) {
         let messages = batch.segment_bytes(index).map_or(1, |each| length.div_ceil(each)) as u64;
         let marked = &worker.cell.received.0.marked;
         marked.store(marked.load(Relaxed) + messages, Relaxed);
+    }
+}
+
+/// Whether a datagram of `length` bytes that begins with `start` is a greeting that was sent again.
+#[inline]
+fn greets(spec: &TestSpec, start: &[u8], length: usize) -> bool {
+    match spec.dialect {
+        Dialect::Plumb => is_greeting(start, length, spec.sizes.message_bytes),
+        // Shorter than its mark.
+        Dialect::Iperf3 { .. } => length < spec.dialect.mark().bytes(usize::MAX),
+        Dialect::Netperf | Dialect::Service => false,
     }
 }
 
@@ -222,8 +226,6 @@ fn receive_loop<W: Wait>(
     let fd = worker.link.receive.as_raw_fd();
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
     let ends_empty = worker.spec.transport == Transport::Dccp || worker.spec.dialect.ends_with_empty_datagram();
-    let mark = worker.spec.dialect.mark();
-    let least = if worker.spec.dialect.is_iperf3() { mark.bytes(usize::MAX) } else { 0 };
     let check = |message: &[u8]| {
         if expected.is_none() {
             return Ok(());
@@ -270,15 +272,15 @@ fn receive_loop<W: Wait>(
                         ended = true;
                         break;
                     }
-                    if length < least {
-                        // A greeting that was sent again.
+                    let each = if merged { batch.segment_bytes(index) } else { None };
+                    if greets(&worker.spec, message, each.unwrap_or(length)) {
                         continue;
                     }
                     bytes += length as u64;
                     if counts_marks {
                         count_mark(worker, &batch, index, length);
                     }
-                    if merged && let Some(each) = batch.segment_bytes(index) {
+                    if let Some(each) = each {
                         ledger.arrive_together(message, each, present, now_ns);
                         message.chunks(each).try_for_each(check)?;
                     } else {

@@ -1,32 +1,37 @@
 //! Requests and responses by datagrams, which may be lost.
 //!
 //! A request without an answer after `reply_timeout` counts as an error and is replaced by a new one, so a loss neither
-//! stalls the test nor shows as a long latency. Requests and responses of 8 bytes or more have a number, which
-//! distinguishes a late answer from a timely one. Shorter ones are matched in order; after a timeout the next message
-//! could be the late answer, so the socket is emptied first.
+//! stalls the test nor shows as a long latency. An answer returns the number of its request, which distinguishes a late
+//! answer from a timely one. Messages of less than 8 bytes have a shorter number ([`Numbers`]); those to netperf have none,
+//! and only one is under way at a time.
 //!
 //! ICMP echo is the same with the kernel as the peer: its messages have a 16-bit number.
 
+mod numbers;
+
 use std::{
+    collections::VecDeque,
     io,
     os::fd::AsRawFd,
     sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::MsgFlags;
 use socket2::SockRef;
 
+use self::numbers::Numbers;
 use super::{Worker, WorkerError, between, datagram::end_of_datagrams, offered::Offer};
 use crate::{
     io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
-        Transport,
+        Dialect, Transport,
         shape::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
     },
     transport::{
-        datagram::{forget_greetings, receive_from, send_to},
+        connection::is_greeting,
+        datagram::{receive_from, send_to},
         icmp, link,
         listener::Event,
     },
@@ -50,7 +55,8 @@ const LOOK_UP_NS: u64 = 100_000_000;
 /// Longest time for which strangers' datagrams after the end are put aside.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Tries to receive: a message, or `None` for now. `look_up_ns`: longest wait, if the call itself does not wait; 0: none.
+/// Tries to receive: a message's own length, also where only its beginning fits the buffer, or `None` for now.
+/// `look_up_ns`: longest wait, if the call itself does not wait; 0: none.
 /// `over_since`: the first look after the end, of all attempts of a worker.
 #[inline]
 fn attempt<W: Wait>(
@@ -66,7 +72,7 @@ fn attempt<W: Wait>(
             wait.turn();
             flags = wait.flags();
         }
-        match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags) {
+        match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags | MsgFlags::MSG_TRUNC) {
             // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
@@ -130,42 +136,26 @@ trait Framing {
     fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]);
 }
 
-/// Messages with a number.
-struct Numbered;
+/// Messages with a number of so many bytes.
+struct Numbered<const BYTES: usize>;
 
-impl Framing for Numbered {
-    const NUMBER_BITS: u32 = 64;
+impl<const BYTES: usize> Framing for Numbered<BYTES> {
+    // At most 8 bytes.
+    #[expect(clippy::cast_possible_truncation)]
+    const NUMBER_BITS: u32 = 8 * BYTES as u32;
     const ALONE: bool = false;
     #[inline]
     fn mark(&self, message: &mut [u8], number: u64) {
-        message[..NUMBERED_BYTES].copy_from_slice(&number.to_le_bytes());
+        message[..BYTES].copy_from_slice(&number.to_le_bytes()[..BYTES]);
     }
     #[inline]
     fn read(&self, message: &[u8]) -> Option<u64> {
-        message.get(..NUMBERED_BYTES)?.try_into().ok().map(u64::from_le_bytes)
+        let mut number = [0; NUMBERED_BYTES];
+        number[..BYTES].copy_from_slice(message.get(..BYTES)?);
+        Some(u64::from_le_bytes(number))
     }
     fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
-        (NUMBERED_BYTES, message.get(NUMBERED_BYTES..).unwrap_or_default())
-    }
-}
-
-/// Messages without a number.
-struct Short {
-    /// Length of an answer, where others are no answers: netperf ends a test with empty datagrams.
-    answer_bytes: Option<u64>,
-}
-
-impl Framing for Short {
-    const NUMBER_BITS: u32 = 0;
-    const ALONE: bool = false;
-    #[inline]
-    fn mark(&self, _message: &mut [u8], _number: u64) {}
-    #[inline]
-    fn read(&self, message: &[u8]) -> Option<u64> {
-        self.answer_bytes.is_none_or(|bytes| bytes == message.len() as u64).then_some(0)
-    }
-    fn fixed<'m>(&self, message: &'m [u8]) -> (usize, &'m [u8]) {
-        (0, message)
+        (BYTES, message.get(BYTES..).unwrap_or_default())
     }
 }
 
@@ -190,19 +180,18 @@ impl Framing for icmp::Form {
 /// The requesting loop.
 pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let recorder = worker.latencies();
-    forget_greetings(&worker.link);
     SockRef::from(&worker.link.receive)
         .set_read_timeout(Some(Duration::from_nanos(look_up_ns(worker))))
         .map_err(worker.error("bound the wait for responses"))?;
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, recorder, offer),
-        None if worker.spec.numbers_requests() => request_loop(worker, wait, &Numbered, recorder, offer),
-        None => {
-            let ends_empty = worker.spec.dialect.ends_with_empty_datagram();
-            let answer_bytes = ends_empty.then_some(worker.spec.sizes.response_bytes);
-            request_loop(worker, wait, &Short { answer_bytes }, recorder, offer)
-        }
+        None => match worker.spec.request_number_bytes() {
+            NUMBERED_BYTES => request_loop(worker, wait, &Numbered::<NUMBERED_BYTES>, recorder, offer),
+            2 => request_loop(worker, wait, &Numbered::<2>, recorder, offer),
+            1 => request_loop(worker, wait, &Numbered::<1>, recorder, offer),
+            _ => request_loop(worker, wait, &Numbered::<0>, recorder, offer),
+        },
     };
     let result = worker.end_of_loop(result);
     end_of_datagrams(worker);
@@ -228,31 +217,35 @@ fn request_loop<W: Wait, F: Framing>(
     } else {
         worker.expected(response_bytes)?
     };
-    let mask = u64::MAX.checked_shr(64 - F::NUMBER_BITS).unwrap_or(0);
+    let mut numbers = Numbers::new(F::NUMBER_BITS, timeout);
     let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so any of them may leave.
-    let mut flights: std::collections::VecDeque<Flight> = std::collections::VecDeque::with_capacity(inflight);
+    let mut flights: VecDeque<Flight> = VecDeque::with_capacity(inflight);
     let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
     let mut received_bytes = 0u64;
     let alone = worker.spec.is_alone();
+    // A service's answers may have any length, and the kernel's come with headers.
+    let answer_bytes = if alone || F::ALONE { None } else { Some(response_bytes) };
     let (mut now, mut over_since) = (Instant::now(), None);
     loop {
         let limit = worker.cell.limit();
         while flights.len() < inflight && transactions + (flights.len() as u64) < limit {
+            let Some(number) = numbers.next(now) else { break };
             let mut waited_ns = 0;
             if let Some(offer) = &mut offer {
                 let Some(start_ns) = offer.take(worker) else { break };
                 now = Instant::now();
                 waited_ns = monotonic_ns().saturating_sub(start_ns);
             }
-            worker.send_buffers.go_to(sent);
+            numbers.take();
+            worker.send_buffers.go_to(if F::NUMBER_BITS == 0 { sent } else { number });
             worker.send_buffers.touch();
-            framing.mark(worker.send_buffers.present_message_mut(), sent);
+            framing.mark(worker.send_buffers.present_message_mut(), number);
             if !deliver(worker, wait, &mut errors).map_err(worker.error("send a request"))? {
                 return Ok(());
             }
             let phase = phase_of(worker.cell.epoch());
-            flights.push_back(Flight { number: sent, start: now, waited_ns, phase });
+            flights.push_back(Flight { number, start: now, waited_ns, phase });
             sent += 1;
             worker.cell.sent.0.bytes.store(sent * request_bytes, Relaxed);
             worker.cell.sent.0.calls.store(sent, Relaxed);
@@ -262,14 +255,16 @@ fn request_loop<W: Wait, F: Framing>(
                 worker.cell.sent.0.of_phase[phase].store(of_phase[phase][0], Relaxed);
             }
         }
-        if flights.is_empty() {
-            let more = transactions < worker.cell.limit();
+        let more = transactions < worker.cell.limit();
+        let has_number = numbers.next(now).is_some();
+        if flights.is_empty() && (has_number || !more) {
             if offer.as_mut().is_some_and(|offer| more && offer.wait(worker, wait)) {
                 continue;
             }
             return Ok(());
         }
-        let received = next_answer(worker, wait, offer.as_ref(), flights.len() == inflight, &mut over_since)?;
+        let received =
+            next_answer(worker, wait, offer.as_ref(), !has_number || flights.len() == inflight, &mut over_since)?;
         now = Instant::now();
         let Some(n) = received else {
             let patient = offer.is_some() || F::ALONE;
@@ -277,33 +272,28 @@ fn request_loop<W: Wait, F: Framing>(
                 // After the end, missing answers are waited for only once.
                 return Ok(());
             }
-            let before = flights.len();
-            flights.retain(|flight| now - flight.start < timeout);
-            let lost = (before - flights.len()) as u64;
-            if lost > 0 {
-                errors += lost;
-                worker.cell.operations.0.errors.store(errors, Relaxed);
-                if F::NUMBER_BITS == 0 {
-                    while recv(worker.link.receive.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT).is_ok() {}
-                    flights.clear();
-                }
-            }
+            errors += give_up(&mut flights, &mut numbers, now, timeout);
+            worker.cell.operations.0.errors.store(errors, Relaxed);
             std::hint::spin_loop();
             continue;
         };
-        let message = body(worker, n);
-        let answers = |number| flights.iter().position(|flight| flight.number & mask == number);
-        let place = framing.read(message).and_then(answers);
+        let Some(message) = body(worker, n, answer_bytes) else { continue };
+        let number = framing.read(message);
+        let place = number.and_then(|number| flights.iter().position(|flight| flight.number == number));
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
+            if let Some(number) = number {
+                numbers.come_late(number);
+            }
             stray += 1;
             worker.cell.received.0.duplicated.store(stray, Relaxed);
             continue;
         };
-        worker.check_message(expected.as_ref(), "a response", flight.number, framing.fixed(body(worker, n)))?;
+        numbers.release(flight.number);
+        let slot = if F::NUMBER_BITS == 0 { sent - 1 } else { flight.number };
+        worker.check_message(expected.as_ref(), "a response", slot, framing.fixed(message))?;
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         transactions += 1;
-        // A service's answers may have any length.
         received_bytes += if alone { n as u64 } else { response_bytes };
         worker.cell.received.0.bytes.store(received_bytes, Relaxed);
         worker.cell.received.0.calls.store(transactions, Relaxed);
@@ -315,6 +305,16 @@ fn request_loop<W: Wait, F: Framing>(
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
         recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
     }
+}
+
+/// Gives up the requests that have waited too long for their answers; returns how many.
+fn give_up(flights: &mut VecDeque<Flight>, numbers: &mut Numbers, now: Instant, timeout: Duration) -> u64 {
+    let mut lost = 0;
+    while let Some(flight) = flights.pop_front_if(|flight| now - flight.start >= timeout) {
+        numbers.lose(flight.number, now);
+        lost += 1;
+    }
+    lost
 }
 
 /// Longest wait of a requester at a time, nanoseconds. No longer than the reply timeout, which must be noticed in time.
@@ -344,16 +344,24 @@ fn next_answer<W: Wait>(
     attempt(worker, wait, look_up_ns, over_since).map_err(failure(worker, "receive a response"))
 }
 
-/// The message in the `n` received bytes: on the link layer, the bytes between header and padding.
+/// The message in the received bytes, of which there were `n`: on the link layer, those between header and padding. `None`: it
+/// has another length than the test's, or is a greeting that was sent again.
 #[inline]
-fn body(worker: &Worker, n: usize) -> &[u8] {
-    let received = &worker.receive_buffers.present()[..n];
-    if worker.link.header.is_empty() { received } else { link::message(received) }
+fn body(worker: &Worker, n: usize, message_bytes: Option<u64>) -> Option<&[u8]> {
+    let received = worker.receive_buffers.present();
+    let received = &received[..n.min(received.len())];
+    let Some(bytes) = message_bytes else { return Some(received) };
+    let (message, length) = if worker.link.header.is_empty() {
+        (received, n)
+    } else {
+        let message = link::message(received);
+        (message, message.len())
+    };
+    (length as u64 == bytes && !is_greeting(message, length, bytes)).then_some(message)
 }
 
 /// The answering loop.
 pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
-    forget_greetings(&worker.link);
     let result = respond_loop(worker, wait);
     let result = worker.end_of_loop(result);
     end_of_datagrams(worker);
@@ -362,8 +370,9 @@ pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
 
 fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let sizes = worker.spec.sizes;
-    let numbered = worker.spec.numbers_requests();
+    let number_bytes = worker.spec.request_number_bytes();
     let ends_empty = worker.spec.dialect.ends_with_empty_datagram();
+    let message_bytes = (worker.spec.dialect == Dialect::Plumb).then_some(sizes.request_bytes);
     worker.prepend_header();
     let expected = worker.expected(sizes.request_bytes)?;
     let (mut transactions, mut errors) = (0u64, 0u64);
@@ -390,19 +399,18 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
             return Ok(());
         }
         found_nothing = 0;
-        let message = body(worker, n);
-        let at = if numbered { NUMBERED_BYTES.min(message.len()) } else { 0 };
+        let Some(message) = body(worker, n, message_bytes) else { continue };
+        let (mut name, at) = ([0; NUMBERED_BYTES], number_bytes.min(message.len()));
+        name[..at].copy_from_slice(&message[..at]);
         // An answer is sent from the slot of its request's number, so that the requester knows its contents; without
         // numbers, from the next slot.
-        let number = if numbered { Numbered.read(message).unwrap_or(0) } else { transactions };
+        let number = if number_bytes > 0 { u64::from_le_bytes(name) } else { transactions };
         worker.check_message(expected.as_ref(), "a request", number, (at, &message[at..]))?;
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         worker.send_buffers.go_to(number);
         worker.send_buffers.touch();
-        if numbered {
-            Numbered.mark(worker.send_buffers.present_message_mut(), number);
-        }
+        worker.send_buffers.present_message_mut()[..at].copy_from_slice(&name[..at]);
         if !deliver(worker, wait, &mut errors).map_err(worker.error("send a response"))? {
             return Ok(());
         }

@@ -31,6 +31,7 @@ use crate::{
         buffers::Buffers,
         conduit::Conduit,
         expected::Expected,
+        fill::FillFiles,
         message::{Messages, Window},
         nonblocking::Nonblocking,
         sendfile::Sendfile,
@@ -65,6 +66,7 @@ pub struct Worker {
     pub link: Arc<Link>,
     pub send_buffers: Buffers,
     pub receive_buffers: Buffers,
+    pub files: Arc<FillFiles>,
     /// Pipe to send through, for the io methods that need one.
     pub conduit: Option<Conduit>,
     pub latency_slot: Option<Arc<HistogramSlot>>,
@@ -148,8 +150,7 @@ impl Worker {
     /// The peer's messages of `bytes`, made anew from the test itself; `None` without `integrity`.
     fn expected(&self, bytes: u64) -> Result<Option<Expected>, WorkerError> {
         // An echo returns our own bytes.
-        let echo = self.spec.is_alone() || self.spec.transport == Transport::Icmp;
-        let sender = if self.side == Side::Near && !echo { Side::Far } else { Side::Near };
+        let sender = if self.side == Side::Near && !self.spec.is_echo() { Side::Far } else { Side::Near };
         self.expected_of(sender, bytes)
     }
 
@@ -158,7 +159,7 @@ impl Worker {
         if !self.spec.integrity {
             return Ok(None);
         }
-        Expected::new(bytes, &self.spec.end(side).buffers, &self.spec.payload)
+        Expected::new(bytes, &self.spec.end(side).buffers, self.files.contents(&self.spec, side))
             .map(Some)
             .map_err(|error| self.error("make the expected data")(io::Error::other(error)))
     }
@@ -335,7 +336,8 @@ fn by_messages<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError>
         return windowed::receive(worker, &wait);
     }
     let (shape, _) = memory::shapes(&worker.spec, worker.side, worker.role);
-    let ring = Buffers::to_send(shape, &worker.spec.end(worker.side).buffers, &worker.spec.payload);
+    let contents = worker.files.contents(&worker.spec, worker.side);
+    let ring = Buffers::to_send(shape, &worker.spec.end(worker.side).buffers, contents);
     let ring = ring.map_err(|error| worker.error(WHAT)(io::Error::other(error)))?;
     let most = worker.spec.inflight as usize;
     let channel = Window::new(link, wait, ring, most).map_err(worker.error(WHAT))?;

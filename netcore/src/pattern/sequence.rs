@@ -348,8 +348,10 @@ impl Ledger {
     fn follow(&mut self, first: &[u8], rest: &[u8], each: usize, now_ns: u64) -> bool {
         let Some((number, phase, sent_ns)) = read_plumb(first) else { return false };
         let count = (rest.len() / each) as u64;
-        // A duplicate of the latest message has the right number and another transit.
+        // A duplicate of the latest message has the right number and, mostly, another transit. Of another phase it begins none,
+        // and the message after it does.
         let is_latest = number + 1 == self.window.next
+            && !self.window.losses.is_turn(phase)
             && sent_ns.is_none_or(|sent_ns| self.jitter.transit == Some(transit(sent_ns, now_ns)));
         if !is_latest || !rest.len().is_multiple_of(each) || (number + count) >> PHASE_SHIFT != 0 {
             return false;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    io::{buffers::Buffers, conduit::Conduit},
+    io::{buffers::Buffers, conduit::Conduit, fill::FillFiles},
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
@@ -42,11 +42,11 @@ pub struct Assignment {
 }
 
 /// The assignments of one end. Buffers are allocated and touched.
-pub fn assignments(spec: &TestSpec, side: Side) -> Result<Vec<Assignment>, EndError> {
+pub fn assignments(spec: &TestSpec, side: Side, files: &FillFiles) -> Result<Vec<Assignment>, EndError> {
     let mut assignments = Vec::new();
     for flow in 0..spec.flows() {
         for &role in spec.roles(side, flow) {
-            assignments.push(assignment(spec, side, flow, role)?);
+            assignments.push(assignment(spec, side, flow, role, files)?);
         }
     }
     Ok(assignments)
@@ -62,14 +62,14 @@ pub fn awaiting_end_of_data<'a>(spec: &TestSpec, assignments: &'a [Assignment]) 
         .map(|(index, _)| index)
 }
 
-fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role) -> Result<Assignment, EndError> {
+fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFiles) -> Result<Assignment, EndError> {
     let (send, receive) = memory::shapes(spec, side, role);
     let options = &spec.end(side).buffers;
     Ok(Assignment {
         flow,
         role,
         duplex: spec.pattern == Pattern::Stream && spec.direction == Direction::Duplex,
-        send_buffers: Buffers::to_send(send, options, &spec.payload)?,
+        send_buffers: Buffers::to_send(send, options, files.contents(spec, side))?,
         receive_buffers: Buffers::to_receive(receive, options)?,
         conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),

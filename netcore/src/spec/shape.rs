@@ -108,8 +108,7 @@ impl TestSpec {
             (Pattern::Stream, _) => {
                 self.dialect.mark().bytes(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX))
             }
-            _ if self.numbers_requests() => NUMBERED_BYTES,
-            _ => 0,
+            _ => self.request_number_bytes(),
         }
     }
 }

@@ -53,9 +53,11 @@ pub fn flow_of(bytes: &[u8], token: &Token) -> Option<u32> {
     (bytes[..8] == *MAGIC && differences == 0).then(|| u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]))
 }
 
-/// Whether the bytes begin like a preamble.
-pub fn is_greeting(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC)
+/// Whether a datagram of `length` bytes that begins with `start` is a preamble, where messages have `message_bytes`. No number
+/// and no time of a message looks like a preamble's beginning.
+#[inline]
+pub fn is_greeting(start: &[u8], length: usize, message_bytes: u64) -> bool {
+    length == PREAMBLE_BYTES && (message_bytes != PREAMBLE_BYTES as u64 || start.starts_with(MAGIC))
 }
 
 /// Switches a descriptor between blocking and non-blocking.

@@ -1,7 +1,8 @@
 //! Datagram sockets: a pair for each flow, connected to each other after the near end has proven itself.
 //!
 //! The near end sends its preamble until the far end answers. The far end connects its socket to the first sender that has
-//! the token; from then on the kernel drops datagrams of other senders.
+//! the token; from then on the kernel drops datagrams of other senders. On a path of a long delay many preambles and answers
+//! are still under way then: the loops tell them from messages by their contents ([`super::connection::is_greeting`]).
 
 use std::{
     net::SocketAddr,
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    spec::{Bytes, PaceMode, Pattern, SocketOptions, TestSpec, Transport, shape::LINK_HEADER_BYTES},
+    spec::{Bytes, PaceMode, Pattern, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
 
@@ -222,17 +223,4 @@ pub fn admit(
     set_blocking(socket, true)?;
     look_up(socket)?;
     Ok(Link { peer: unconnected, ..Link::new(flow, socket.clone(), socket.clone()) })
-}
-
-/// Removes leftover preambles from the receive queue, and nothing else. Call it before the first receive.
-pub fn forget_greetings(link: &Link) {
-    let mut bytes = [0; LINK_HEADER_BYTES + PREAMBLE_BYTES];
-    let start = &mut bytes[..link.header.len() + PREAMBLE_BYTES];
-    let fd = link.receive.as_raw_fd();
-    while let Ok(n) = recv(fd, start, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_PEEK) {
-        if n < start.len() || !super::connection::is_greeting(&start[link.header.len()..]) {
-            return;
-        }
-        let _ = recv(fd, start, MsgFlags::MSG_DONTWAIT);
-    }
 }

@@ -3,6 +3,7 @@
 mod connect;
 mod copyless;
 mod datagram;
+mod delays;
 mod evidence;
 mod local;
 mod namespaces;

@@ -240,10 +240,15 @@ fn granted_options_are_in_the_report() {
 
 #[test]
 fn pinned_threads_run_where_they_are_told() {
+    // By a count: a busy machine keeps a thread that must stay on one CPU waiting for longer than a short test.
     let mut spec = stream(30);
+    spec.phases.stop = Stop::AfterBytes(1_000_000);
     spec.near.cpus = Some("0".parse().unwrap());
     let (near, far) = run(&spec, V4);
     assert_eq!(sum(&near.totals).bytes_sent, sum(&far.totals).bytes_received);
+    let evidence = phase(&near, Phase::Measure).evidence.clone().unwrap();
+    assert!(evidence.thread.is_none_or(|thread| thread.cpu == 0), "{evidence:?}");
+    // The far end waits for its data, so the failure is what ends the test.
     spec.near.cpus = Some("1023".parse().unwrap());
     let (near, _) = finish(start(connect(&spec, V4).unwrap()));
     let Ending::Failed(sentence) = near.ending else { panic!("{:?}", near.ending) };

@@ -9,7 +9,7 @@ use std::{
 use netcore::{
     client::{ClientError, DataAddresses, Session, Target, Timeouts},
     control::{
-        channel::Channel,
+        channel::{Channel, PROGRESS},
         frame::{GREETING_BOUND, REPLY_BOUND},
         message::{ErrorCode, Greeting, Hello, Limits, Prepare, Reply, ReplyError, Request},
     },
@@ -43,6 +43,10 @@ enum Then {
     Hangs,
     Vanishes,
     Floods,
+    /// Tells of intervals without end.
+    FloodsIntervals,
+    /// Sends a report without end.
+    FloodsReport,
     /// Sends a long report in small pieces, for longer than the client's patience with silence.
     ReportsSlowly,
     /// Says why it failed when it is asked to forget the test.
@@ -62,6 +66,15 @@ fn play(part: Part, then: Then, endpoints: Option<Endpoints>) -> SocketAddr {
         }
         match (then, kept) {
             (Then::Floods, Some((mut channel, _))) => while channel.send(&Reply::Sent, REPLY_BOUND, soon()).is_ok() {},
+            (Then::FloodsIntervals, Some((mut channel, _))) => {
+                let window = r#"{"phase":"measure","start_ns":0,"elapsed_ns":1,"wall_end_ns":0,"flows":[],"cpu":null}"#;
+                let interim = Reply::Interim(serde_json::from_str(window).unwrap());
+                while channel.send(&interim, REPLY_BOUND, soon()).is_ok() {}
+            }
+            (Then::FloodsReport, Some((mut channel, _))) => {
+                let piece = Reply::Report { text: " ".repeat(PROGRESS), last: false };
+                while channel.send(&piece, REPLY_BOUND, soon()).is_ok() {}
+            }
             (Then::Explains, Some((mut channel, _))) => {
                 assert!(matches!(channel.recv(soon()), Ok(Request::Abort)));
                 let why = ReplyError::new(ErrorCode::Failed, "all files are open");
@@ -165,6 +178,17 @@ fn a_daemon_that_floods_does_not_keep_its_next_test() {
     assert!(matches!(run(), ClientError::Silent { .. }));
     let sentence = run().to_string();
     assert!(sentence.contains("told to forget its test"), "{sentence}");
+}
+
+#[test]
+fn floods_of_intervals_and_reports_end_at_what_the_test_has_room_for() {
+    for (then, words) in [
+        (Then::FloodsIntervals, "more intervals than its test has"),
+        (Then::FloodsReport, "bytes that its test has room for"),
+    ] {
+        let sentence = run(play(Part::Ready, then, None)).to_string();
+        assert!(sentence.contains(words), "{sentence}");
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    spec::{BufferOptions, Payload, shape::Shape},
+    io::fill::Contents,
+    spec::{BufferOptions, shape::Shape},
     sys::opt,
 };
 
@@ -12,7 +13,7 @@ use crate::{
 fn batch(per_call: usize, bytes: u64, ring: u32) -> Batch {
     let options = BufferOptions { ring, ..BufferOptions::default() };
     let shape = Shape { per_call, ..Shape::plain(bytes) };
-    Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap())
+    Batch::new(Buffers::to_send(shape, &options, Contents::Random).unwrap())
 }
 
 fn message(batch: &mut Batch, index: usize) -> Vec<u8> {
@@ -155,7 +156,7 @@ fn messages_of_a_datagram_may_lie_anywhere() {
         let (a, b) = splitting(10, true);
         let options = BufferOptions { ring, alignment, offset, ..BufferOptions::default() };
         let shape = Shape { per_call: 4, ..Shape::plain(10) };
-        let mut sending = Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap())
+        let mut sending = Batch::new(Buffers::to_send(shape, &options, Contents::Random).unwrap())
             .with_segments(4)
             .to(b.local_addr().unwrap());
         let ring_of: Vec<Vec<u8>> = (0..ring as usize).map(|index| message(&mut sending, index)).collect();
@@ -185,7 +186,7 @@ proptest! {
         let alignment = 1 << alignment;
         let options = BufferOptions { ring, alignment: Some(alignment), offset, ..BufferOptions::default() };
         let shape = Shape { per_call, ..Shape::plain(bytes) };
-        let mut sending = Batch::new(Buffers::to_send(shape, &options, &Payload::Random).unwrap());
+        let mut sending = Batch::new(Buffers::to_send(shape, &options, Contents::Random).unwrap());
         let mut receiving = Batch::new(Buffers::to_receive(shape, &options).unwrap());
         let ring_of: Vec<Vec<u8>> = (0..ring as usize).map(|index| message(&mut sending, index)).collect();
         let addresses: Vec<usize> = sending.vectors.iter().map(|vector| vector.iov_base.addr()).collect();

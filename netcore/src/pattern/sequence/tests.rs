@@ -116,6 +116,19 @@ fn what_came_together_is_counted_in_one_go_if_nothing_is_missing() {
     assert_eq!(counts(&ledger), (129 + 7800 + 30 + 3, 30, 1));
 }
 
+/// Found by the property below: a duplicate with the phase of the messages after it.
+#[test]
+fn a_phase_begins_after_a_duplicate_that_claims_it() {
+    let (mut together, mut alone) = (Ledger::new(Mark::Plumb), Ledger::new(Mark::Plumb));
+    for messages in [&[(397, 0, 0)][..], &[(397, 1, 0), (398, 1, 0)]] {
+        let bytes = datagram(8, messages, 0);
+        together.arrive_together(&bytes, 8, 1, 5000);
+        bytes.chunks(8).for_each(|message| alone.arrive(message, 1, 5000));
+        assert_eq!(together, alone);
+    }
+    assert!(!together.window.losses.is_turn(1));
+}
+
 /// A raw sender's datagrams, split and merged by the kernel: in another order, and again.
 #[test]
 fn a_senders_datagrams_out_of_order_and_twice_are_told_by_message() {
