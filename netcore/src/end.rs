@@ -20,7 +20,7 @@ use std::{
 
 use crate::{
     error::EndError,
-    io::{conduit, zerocopy},
+    io::{conduit, fill::FillFiles, zerocopy},
     measure::{
         counter_log::CounterLog,
         evidence::EvidenceReader,
@@ -54,6 +54,8 @@ pub struct End {
     side: Side,
     token: Token,
     rendezvous: Rendezvous,
+    /// Also read by the workers' threads, for the data that `integrity` expects.
+    files: Arc<FillFiles>,
     /// The buffers of each thread, made before the connections so that nothing is allocated after.
     assignments: Vec<pattern::Assignment>,
     connected: Connected,
@@ -64,7 +66,19 @@ pub struct End {
 
 impl End {
     /// Listens (far end) and allocates and touches the buffers. `data_ip`: the local address of the data sockets.
+    /// Its fill files are opened with the rights of this process: `prepare_with` takes those that were admitted.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
+        Self::prepare_with(spec, side, data_ip, token, FillFiles::of_own(spec, side)?)
+    }
+
+    /// The same with files that are open already.
+    pub(crate) fn prepare_with(
+        spec: &TestSpec,
+        side: Side,
+        data_ip: Option<IpAddr>,
+        token: Token,
+        files: FillFiles,
+    ) -> Result<Self, EndError> {
         support::check(spec)?;
         if !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) {
             let reason = "another program's protocol opens the connections of this test, not a session";
@@ -72,13 +86,14 @@ impl End {
         }
         files::raise_limit();
         let spec = Arc::new(spec.clone());
-        let assignments = pattern::assignments(&spec, side)?;
+        let assignments = pattern::assignments(&spec, side, &files)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, &token)?;
         Ok(Self {
             spec,
             side,
             token,
             rendezvous,
+            files: Arc::new(files),
             assignments,
             connected: Connected::default(),
             nic: None,
@@ -93,12 +108,15 @@ impl End {
         support::check(spec)?;
         files::raise_limit();
         let spec = Arc::new(spec.clone());
-        let assignments = pattern::assignments(&spec, side)?;
+        // A client of another program names no files here.
+        let files = if side == Side::Near { FillFiles::of_own(&spec, side)? } else { FillFiles::default() };
+        let assignments = pattern::assignments(&spec, side, &files)?;
         let mut end = Self {
             spec,
             side,
             token: Token::default(),
             rendezvous: Rendezvous::Near { data_ip: None },
+            files: Arc::new(files),
             assignments,
             connected: Connected::of(links),
             nic: None,
@@ -160,7 +178,7 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, rendezvous, assignments, connected, nic, counter_log, evidence, .. } = self;
+        let Self { spec, side, rendezvous, files, assignments, connected, nic, counter_log, evidence, .. } = self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
@@ -186,7 +204,7 @@ impl End {
             }
         }
         let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
-        let (flows, workers) = assign(&spec, side, assignments, &connected.links, &watch);
+        let (flows, workers) = assign(&spec, side, assignments, &files, &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let tasks = evidence.as_ref().map(EvidenceReader::tasks);
         let mut sampler = Sampler {
@@ -291,6 +309,7 @@ fn assign(
     spec: &Arc<TestSpec>,
     side: Side,
     assignments: Vec<pattern::Assignment>,
+    files: &Arc<FillFiles>,
     links: &[Arc<Link>],
     watch: &Arc<Watch>,
 ) -> (Vec<SampledFlow>, Vec<Worker>) {
@@ -318,6 +337,7 @@ fn assign(
             link,
             send_buffers: assignment.send_buffers,
             receive_buffers: assignment.receive_buffers,
+            files: files.clone(),
             conduit: assignment.conduit,
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,

@@ -15,6 +15,7 @@ pub mod control;
 pub mod daemon;
 pub mod end;
 pub mod error;
+pub mod foreign;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;

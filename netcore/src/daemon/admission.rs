@@ -1,14 +1,15 @@
 //! Admission of clients, tests and programs. Every number in a test is bounded before anything is allocated or opened for it.
 
-use std::{net::IpAddr, path::Path};
+use std::net::IpAddr;
 
-use super::Config;
+use super::{Config, session::reply_error};
 use crate::{
     control::message::{Enlist, ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
-    measure::KEPT_BYTES,
+    io::fill::{FillFiles, Readable, Unread},
+    measure::{KEPT_BYTES, LARGEST_KEPT_BYTES},
     pattern, ranks,
     report::FlowWindow,
-    spec::{Direction, Pattern, Payload, Phases, Side, Stop, TestSpec, memory, ranks::MOST_RANKS, support},
+    spec::{Phases, Side, Stop, TestSpec, memory, ranks::MOST_RANKS, support},
 };
 
 /// The lowest data port that a client may choose.
@@ -19,9 +20,6 @@ pub(super) const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
 
 /// A reading as a value and in the text of a report, without its histograms, bytes.
 const READING_BYTES: u64 = size_of::<FlowWindow>() as u64 + READING_TEXT_BYTES as u64;
-
-/// A full histogram of a reading, or the counters of a large machine in an interval, bytes.
-const LARGEST_KEPT_BYTES: u64 = 128 << 10;
 
 /// Limit of the addresses that an end uses in turn: it proves itself from each of them, by a connection each.
 pub(super) const MOST_ADDRESSES: usize = 256;
@@ -68,8 +66,17 @@ pub(crate) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
     Ok(())
 }
 
-/// Admits one end of a test. Returns the memory that it takes, bytes.
-pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError> {
+/// An admitted end of a test.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// Memory that it takes, bytes.
+    pub(crate) bytes: u64,
+    /// The files that it reads.
+    pub(crate) files: FillFiles,
+}
+
+/// Admits one end of a test.
+pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<Admitted, ReplyError> {
     let Prepare { spec, side, .. } = prepare;
     let limits = &config.limits;
     let flows = spec.flows();
@@ -91,7 +98,6 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
     }
     let intervals = check_intervals(config, spec, length_ns)?;
     let buffer_bytes = check_buffers(config, spec, *side)?;
-    check_files(config, spec, *side)?;
     if spec.near.bind.len().max(spec.far.bind.len()) > MOST_ADDRESSES {
         return refused(format!("an end of a test uses at most {MOST_ADDRESSES} addresses of its own"));
     }
@@ -107,7 +113,8 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<u64, ReplyError
     let kept_bytes =
         kept_bytes(if pattern::has_latencies(spec, *side) { readings } else { 0 }).saturating_add(kept_bytes(counters));
     let of_readings = readings.saturating_mul(READING_BYTES);
-    Ok([of_readings, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add))
+    let bytes = [of_readings, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add);
+    Ok(Admitted { bytes, files: open_files(config, spec, *side)? })
 }
 
 /// Admits a rank of a test of several. Returns the memory that it takes, bytes.
@@ -149,7 +156,7 @@ pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> 
 
 /// Memory of so many histograms of readings, or counters of intervals, bytes: all as values and again as the report's text.
 fn kept_bytes(count: u64) -> u64 {
-    2 * count.saturating_mul(LARGEST_KEPT_BYTES).min(KEPT_BYTES as u64)
+    2 * count.saturating_mul(LARGEST_KEPT_BYTES as u64).min(KEPT_BYTES as u64)
 }
 
 /// Bound of the memory of every test that the limits grant, bytes.
@@ -223,31 +230,17 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<u64, Re
     Ok(bytes)
 }
 
-/// Files need --allow-files, unlike with netserver, which sends any file that a client names.
-fn check_files(config: &Config, spec: &TestSpec, side: Side) -> Result<(), ReplyError> {
-    // An end that only receives reads no file, unless it checks the arriving data.
-    let receives = match spec.direction {
-        Direction::Forward => side == Side::Far,
-        Direction::Reverse => side == Side::Near,
-        Direction::Bidirectional | Direction::Duplex => false,
-    };
-    if spec.pattern == Pattern::Stream && receives && !spec.integrity {
-        return Ok(());
-    }
-    let payload = if let Payload::File(path) = &spec.payload { Some(path) } else { None };
-    let named = payload.or(spec.near.buffers.fill_file.as_ref()).or(spec.far.buffers.fill_file.as_ref());
-    let Some(path) = named.filter(|path| !may_read(config, path)) else { return Ok(()) };
-    refuse(format!(
-        "this daemon does not read {} for its clients: use payload `random`, or start it with --allow-files and the folder \
-         of that file",
-        path.display()
-    ))
-}
-
-/// Whether a file is in an allowed folder. The answer does not tell whether a file elsewhere exists.
-fn may_read(config: &Config, path: &Path) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    config.allow_files.iter().filter_map(|folder| folder.canonicalize().ok()).any(|folder| path.starts_with(folder))
+/// Files need --allow-files, unlike with netserver, which sends any file that a client names. The answer does not tell whether
+/// a file elsewhere exists.
+fn open_files(config: &Config, spec: &TestSpec, side: Side) -> Result<FillFiles, ReplyError> {
+    FillFiles::open(spec, side, Readable::Within(&config.allow_files)).or_else(|unread| match unread {
+        Unread::Forbidden(path) => refused(format!(
+            "this daemon does not read {} for its clients: use payload `random`, or start it with --allow-files and the folder \
+             of that file",
+            path.display()
+        )),
+        Unread::Failed(error) => Err(reply_error(&error)),
+    })
 }
 
 /// Admits a peer that a near end here is to connect to.

@@ -12,6 +12,7 @@ use crate::{
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         message::{Execute, ReportBuilder},
     },
+    foreign,
     measure::{KEPT_BYTES, sampler},
     peers::netperf,
     transport::connection,
@@ -79,9 +80,10 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("client: test that stops by a count", time(asked.counted)),
         ("client: rest of a report, for each 64 KiB", time(asked.grace)),
         ("client: reply", bytes(REPLY_BOUND as u64)),
-        ("client: report of an end", bytes(ReportBuilder::BOUND as u64)),
-        ("client: sentence of a daemon", format!("{} characters", client::LONGEST_SENTENCE)),
-        ("client: notes in a report", client::MOST_NOTES.to_string()),
+        ("client: report of an end", format!("at most {}", bytes(ReportBuilder::BOUND as u64))),
+        ("client: report of a rank", bytes(ReportBuilder::BOUND_OF_A_RANK as u64)),
+        ("client: text of a daemon", format!("{} characters", foreign::LONGEST_TEXT)),
+        ("client: notes in a report", foreign::MOST_SENTENCES.to_string()),
         ("client: messages before its stop flag and deadlines are looked at", client::MESSAGES_A_TURN.to_string()),
     ]
 }

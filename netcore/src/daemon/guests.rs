@@ -133,8 +133,8 @@ impl Host for Guest<'_> {
     fn admit(&self, spec: &TestSpec) -> Result<Box<dyn Share + '_>, ReplyError> {
         let config = &self.shared.config;
         let prepare = Prepare { spec: spec.clone(), side: Side::Far, token: Default::default(), data_address: None };
-        let admitted = admission::test(config, &prepare).and_then(|bytes| {
-            let charge = self.shared.budget.test(&config.limits, bytes, spec.flows())?;
+        let admitted = admission::test(config, &prepare).and_then(|admitted| {
+            let charge = self.shared.budget.test(&config.limits, admitted.bytes, spec.flows())?;
             let turn = self.turn()?;
             let load = self.shared.loads.begin(self.client, monotonic_ns());
             Ok(Taken { _charge: charge, _load: load, _turn: turn })

@@ -35,8 +35,8 @@ pub fn listen(named: Option<SocketAddr>, has_key: bool) -> Listen {
         None => Listen {
             addresses: vec![([127, 0, 0, 1], DEFAULT_PORT).into(), ([0, 0, 0, 0, 0, 0, 0, 1], DEFAULT_PORT).into()],
             advice: Some(
-                "no key: listening on loopback only. To serve other hosts, make a key with `plumb key lab.key` and start \
-                 with --key-file lab.key at both ends; or open it without a key by naming an address with --listen"
+                "no key: listening on loopback only. To serve other hosts: `plumb serve --listen 0.0.0.0`, which makes a key \
+                 and prints it; or --key-file lab.key, with the key that `plumb key lab.key` made, at both ends"
                     .to_owned(),
             ),
         },

@@ -19,7 +19,7 @@ use std::{
 
 use super::{
     Shared,
-    admission::{self, Addresses},
+    admission::{self, Addresses, Admitted},
     budget::{Charge, Slot},
     door::Place,
     loads::Client,
@@ -35,13 +35,12 @@ use crate::{
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         load::Load,
-        message::{
-            Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces, shortened,
-        },
+        message::{Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces},
         stop::{StopFlag, Urgency},
     },
     end::End,
     error::EndError,
+    foreign::shortened,
     measure::{
         clock::{self, monotonic_ns},
         host::HostFacts,
@@ -349,14 +348,14 @@ impl<'s> Session<'s> {
 
     fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(End, Charge<'s>), ReplyError> {
         self.check_turn(has_turn)?;
-        let memory_bytes = admission::test(&self.shared.config, prepare)?;
-        let charge = self.shared.budget.test(&self.shared.config.limits, memory_bytes, prepare.spec.flows())?;
+        let Admitted { bytes, files } = admission::test(&self.shared.config, prepare)?;
+        let charge = self.shared.budget.test(&self.shared.config.limits, bytes, prepare.spec.flows())?;
         let address = match prepare.side {
             Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
             Side::Near => prepare.data_address,
         };
-        let end =
-            End::prepare(&prepare.spec, prepare.side, address, prepare.token).map_err(|error| reply_error(&error))?;
+        let end = End::prepare_with(&prepare.spec, prepare.side, address, prepare.token, files)
+            .map_err(|error| reply_error(&error))?;
         Ok((end, charge))
     }
 

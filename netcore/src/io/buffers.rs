@@ -3,14 +3,15 @@
 //! The default is one buffer that stays warm in the cache, as in a fast program: the result is then a property of the
 //! path and not of the memory. A longer ring makes the buffers cold on purpose.
 
-use std::{fs::File, hint::black_box, io::Read, ops::Range, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{hint::black_box, ops::Range};
 
 use chacha20::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
 
+use super::fill::{Contents, FillFile};
 use crate::{
     error::EndError,
-    spec::{BufferOptions, Payload, shape::Shape},
+    spec::{BufferOptions, shape::Shape},
 };
 
 /// Seed of random payloads: the same at both ends and in every run, so that the receiver can check every byte.
@@ -41,9 +42,9 @@ pub struct Buffers {
 
 impl Buffers {
     /// Allocates and touches the buffers. The contents of a ring continue from one to the next.
-    pub fn to_send(shape: Shape, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
+    pub fn to_send(shape: Shape, options: &BufferOptions, contents: Contents<'_>) -> Result<Self, EndError> {
         let mut buffers = Self::zeroed(shape, options)?;
-        buffers.fill(options, payload)?;
+        buffers.fill(contents)?;
         Ok(buffers)
     }
 
@@ -100,11 +101,11 @@ impl Buffers {
         self.for_each(|buffer| black_box(buffer).fill(0));
     }
 
-    fn fill(&mut self, options: &BufferOptions, payload: &Payload) -> Result<(), EndError> {
-        match (&options.fill_file, payload) {
-            (Some(path), _) | (None, Payload::File(path)) => self.fill_from(path)?,
-            (None, Payload::Zero) => self.touch_pages(),
-            (None, Payload::Random) => {
+    fn fill(&mut self, contents: Contents<'_>) -> Result<(), EndError> {
+        match contents {
+            Contents::File(file) => self.fill_from(file)?,
+            Contents::Zero => self.touch_pages(),
+            Contents::Random => {
                 let mut random = ChaCha8Rng::seed_from_u64(SEED);
                 self.for_each_of_ring(|message| random.fill_bytes(message));
             }
@@ -117,29 +118,20 @@ impl Buffers {
         Ok(())
     }
 
-    fn fill_from(&mut self, path: &Path) -> Result<(), EndError> {
+    fn fill_from(&mut self, file: Option<&FillFile>) -> Result<(), EndError> {
         let message_bytes = self.message_bytes();
         // An end that only receives has nothing to fill.
         if message_bytes == 0 {
             return Ok(());
         }
-        let wanted = message_bytes * self.ring;
-        let mut contents = Vec::new();
-        let failed = EndError::system(format!("cannot read the fill file {}", path.display()));
-        // Opening a FIFO would otherwise wait for its writer.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let read = file.and_then(|file| {
-            if !file.metadata()?.is_file() {
-                return Err(std::io::Error::other("it is no regular file"));
-            }
-            file.take(wanted as u64).read_to_end(&mut contents)
-        });
-        read.map_err(failed)?;
+        let file =
+            file.ok_or_else(|| EndError::Impossible("a fill file that is not open cannot be sent".to_owned()))?;
+        let contents = file.beginning(message_bytes * self.ring)?;
         // Repeated within a message, the contents would compress better than the file.
         if contents.len() < message_bytes {
             return Err(EndError::Impossible(format!(
                 "the fill file {} is too short: it has {} bytes, and a message {message_bytes}",
-                path.display(),
+                file.path().display(),
                 contents.len(),
             )));
         }
@@ -322,11 +314,14 @@ impl Buffers {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::{io::Write, path::Path};
 
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{
+        super::fill::{Readable, Unread},
+        *,
+    };
 
     fn whole(buffers: &Buffers, index: usize) -> &[u8] {
         buffers.beginnings(index..index + 1, std::iter::once(usize::MAX)).next().unwrap()
@@ -345,7 +340,7 @@ mod tests {
             let alignment = power.map(|power| 1 << power);
             let options = BufferOptions { ring, alignment, offset, ..BufferOptions::default() };
             let shape = Shape { header_bytes, per_call, ..Shape::plain(message_bytes) };
-            let buffers = Buffers::to_send(shape, &options, &Payload::Random).unwrap();
+            let buffers = Buffers::to_send(shape, &options, Contents::Random).unwrap();
             let count = if ring > 1 { ring as usize } else { per_call.max(1) };
             prop_assert_eq!(buffers.count(), count);
             prop_assert_eq!(buffers.per_call(), per_call.clamp(1, count));
@@ -369,7 +364,7 @@ mod tests {
         ) {
             let options = BufferOptions { ring: 3, dirty, clean, ..BufferOptions::default() };
             let shape = Shape { message_bytes, header_bytes, stamp_bytes, per_call: 2 };
-            let mut buffers = Buffers::to_send(shape, &options, &Payload::Random).unwrap();
+            let mut buffers = Buffers::to_send(shape, &options, Contents::Random).unwrap();
             let before: Vec<Vec<u8>> = (0..3).map(|index| whole(&buffers, index).to_vec()).collect();
             buffers.touch_beginning(index, length);
             for (place, before) in before.iter().enumerate() {
@@ -387,7 +382,7 @@ mod tests {
     #[test]
     fn the_messages_of_a_call_lie_side_by_side_and_are_alike() {
         let shape = Shape { per_call: 4, ..Shape::plain(65) };
-        let mut buffers = Buffers::to_send(shape, &BufferOptions::default(), &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(shape, &BufferOptions::default(), Contents::Random).unwrap();
         let addresses = addresses(&buffers);
         assert!(addresses.windows(2).all(|pair| pair[1] - pair[0] == 65));
         assert!((1..4).all(|index| whole(&buffers, index) == whole(&buffers, 0)));
@@ -400,7 +395,7 @@ mod tests {
     #[test]
     fn a_ring_goes_round() {
         let options = BufferOptions { ring: 3, ..BufferOptions::default() };
-        let mut buffers = Buffers::to_send(Shape::plain(100), &options, &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(Shape::plain(100), &options, Contents::Random).unwrap();
         let mut walked = Vec::new();
         for number in 0..7 {
             walked.push(buffers.present().as_ptr().addr());
@@ -416,7 +411,7 @@ mod tests {
     #[test]
     fn impossible_shapes_are_refused() {
         let refuse =
-            |size, options| Buffers::to_send(Shape::plain(size), &options, &Payload::Zero).unwrap_err().to_string();
+            |size, options| Buffers::to_send(Shape::plain(size), &options, Contents::Zero).unwrap_err().to_string();
         assert!(
             refuse(1, BufferOptions { alignment: Some(48), ..Default::default() }).contains("must be a power of two")
         );
@@ -429,8 +424,9 @@ mod tests {
     #[test]
     fn a_fill_file_fills_what_is_sent_and_one_shorter_than_a_message_is_refused() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let options = BufferOptions { ring: 2, fill_file: Some(file.path().to_owned()), ..BufferOptions::default() };
-        let to_send = |shape, options: &BufferOptions| Buffers::to_send(shape, options, &Payload::Random);
+        let options = BufferOptions { ring: 2, ..BufferOptions::default() };
+        let opened = FillFile::open(file.path(), Readable::Everything).unwrap();
+        let to_send = |shape, options: &BufferOptions| Buffers::to_send(shape, options, Contents::File(Some(&opened)));
         file.write_all(b"abc").unwrap();
         let short = to_send(Shape::plain(5), &options).unwrap_err().to_string();
         assert!(short.contains("it has 3 bytes, and a message 5"), "{short}");
@@ -450,11 +446,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = |path: &Path| match FillFile::open(path, Readable::Everything) {
+            Err(Unread::Failed(error)) => error.to_string(),
+            other => panic!("{path:?}: {other:?}"),
+        };
         for path in [folder.path(), &fifo, "/dev/zero".as_ref()] {
-            let odd = BufferOptions { fill_file: Some(path.to_owned()), ..BufferOptions::default() };
-            assert!(to_send(Shape::plain(5), &odd).unwrap_err().to_string().contains("no regular file"), "{path:?}");
+            assert!(refused(path).contains("no regular file"), "{path:?}");
         }
-        let missing = BufferOptions { fill_file: Some("/no/such/file".into()), ..BufferOptions::default() };
-        assert!(to_send(Shape::plain(5), &missing).unwrap_err().to_string().contains("/no/such/file"));
+        assert!(refused("/no/such/file".as_ref()).contains("/no/such/file"));
+        assert!(Buffers::to_send(Shape::plain(5), &options, Contents::File(None)).is_err());
     }
 }

@@ -152,12 +152,15 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::*;
-    use crate::spec::{BufferOptions, Payload, shape::Shape};
+    use crate::{
+        io::fill::Contents,
+        spec::{BufferOptions, shape::Shape},
+    };
 
     #[test]
     fn both_hold_the_ring_and_begin_again_at_its_end() {
         let options = BufferOptions { ring: 3, ..BufferOptions::default() };
-        let buffers = Buffers::to_send(Shape::plain(100), &options, &Payload::Random).unwrap();
+        let buffers = Buffers::to_send(Shape::plain(100), &options, Contents::Random).unwrap();
         let ring: Vec<u8> = buffers.iter().flatten().copied().collect();
         let (mut file, mut pages) = (ConstantFile::new(&buffers).unwrap(), ConstantPages::new(&buffers).unwrap());
         let (mut from_file, mut from_pages) = (Vec::new(), Vec::new());

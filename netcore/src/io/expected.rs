@@ -1,9 +1,9 @@
 //! The expected data of a test with `integrity`: the sender's buffers, made anew from the test itself.
 
-use super::buffers::Buffers;
+use super::{buffers::Buffers, fill::Contents};
 use crate::{
     error::EndError,
-    spec::{BufferOptions, Payload, shape::Shape},
+    spec::{BufferOptions, shape::Shape},
 };
 
 /// The messages of a ring, repeated.
@@ -16,8 +16,8 @@ pub struct Expected {
 
 impl Expected {
     /// Messages of `message_bytes` from a ring that the sender made with these options.
-    pub fn new(message_bytes: u64, options: &BufferOptions, payload: &Payload) -> Result<Self, EndError> {
-        let buffers = Buffers::to_send(Shape::plain(message_bytes), options, payload)?;
+    pub fn new(message_bytes: u64, options: &BufferOptions, contents: Contents<'_>) -> Result<Self, EndError> {
+        let buffers = Buffers::to_send(Shape::plain(message_bytes), options, contents)?;
         let bytes = buffers.iter().flatten().copied().collect();
         Ok(Self { bytes, message_bytes: buffers.message_bytes(), at: 0 })
     }
@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_stream_continues_over_the_ring() {
         let options = BufferOptions { ring: 2, ..BufferOptions::default() };
-        let mut buffers = Buffers::to_send(Shape::plain(100), &options, &Payload::Random).unwrap();
-        let mut expected = Expected::new(100, &options, &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(Shape::plain(100), &options, Contents::Random).unwrap();
+        let mut expected = Expected::new(100, &options, Contents::Random).unwrap();
         let mut stream = Vec::new();
         for _ in 0..5 {
             stream.extend_from_slice(buffers.present());
@@ -73,7 +73,7 @@ mod tests {
             expected.check(piece).unwrap();
         }
         stream[150] ^= 1;
-        let mut expected = Expected::new(100, &options, &Payload::Random).unwrap();
+        let mut expected = Expected::new(100, &options, Contents::Random).unwrap();
         assert_eq!(expected.check(&stream), Err(150));
     }
 
@@ -81,8 +81,8 @@ mod tests {
     fn a_message_is_known_by_its_number() {
         let options = BufferOptions { ring: 3, alignment: Some(64), offset: 5, ..BufferOptions::default() };
         let shape = Shape { header_bytes: 24, stamp_bytes: 16, per_call: 32, ..Shape::plain(100) };
-        let mut buffers = Buffers::to_send(shape, &options, &Payload::Random).unwrap();
-        let expected = Expected::new(100, &options, &Payload::Random).unwrap();
+        let mut buffers = Buffers::to_send(shape, &options, Contents::Random).unwrap();
+        let expected = Expected::new(100, &options, Contents::Random).unwrap();
         for number in [0, 1, 2, 3, 7, u64::MAX] {
             buffers.go_to(number);
             let message = buffers.present_message_mut();

@@ -9,6 +9,7 @@ pub mod buffers;
 pub mod conduit;
 mod constant;
 pub mod expected;
+pub mod fill;
 #[expect(unsafe_code, reason = "MPI uses memory after a call has returned")]
 pub mod message;
 pub mod nonblocking;

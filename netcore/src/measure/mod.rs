@@ -45,3 +45,6 @@ mod windows;
 
 /// Limit of the bytes of histograms of intervals in a report, and of the counters of intervals.
 pub const KEPT_BYTES: usize = 32 << 20;
+
+/// A full histogram of a reading, or the counters of a large machine in an interval, bytes.
+pub const LARGEST_KEPT_BYTES: usize = 128 << 10;

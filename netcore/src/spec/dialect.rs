@@ -76,10 +76,16 @@ impl TestSpec {
         self.dialect == Dialect::Service
     }
 
-    /// Whether datagram requests and their responses begin with a number.
-    pub(crate) fn numbers_requests(&self) -> bool {
-        self.dialect != Dialect::Netperf
-            && self.sizes.request_bytes.min(self.sizes.response_bytes) >= shape::NUMBERED_BYTES as u64
+    /// Bytes of the number with which datagram requests and their responses begin; 0: they have none. Shorter messages
+    /// have a shorter number. A service may return anything, so that only a long number tells an echo from it.
+    pub(crate) fn request_number_bytes(&self) -> usize {
+        match (self.dialect, self.sizes.request_bytes.min(self.sizes.response_bytes)) {
+            (Dialect::Netperf, _) | (_, 0) => 0,
+            (_, bytes) if bytes >= shape::NUMBERED_BYTES as u64 => shape::NUMBERED_BYTES,
+            (Dialect::Service, _) => 0,
+            (_, 1) => 1,
+            _ => 2,
+        }
     }
 
     /// Whether messages have room for a sequence number (8 bytes). Loss, order and repetition need one.

@@ -141,6 +141,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
 mod tests {
     use super::*;
     use crate::{
+        io::fill::FillFiles,
         pattern,
         spec::{Dialect, Direction, Pattern},
     };
@@ -177,7 +178,7 @@ mod tests {
         ];
         for spec in specs {
             for side in [Side::Near, Side::Far] {
-                let assignments = pattern::assignments(&spec, side).unwrap();
+                let assignments = pattern::assignments(&spec, side, &FillFiles::default()).unwrap();
                 let rings: Vec<u64> = assignments
                     .iter()
                     .flat_map(|assignment| [&assignment.send_buffers, &assignment.receive_buffers])

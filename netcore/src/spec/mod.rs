@@ -295,7 +295,7 @@ impl TestSpec {
     }
 
     /// A test with every option at its default: one stream, 128 KiB messages (1472 bytes for datagrams), one byte each
-    /// way for requests, ten seconds, no warm-up.
+    /// way for requests (16 bytes for datagrams, which need a number), ten seconds, no warm-up.
     pub fn new(pattern: Pattern, transport: Transport) -> Self {
         let message_bytes = match transport {
             Transport::Udp | Transport::UdpLite | Transport::UnixDatagram | Transport::Link => 1472,
@@ -304,6 +304,7 @@ impl TestSpec {
             Transport::Icmp => 56,
             _ => 128 * 1024,
         };
+        let exchanged_bytes = if transport.is_datagram() { 16 } else { 1 };
         Self {
             pattern,
             transport,
@@ -313,7 +314,12 @@ impl TestSpec {
             direction: Direction::Forward,
             streams: 1,
             threads: None,
-            sizes: Sizes { message_bytes, receive_bytes: message_bytes, request_bytes: 1, response_bytes: 1 },
+            sizes: Sizes {
+                message_bytes,
+                receive_bytes: message_bytes,
+                request_bytes: exchanged_bytes,
+                response_bytes: exchanged_bytes,
+            },
             inflight: 1,
             coalesce: false,
             pace: None,

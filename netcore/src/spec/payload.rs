@@ -1,11 +1,16 @@
 //! The payload of a test.
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, EnumAccess, VariantAccess},
 };
+
+use super::{Role, Side, TestSpec, Transport};
 
 /// The bytes that are sent. A plan writes a file's path; the wire has `{"file": path}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
@@ -18,6 +23,37 @@ pub enum Payload {
     Random,
     /// Bytes of a file on the sending host, at least one message long, repeated over the ring.
     File(PathBuf),
+}
+
+impl TestSpec {
+    /// The file whose bytes fill the messages of an end; `None`: they are of no file.
+    pub(crate) fn fill_file(&self, sender: Side) -> Option<&Path> {
+        let of_both = if let Payload::File(path) = &self.payload { Some(path) } else { None };
+        self.end(sender).buffers.fill_file.as_ref().or(of_both).map(PathBuf::as_path)
+    }
+
+    /// All files that an end opens, each with the end whose messages it fills: those that this end sends, and with `integrity`
+    /// those that it expects. A daemon admits these files and the engines get no others.
+    pub fn files(&self, side: Side) -> impl Iterator<Item = (Side, &Path)> {
+        let makes = move |sender: &Side| if *sender == side { self.sends(side) } else { self.expects_of_other(side) };
+        [Side::Near, Side::Far].into_iter().filter(makes).filter_map(|sender| Some((sender, self.fill_file(sender)?)))
+    }
+
+    fn sends(&self, side: Side) -> bool {
+        [Role::Sender, Role::Requester, Role::Responder].into_iter().any(|role| self.has_role(side, role))
+    }
+
+    /// Whether an end makes the other one's messages, to compare them with what arrives. An echo returns its own.
+    fn expects_of_other(&self, side: Side) -> bool {
+        let receives =
+            [Role::Receiver, Role::Requester, Role::Responder].into_iter().any(|role| self.has_role(side, role));
+        self.integrity && receives && !self.is_echo()
+    }
+
+    /// Whether the far end returns the near end's bytes.
+    pub(crate) fn is_echo(&self) -> bool {
+        self.is_alone() || self.transport == Transport::Icmp
+    }
 }
 
 struct Visitor;
@@ -70,7 +106,33 @@ impl schemars::JsonSchema for Payload {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Direction, Pattern},
+        *,
+    };
+
+    #[test]
+    fn an_end_opens_the_files_that_it_sends_or_checks() {
+        let of = |pattern, change: fn(&mut TestSpec)| {
+            let mut spec = TestSpec::new(pattern, Transport::Tcp);
+            spec.payload = Payload::File("/both".into());
+            spec.far.buffers.fill_file = Some("/far".into());
+            change(&mut spec);
+            [Side::Near, Side::Far]
+                .map(|side| spec.files(side).map(|(_, path)| path.display().to_string()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of(Pattern::Stream, |_| ()), ["/both", ""]);
+        assert_eq!(of(Pattern::Stream, |spec| spec.direction = Direction::Reverse), ["", "/far"]);
+        assert_eq!(of(Pattern::Stream, |spec| spec.direction = Direction::Duplex), ["/both", "/far"]);
+        assert_eq!(of(Pattern::Stream, |spec| spec.direction = Direction::Bidirectional), ["/both", "/far"]);
+        assert_eq!(of(Pattern::Stream, |spec| spec.integrity = true), ["/both", "/both"]);
+        assert_eq!(of(Pattern::RequestResponse, |_| ()), ["/both", "/far"]);
+        assert_eq!(of(Pattern::RequestResponse, |spec| spec.integrity = true), ["/both /far", "/both /far"]);
+        let ping = |spec: &mut TestSpec| (spec.transport, spec.integrity) = (Transport::Icmp, true);
+        assert_eq!(of(Pattern::Ping, ping), ["/both", ""], "it expects its own");
+        let none = |spec: &mut TestSpec| (spec.payload, spec.far.buffers.fill_file) = (Payload::Zero, None);
+        assert_eq!(of(Pattern::RequestResponse, none), ["", ""]);
+    }
 
     #[test]
     fn a_payload_reads_back_and_a_path_is_a_file() {

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use super::*;
 use crate::{
@@ -6,10 +6,10 @@ use crate::{
     control::message::ReportBuilder,
     end::Endpoints,
     report::{Counts, CpuUse, Phase, TcpInfo, TcpInfoHere, Window},
-    spec::{Direction, Pattern, Role, Transport},
+    spec::{Direction, Pattern, Payload, Role, Transport},
 };
 
-fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<u64, ReplyError> {
+fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<Admitted, ReplyError> {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
     change(&mut spec);
     test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
@@ -66,7 +66,7 @@ fn a_count_with_intervals_is_granted_the_time_for_which_they_can_be_kept() {
 #[test]
 fn a_test_is_charged_for_what_it_may_collect_only() {
     let mebibytes = |change: fn(&mut TestSpec)| {
-        let bytes = judge(change).unwrap();
+        let bytes = judge(change).unwrap().bytes;
         assert!(bytes <= most_bytes(&Limits::default()), "{bytes}");
         bytes >> 20
     };
@@ -88,7 +88,7 @@ fn a_test_is_charged_for_what_it_may_collect_only() {
         spec.collect.cpu_per_core = true;
     });
     for with in [timed, logged] {
-        let with = with.unwrap() >> 20;
+        let with = with.unwrap().bytes >> 20;
         assert!((plain + 64..plain + 72).contains(&with), "{with}");
     }
 }
@@ -136,6 +136,7 @@ fn each_limit_has_its_sentence() {
         refused(
             |spec| {
                 spec.near.buffers.fill_file = Some("/etc/shadow".into());
+                spec.far.buffers.fill_file = Some("/etc/shadow".into());
                 change(spec);
             },
             "--allow-files",
@@ -167,6 +168,38 @@ fn files_are_read_in_allowed_folders_only() {
         let error = read(path).unwrap_err();
         assert!(error.message.contains("does not read"), "{error}");
     }
+}
+
+/// The files that are admitted are those that are opened, whatever else the test names.
+#[test]
+fn a_second_path_does_not_hide_behind_an_allowed_one() {
+    let allowed = tempfile::tempdir().unwrap();
+    let inside = allowed.path().join("file");
+    std::fs::write(&inside, "x").unwrap();
+    let config = Config { allow_files: vec![allowed.path().to_owned()], ..Config::default() };
+    let test = |side, change: &dyn Fn(&mut TestSpec)| {
+        let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+        change(&mut spec);
+        test(&config, &Prepare { spec, side, token: [0; 16], data_address: None }).map(|_| ())
+    };
+    let shadow = || Some("/etc/shadow".into());
+    for payload in [allowed.path(), &inside] {
+        let hidden = |spec: &mut TestSpec| {
+            (spec.payload, spec.far.buffers.fill_file) = (Payload::File(payload.to_owned()), shadow());
+        };
+        assert!(test(Side::Far, &hidden).unwrap_err().message.contains("/etc/shadow"));
+        let hidden = |spec: &mut TestSpec| {
+            spec.near.buffers.fill_file = Some(payload.to_owned());
+            (spec.far.buffers.fill_file, spec.integrity) = (shadow(), true);
+        };
+        assert!(test(Side::Near, &hidden).is_err());
+        assert!(test(Side::Far, &hidden).is_err());
+    }
+    let folder = |spec: &mut TestSpec| spec.payload = Payload::File(allowed.path().to_owned());
+    let error = test(Side::Far, &folder).unwrap_err();
+    assert!(error.message.contains("no regular file"), "{error}");
+    // The other end opens it, with the other end's rights.
+    test(Side::Far, &|spec| spec.near.buffers.fill_file = shadow()).unwrap();
 }
 
 /// A test that was granted must not fail because its report is too long.

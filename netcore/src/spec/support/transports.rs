@@ -1,7 +1,7 @@
 //! Rules of single transports.
 
 use super::{Direction, Io, Pattern, TestSpec, Transport, Unsupported, refuse_if};
-use crate::spec::EndSpec;
+use crate::spec::{EndSpec, shape::stamped};
 
 /// Whether an end sends from a ring of buffers.
 fn sends_from_ring(spec: &TestSpec) -> bool {
@@ -20,9 +20,9 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
         _ => ("response_size", sizes.response_bytes),
     };
-    let shortest = match spec.pattern {
-        Pattern::Stream => sizes.message_bytes,
-        _ => sizes.request_bytes.min(sizes.response_bytes),
+    let number_bytes = match spec.pattern {
+        Pattern::Stream => stamped(usize::try_from(sizes.message_bytes).unwrap_or(usize::MAX)),
+        _ => spec.request_number_bytes(),
     };
     let (ping, link) = (spec.pattern == Pattern::Ping, spec.transport == Transport::Link);
     refuse_if! {
@@ -30,8 +30,8 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
             "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead";
         ping && sizes.message_bytes > LARGEST_UDP => "message_size",
             "an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes;
-        ping && spec.inflight > 65_535 => "inflight",
-            "an ICMP echo's number has 16 bits: at most 65535 can be told apart";
+        ping && spec.inflight > 1 << 16 => "inflight",
+            "an ICMP echo's number has 16 bits: at most 65536 can be told apart";
     }
     if ping {
         return Ok(());
@@ -43,9 +43,15 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
             "a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}";
         link && (spec.near.socket.device.is_none() || spec.far.socket.device.is_none()) => "socket.device",
             "a link test needs the interface of each end: socket.device and remote_socket.device";
-        spec.integrity && shortest < NUMBERED && sends_from_ring(spec) => "integrity",
+        spec.integrity && number_bytes == 0 && sends_from_ring(spec) => "integrity",
             "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
              ring: choose longer ones, or one buffer";
+        spec.pattern == Pattern::RequestResponse && number_bytes == 0 && spec.inflight > 1 => "inflight",
+            "these messages have no number, by which the answers of several requests can be told apart: leave `inflight` \
+             out, or choose request_size and response_size of at least {NUMBERED} bytes and a far end that returns the number";
+        spec.pattern == Pattern::RequestResponse && number_bytes < 4 && u64::from(spec.inflight) > 1 << (8 * number_bytes) => "inflight",
+            "messages of less than {NUMBERED} bytes have a number of {} bits: at most {} can be told apart. Choose \
+             request_size and response_size of at least {NUMBERED} bytes", 8 * number_bytes, 1 << (8 * number_bytes);
         spec.coalesce => "coalesce", "datagrams keep their boundaries: requests cannot share one";
     }
     Ok(())
