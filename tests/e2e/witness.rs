@@ -43,7 +43,7 @@ fn serve(pair: &Pair) -> Serve {
     let listen = format!("{}:12864", Pair::FAR_TALK);
     let mut command = pair.far.command(PLUMB);
     // Data and control use different links, so datagrams come from another address than the client's.
-    command.args(["serve", "--listen", &listen, "--allow-connect", Pair::NEAR]);
+    command.args(["serve", "--listen", &listen, "--allow", "10.0.0.0/8", "--allow-connect", Pair::NEAR]);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     Serve::of(command)
 }
@@ -364,6 +364,28 @@ fn compares_tcp_info() {
         (*smallest..=*largest).contains(&segments),
         "window of {segments} segments, ss saw {smallest} to {largest}"
     );
+}
+
+#[test]
+fn retransmits_of_a_reverse_stream_are_those_of_the_far_kernel() {
+    let Some(pair) = Pair::new() else { return };
+    // The far end's sending runs into a queue that is too short; the near end's does not.
+    if !pair.far.limit("50mbit", "4ms") {
+        return;
+    }
+    let _daemon = serve(&pair);
+    let again = |end: &Namespace| end.snmp("Tcp", "RetransSegs");
+    let before = [again(&pair.near), again(&pair.far)];
+    let reno = "socket: {congestion_control: reno}, assert: [retransmits == 0]";
+    let (_folder, run) = start(&pair, &format!("{{workload: tcp_maerts, to: far, bytes: 16MiB, {reno}}}"));
+    let ran = end(run);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0];
+    let [near, far] = [again(&pair.near) - before[0], again(&pair.far) - before[1]];
+    let [all, local, remote] = ["retransmits", "local_retransmits", "remote_retransmits"].map(|c| count(row, c));
+    assert!(all > 0 && all == remote && remote <= far && local <= near, "{all}, {local}, {remote}: {near}, {far}");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("retransmits == 0"), "{}", ran.stderr);
 }
 
 /// Runs a plan against the far namespace. Returns its measured row and what `ss` last showed of the data connection.

@@ -12,7 +12,7 @@ use super::{
     disturbance::{self, Disturbance},
     run_json::HostRecord,
 };
-use crate::{schedule::bench::Measured, style::plain};
+use crate::schedule::bench::Measured;
 
 /// Collects the notes of a run.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Notes {
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
         for note in measured.ranks.iter().flat_map(|ranks| &ranks.reports).flat_map(|report| &report.notes) {
-            self.add_foreign(note);
+            self.add(note.clone());
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             for (disturbance, size) in disturbance::of(report) {
@@ -53,7 +53,7 @@ impl Notes {
                 (*times, *most) = (*times + 1, if size.abs() > most.abs() { size } else { *most });
             }
             self.congestion_controls.extend(congestion_control(report));
-            report.notes.iter().for_each(|note| self.add_foreign(note));
+            report.notes.iter().for_each(|note| self.add(note.clone()));
         }
     }
 
@@ -64,11 +64,6 @@ impl Notes {
                 (kept, new) => kept.or(new.map(|new| (new.before, new.after))),
             };
         }
-    }
-
-    /// Adds a note of an end, whose terminal codes must not reach this one's terminal.
-    fn add_foreign(&mut self, note: &str) {
-        self.add(plain(note));
     }
 
     /// Adds a sentence about a case.
@@ -159,13 +154,6 @@ fn share_a_machine(hosts: &BTreeMap<String, HostRecord>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn terminal_codes_in_a_note_of_an_end_are_escaped() {
-        let mut notes = Notes::default();
-        notes.add_foreign("all is well\u{1b}[2J");
-        assert_eq!(notes.of_run(&BTreeMap::new()), ["all is well\\u{1b}[2J"]);
-    }
 
     #[test]
     fn time_wait_is_told_from_before_the_first_test_to_after_the_last() {

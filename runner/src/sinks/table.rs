@@ -9,6 +9,7 @@ use analyze::{
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
+    text::plain,
     units::{self, Unit, human, three_digits},
     words::{Control, Search, Status},
 };
@@ -69,7 +70,7 @@ pub fn limits(rows: &[Row]) -> Vec<String> {
 pub fn write_sentences(sentences: &[String], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     for sentence in sentences {
         let room = sheet.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
-        writeln!(out, "  {}", wrapped(sentence, room).join("\n    "))?;
+        writeln!(out, "  {}", wrapped(&plain(sentence), room).join("\n    "))?;
     }
     Ok(())
 }

@@ -4,7 +4,6 @@ use netcore::report::{Evidence, TcpLimits, Window};
 use schemas::columns::Row;
 
 use super::window::{End, Pair};
-use crate::style::plain;
 
 /// Fills the cells that the sending kernels know about their connections.
 pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
@@ -13,13 +12,12 @@ pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<
     let app_limited: Vec<bool> = all.iter().filter_map(|one| one.app_limited).collect();
     let limited = app_limited.iter().filter(|limited| **limited).count();
     row.app_limited_ratio = (!app_limited.is_empty()).then(|| limited as f64 / app_limited.len() as f64);
-    // A sum without some of the streams would be a wrong number.
     row.pacing_rate_bits_per_s = sum(all.iter().map(|one| one.pacing_rate_bytes_per_s)).map(|bytes| bytes as f64 * 8.0);
     row.receive_window_bytes = sum(all.iter().map(|one| one.peer_window_bytes.map(u64::from)));
 }
 
-/// `None` where a value is not known, or where there is none.
-fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+/// `None` where a value is not known, or where there is none: a sum without some of the streams would be a wrong number.
+pub(super) fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     let first = values.next()??;
     values.try_fold(first, |sum, value| Some(sum.saturating_add(value?)))
 }
@@ -55,7 +53,7 @@ pub fn missing(row: &Row, pair: Pair<'_>) -> Vec<String> {
     let of = |window: Option<&Window>, host: Option<&String>, end: &str| {
         let host = host.map_or(end, String::as_str).to_owned();
         let missing = evidence(window).map_or(&[][..], |evidence| &evidence.missing);
-        missing.iter().map(|what| format!("{} at {host}", plain(what))).collect::<Vec<_>>()
+        missing.iter().map(|what| format!("{what} at {host}")).collect::<Vec<_>>()
     };
     let mut all = of(pair.near, row.from.as_ref(), "the near end");
     all.extend(of(pair.far, row.to.as_ref(), "the far end"));
@@ -104,7 +102,7 @@ mod tests {
             softirq_peak: Some(CpuShare { cpu: base + 6, ratio: share(7) }),
             drops: Drops { qdisc: drops(8), interface: drops(9), softnet: drops(10), socket: drops(11) },
             ce_packets: None,
-            missing: vec!["x\u{1b} (y)".to_owned()],
+            missing: vec!["x (y)".to_owned()],
         };
         Window { evidence: Some(evidence), ..window(Phase::Measure, 1_000_000_000, flows) }
     }
@@ -174,7 +172,7 @@ mod tests {
             40.0,
         ));
         assert_eq!(cells(row), expected);
-        assert_eq!(missing(row, pair), ["x\\u{1b} (y) at a", "x\\u{1b} (y) at b"]);
+        assert_eq!(missing(row, pair), ["x (y) at a", "x (y) at b"]);
 
         // A stream has its connection's; the ends are the whole test's.
         let stream = made.rows.iter().find(|row| row.record == Some(Record::Stream)).unwrap();

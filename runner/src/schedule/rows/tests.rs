@@ -1,5 +1,5 @@
 use netcore::{
-    report::{Counts, Granted, Latencies, Pacing, TcpInfo},
+    report::{Counts, FlowWindow, Granted, Latencies, Pacing, TcpInfo},
     spec::{Arrival, Dialect, Pace, PaceMode, Pattern, Role, Side, Transport},
 };
 
@@ -52,6 +52,33 @@ fn reverse_and_forward_mirror_each_other() {
     let row = measured(&made, Way::Reverse);
     assert_eq!((row.throughput_bits_per_s, row.sent_bits_per_s), (Some(4000.0), Some(2400.0)));
     assert_eq!((row.direction.as_deref(), row.elapsed_s), (Some("reverse"), Some(1.0)));
+}
+
+#[test]
+fn retransmits_are_those_of_whoever_sends_the_rows_data() {
+    let of = |pattern, direction, near: Role, far: Role| {
+        let end = |side, role, retransmits| {
+            let flow = |number, role| FlowWindow { retransmits: Some(retransmits), ..flow(number, role, 1, 1) };
+            let other = if role == Role::Sender { Role::Receiver } else { Role::Sender };
+            let both = (direction == Direction::Bidirectional).then(|| flow(1, other));
+            report(side, vec![window(Phase::Measure, SECOND, [flow(0, role)].into_iter().chain(both).collect())])
+        };
+        let (near, far) = (end(Side::Near, near, 3), end(Side::Far, far, 20));
+        let spec = TestSpec { pattern, ..spec(direction) };
+        let made = of_iteration(&Row::default(), &spec, &near, Some(&far)).measured;
+        made.iter().map(|(_, row)| [row.retransmits, row.local_retransmits, row.remote_retransmits]).collect::<Vec<_>>()
+    };
+    let cells = |own| [Some(own), Some(3), Some(20)];
+    let (stream, rr) = (Pattern::Stream, Pattern::RequestResponse);
+    assert_eq!(of(stream, Direction::Forward, Role::Sender, Role::Receiver), [cells(3)]);
+    assert_eq!(of(stream, Direction::Reverse, Role::Receiver, Role::Sender), [cells(20)]);
+    let both = [cells(3), cells(20), cells(23)];
+    assert_eq!(of(stream, Direction::Duplex, Role::Duplex, Role::Duplex), both);
+    // An end's own count has all of its connections, also those in which it receives.
+    let both = [cells(3), cells(20), [Some(23), Some(6), Some(40)]];
+    assert_eq!(of(stream, Direction::Bidirectional, Role::Sender, Role::Receiver), both);
+    // Requests and responses are both data.
+    assert_eq!(of(rr, Direction::Forward, Role::Requester, Role::Responder), [cells(23)]);
 }
 
 #[test]
@@ -203,7 +230,7 @@ fn a_half_seen_exchange_has_no_sum() {
     let rr = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
     let made = of_iteration(&Row::default(), &rr, &near, Some(&far));
     let row = measured(&made, Way::Forward);
-    assert_eq!((row.throughput_bits_per_s, row.bytes_sent), (None, None));
+    assert_eq!((row.throughput_bits_per_s, row.bytes_sent, row.retransmits), (None, None, None));
 }
 
 #[test]

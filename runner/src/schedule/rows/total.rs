@@ -63,7 +63,7 @@ pub fn row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal
     }
     [total.throughput_bits_per_s, total.sent_bits_per_s, total.transactions_per_s] =
         [0, 1, 2].map(|rate| sum(of_members.iter().map(|rates| rates[rate])));
-    for column in ["retransmits", "remote_retransmits", "errors", "lost", "streams"] {
+    for column in ["retransmits", "local_retransmits", "remote_retransmits", "errors", "lost", "streams"] {
         total.set_number(column, sum(parts.iter().map(|part| part.row.number(column))));
     }
     Ok(total)

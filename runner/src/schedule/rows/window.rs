@@ -130,7 +130,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     }
     datagrams(&mut row, spec, near.as_ref(), far.as_ref());
     pacing(&mut row, near.as_ref(), far.as_ref());
-    tcp(&mut row, near.as_ref(), far.as_ref());
+    tcp(&mut row, spec, near.as_ref(), far.as_ref());
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
     ecn::fill(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
@@ -157,6 +157,11 @@ fn phase(phase: Phase) -> words::Phase {
     }
 }
 
+/// Whether both ends send and receive. A sum then needs both of them: half of it would be a wrong number.
+fn is_two_way(row: &Row, spec: &TestSpec) -> bool {
+    spec.pattern != Pattern::Stream || row.direction == Some(Way::Both)
+}
+
 fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     let ends = || near.into_iter().chain(far);
     let senders: Vec<_> = ends().filter(|e| e.is_sender()).collect();
@@ -170,8 +175,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     let counts_calls = |ends: &[&End<'_>]| {
         !(spec.dialect.is_iperf3() && ends.iter().any(|end| far.is_some_and(|far| std::ptr::eq(*end, far))))
     };
-    // If both ends send or receive, the sum needs both of them: half of it would be a wrong number.
-    let two_way = spec.pattern != Pattern::Stream || row.direction == Some(Way::Both);
+    let two_way = is_two_way(row, spec);
     if !senders.is_empty() && (both || !two_way) {
         row.bytes_sent = Some(sum(&senders, |f| f.counts.bytes_sent));
         row.sends = counts_calls(&senders).then(|| sum(&senders, |f| f.counts.sends));
@@ -284,12 +288,14 @@ fn pacing(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     }
 }
 
-fn tcp(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
-    let retransmits = |end: Option<&End<'_>>| {
-        end.and_then(|e| e.flows.iter().map(|f| f.retransmits).reduce(|a, b| Some(a? + b?))).flatten()
-    };
-    row.retransmits = retransmits(near);
-    row.remote_retransmits = retransmits(far);
+fn tcp(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let of_end = |end: &End<'_>| limits::sum(end.flows.iter().map(|f| f.retransmits));
+    row.local_retransmits = near.and_then(of_end);
+    row.remote_retransmits = far.and_then(of_end);
+    if (near.is_some() && far.is_some()) || !is_two_way(row, spec) {
+        let senders = near.into_iter().chain(far).filter(|end| end.sends).flat_map(|end| &end.flows);
+        row.retransmits = limits::sum(senders.filter(|f| f.role != Role::Receiver).map(|f| f.retransmits));
+    }
     let infos: Vec<&TcpInfo> =
         near.into_iter().chain(far).flat_map(End::senders).filter_map(|f| f.tcp_info.as_ref()).collect();
     if infos.is_empty() {

@@ -41,21 +41,21 @@ use crate::{
         },
         step::Step,
     },
+    signals::Interrupts,
 };
-
-/// Starts of an iteration until one whose ends are not together counts as a failure.
-const STARTS: u32 = 3;
 
 /// Why an iteration has no usable result.
 struct Spoiled {
     fault: MeasureError,
-    /// The start skew, if that is the reason.
+    /// The start skew, if its ends were not together.
     skew: Option<Duration>,
+    /// Starts that it gets in all for that reason.
+    starts: u64,
 }
 
 impl From<MeasureError> for Spoiled {
     fn from(fault: MeasureError) -> Self {
-        Self { fault, skew: None }
+        Self { fault, skew: None, starts: 0 }
     }
 }
 
@@ -64,7 +64,7 @@ struct Tries {
     /// Of those that failed.
     retries: u32,
     /// Of those whose ends were not together.
-    starts: u32,
+    starts: u64,
 }
 
 impl Default for Tries {
@@ -182,7 +182,7 @@ impl Run<'_> {
         measured: Result<Measured, MeasureError>,
         tries: &mut Tries,
     ) -> Result<Tried, Error> {
-        let spoiled = match measured.map_err(Spoiled::from).and_then(|m| usable(step, m)) {
+        let spoiled = match measured.map_err(Spoiled::from).and_then(|m| usable(step, m, self.stop)) {
             Ok(measured) => {
                 if measured.settled == Some(false) {
                     self.unsettled(step, iteration);
@@ -200,9 +200,9 @@ impl Run<'_> {
             return Ok(Tried::Ended);
         }
         // A start whose ends were not together says nothing about the case: it has retries of its own.
-        let which = if spoiled.skew.is_some() && tries.starts < STARTS {
+        let which = if tries.starts < spoiled.starts {
             tries.starts += 1;
-            format!("start {} of {STARTS}", tries.starts)
+            format!("start {} of {}", tries.starts, spoiled.starts)
         } else if tries.retries < self.settings.retries {
             tries.retries += 1;
             format!("{} of {}", tries.retries, self.settings.retries)
@@ -417,8 +417,8 @@ fn failure_of_ranks(job: &RanksJob, outcome: &RanksOutcome) -> Option<String> {
     Some(format!("rank {rank} on `{host}`: {message}"))
 }
 
-/// Refuses a result if an end failed, or if its ends did not start together.
-fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
+/// Refuses a result if an end failed, or if its ends were not together. One that a signal cut off is judged by that.
+fn usable(step: &Step, measured: Measured, interrupts: &Interrupts) -> Result<Measured, Spoiled> {
     if let Some(message) = measured.members.iter().find_map(failure) {
         return Err(MeasureError::failed(message).into());
     }
@@ -427,10 +427,10 @@ fn usable(step: &Step, measured: Measured) -> Result<Measured, Spoiled> {
     {
         return Err(MeasureError::failed(message).into());
     }
-    match together::apart(step, &measured) {
+    match together::apart(step, &measured).filter(|_| cut::of(step, &measured, interrupts).is_none()) {
         None => Ok(measured),
-        Some(Apart { sentence: message, skew }) => {
-            Err(Spoiled { fault: MeasureError::failed(message), skew: Some(skew) })
+        Some(Apart { sentence: message, skew, starts }) => {
+            Err(Spoiled { fault: MeasureError::failed(message), skew, starts })
         }
     }
 }

@@ -134,47 +134,83 @@ fn a_start_that_was_not_together_is_measured_again() {
     assert_eq!((rows.0[0].start_skew_us, rows.0[1].start_skew_us), (Some(9000.0), Some(1000.0)));
 }
 
+const MS: u64 = 1_000_000;
+
+/// A second of the near end from 1 s on, and these of the far one.
+fn far(start_ms: u64, length_ms: u64) -> Measured {
+    let mut measured = stream(1);
+    let reports = &mut measured.members[0];
+    reports.far_start_ns = Some(start_ms * MS);
+    reports.far.as_mut().unwrap().phases[0].elapsed_ns = length_ms * MS;
+    measured
+}
+
 #[test]
-fn ends_that_never_measured_at_the_same_time_are_measured_again() {
-    let far = |start_ns: u64, length_ns: u64| {
-        let mut measured = stream(1);
-        let reports = &mut measured.members[0];
-        reports.far_start_ns = Some(start_ns);
-        reports.far.as_mut().unwrap().phases[0].elapsed_ns = length_ns;
-        measured
-    };
-    let ms = 1_000_000;
-    // The near end measures from 1 s to 2 s.
-    for (start, length, want) in [
-        (2000 * ms, 1, "iteration discarded 1"),
-        (500 * ms, 499 * ms, "iteration discarded 1"),
-        (1900 * ms, 100 * ms, "doubt"),
-        (910 * ms, 89 * ms, "late"),
-        (1400 * ms, 1000 * ms, "iteration ok 1"),
+fn a_window_shorter_than_half_of_what_was_asked_for_is_measured_again() {
+    for (start, length, words) in [
+        (2000, 1, Some("beginning 1.00 s apart, never at the same time of the 1.00 s asked for")),
+        (500, 499, Some("never at the same time")),
+        (1900, 100, Some("for 100 ms at the same time of the 1.00 s asked for")),
+        (1000, 1, Some("`local` measured for 1.00 s and `embedded` for 1.00 ms, beginning 0 s apart")),
+        (1400, 1000, None),
+        (1000, 500, None),
     ] {
         let mut bench = FakeBench::default();
         bench.results.extend([Ok(far(start, length)), Ok(stream(1))]);
         let (finished, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
         assert!(finished[0].failed.is_none());
-        if let Some((_, apart)) = [("doubt", "900 ms"), ("late", "90.0 ms")].into_iter().find(|(word, _)| *word == want)
-        {
-            let words = format!("beginning {apart} apart, for less than half of it at the same time");
-            assert!(rows.1[0].contains(&words), "{:?}", rows.1);
-        } else {
-            assert_eq!(rows.of("a")[0], want, "{start} {length}");
-            // The reader of the results hears why.
-            let said = rows.1.iter().filter(|note| note.contains("iteration 1 was discarded: `")).count();
-            assert_eq!(said, usize::from(want.contains("discarded")), "{:?}", rows.1);
-        }
+        let Some(words) = words else {
+            assert_eq!((rows.of("a")[0].as_str(), rows.1.len()), ("iteration ok 1", 0), "{start} {length}");
+            continue;
+        };
+        assert_eq!(rows.of("a"), ["iteration discarded 1", "iteration ok 1", "summary ok"], "{start} {length}");
+        // The reader of the results hears why, in the row and below the results.
+        assert!(rows.0[0].error.as_ref().unwrap().contains(words), "{:?}", rows.0[0].error);
+        let [note] = rows.1.as_slice() else { panic!("{:?}", rows.1) };
+        assert!(note.contains("iteration 1 was discarded: `") && note.ends_with("(start 2 of 3)"), "{note}");
     }
+    // Both ends saw next to nothing, or the one that tells its instants did.
+    let mut nothing = far(1000, 1);
+    nothing.members[0].near.phases[0].elapsed_ns = MS;
+    let mut alone = stream(1);
+    alone.members[0].far_start_ns = None;
+    alone.members[0].near.phases[0].elapsed_ns = 499 * MS;
+    for spoiled in [nothing, alone] {
+        let mut bench = FakeBench::default();
+        bench.results.extend([Ok(spoiled), Ok(stream(1))]);
+        assert_eq!(go(&[step("a", 1, 1, None)], PLAIN, &mut bench).1.of("a")[0], "iteration discarded 1");
+    }
+    // An end that measured for much longer than asked for leaves a doubt.
+    let mut bench = FakeBench::default();
+    bench.results.push_back(Ok(far(1000, 3000)));
+    let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+    assert_eq!(rows.of("a")[0], "iteration ok 1");
+    assert!(rows.1[0].contains("`embedded` for 3.00 s"), "{:?}", rows.1);
     // Tests that stop by a count have no time that both ends share.
     let mut counted = step("a", 1, 1, None);
     if let crate::plan::case::Job::Traffic(spec) = &mut counted.case.members[0].job {
         spec.phases.stop = netcore::spec::Stop::AfterBytes(1);
     }
     let mut bench = FakeBench::default();
-    bench.results.push_back(Ok(far(2000 * ms, 1)));
+    bench.results.push_back(Ok(far(2000, 1)));
     assert_eq!(go(&[counted], PLAIN, &mut bench).1.of("a")[0], "iteration ok 1");
+}
+
+#[test]
+fn a_case_whose_windows_never_happen_fails_and_says_so() {
+    for (asked_ms, starts) in [(1000, 3), (100, 10), (10, 20)] {
+        let mut short = step("a", 1, 1, None);
+        if let crate::plan::case::Job::Traffic(spec) = &mut short.case.members[0].job {
+            spec.phases.stop = netcore::spec::Stop::AfterNs(asked_ms * MS);
+        }
+        let mut bench = FakeBench::default();
+        bench.results.extend((0..99).map(|_| Ok(far(1000, asked_ms / 2 - 1))));
+        let (finished, rows) = go(&[short], PLAIN, &mut bench);
+        assert_eq!(bench.asked.len(), starts);
+        let tries = vec!["iteration discarded 1"; starts - 1];
+        assert_eq!(rows.of("a"), [&tries[..], &["iteration failed 1", "summary failed"]].concat());
+        assert!(finished[0].failed.as_ref().unwrap().message.contains("asked for: a host was paused"));
+    }
 }
 
 #[test]

@@ -14,61 +14,72 @@ use crate::{
     schedule::{bench::Measured, step::Step},
 };
 
-/// Smallest skew that means that a host was paused. A busy machine is often late by some tens of milliseconds: an iteration
-/// as short as that gets a warning only.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Bounds of the starts of an iteration until one whose ends are not together counts as a failure. Of short windows there
+/// are as many as fit into a second: a busy machine misses many of them, and they cost little.
+const STARTS: [u64; 2] = [3, 20];
 
 /// An iteration whose ends or members did not measure together.
 pub(super) struct Apart {
     pub(super) sentence: String,
-    pub(super) skew: Duration,
+    pub(super) skew: Option<Duration>,
+    /// Starts that it gets in all.
+    pub(super) starts: u64,
 }
 
-/// The measure phases of a member's two ends.
+/// The measure phases of a member's two ends, times in nanoseconds.
 struct Phases {
-    /// Lengths of near and far, nanoseconds.
-    lengths: [u64; 2],
-    /// Time during which both measured, nanoseconds.
+    asked: u64,
+    near: u64,
+    /// Of the far end, and how far apart the two began. `None`: a far end that does not tell its instants.
+    far: Option<(u64, u64)>,
+    /// Time during which both measured.
     shared: u64,
-    skew: Duration,
 }
 
 impl Phases {
-    /// `None`: one end alone, or a test that stops by a count, whose ends need not be simultaneous.
+    /// `None`: a test that stops by a count, whose ends need not be simultaneous.
     fn of(member: &Member, reports: &Outcome) -> Option<Self> {
+        let Stop::AfterNs(asked) = member.spec()?.phases.stop else { return None };
         let length =
             |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).map(|w| w.elapsed_ns);
-        if !matches!(member.spec()?.phases.stop, Stop::AfterNs(_)) {
-            return None;
-        }
-        let starts = [reports.near_start_ns?, reports.far_start_ns?];
-        let lengths = [length(&reports.near)?, length(reports.far.as_ref()?)?];
-        let ends = [starts[0].saturating_add(lengths[0]), starts[1].saturating_add(lengths[1])];
-        Some(Self {
-            lengths,
-            shared: ends[0].min(ends[1]).saturating_sub(starts[0].max(starts[1])),
-            skew: Duration::from_nanos(starts[0].abs_diff(starts[1])),
-        })
+        let near = length(&reports.near)?;
+        let far = reports.near_start_ns.zip(reports.far_start_ns).zip(reports.far.as_ref().and_then(length));
+        let Some(((near_start, far_start), far)) = far else {
+            return Some(Self { asked, near, far: None, shared: near });
+        };
+        let end = near_start.saturating_add(near).min(far_start.saturating_add(far));
+        let shared = end.saturating_sub(near_start.max(far_start));
+        Some(Self { asked, near, far: Some((far, near_start.abs_diff(far_start))), shared })
     }
 
-    fn sentence(&self, member: &Member, how: &str) -> String {
+    fn sentence(&self, member: &Member) -> String {
         let seconds = |ns: u64| human(Unit::Seconds, ns as f64 / 1e9);
+        let asked = format!("of the {} asked for: a host was paused or is overloaded", seconds(self.asked));
+        let near = format!("`{}` measured for {}", member.from.name(), seconds(self.near));
+        let Some((far, apart)) = self.far else { return format!("{near} {asked}") };
+        let shared = match self.shared {
+            0 => "never".to_owned(),
+            ns => format!("for {}", seconds(ns)),
+        };
         format!(
-            "`{}` measured for {} and `{}` for {}, beginning {} apart, {how}: a host was paused or is overloaded",
-            member.from.name(),
-            seconds(self.lengths[0]),
+            "{near} and `{}` for {}, beginning {} apart, {shared} at the same time {asked}",
             member.to.name(),
-            seconds(self.lengths[1]),
-            human(Unit::Seconds, self.skew.as_secs_f64())
+            seconds(far),
+            seconds(apart)
         )
     }
 }
 
-/// Why an iteration is useless: its ends never measured at the same time, or members of a group started too far apart.
+/// Why an iteration is useless: its ends measured together for less than half of the time that was asked for, or members of a
+/// group started too far apart.
 pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     for (member, reports) in step.members.iter().zip(&measured.members) {
-        if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared == 0 && phases.skew >= PAUSE) {
-            return Some(Apart { sentence: phases.sentence(member, "never at the same time"), skew: phases.skew });
+        if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared < phases.asked / 2) {
+            return Some(Apart {
+                sentence: phases.sentence(member),
+                skew: phases.far.map(|(_, apart)| Duration::from_nanos(apart)),
+                starts: (1_000_000_000 / phases.asked).clamp(STARTS[0], STARTS[1]),
+            });
         }
     }
     let (most, skew) = (step.group.as_ref()?.max_skew, measured.start_skew?);
@@ -78,15 +89,16 @@ pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
             human(Unit::Seconds, skew.as_secs_f64()),
             human(Unit::Seconds, most.as_secs_f64())
         ),
-        skew,
+        skew: Some(skew),
+        starts: STARTS[0],
     })
 }
 
-/// A warning if the ends measured together for less than half of the time.
+/// A warning if an end measured for more than twice the time that both share.
 pub(super) fn doubt(step: &Step, measured: &Measured) -> Option<String> {
     step.members.iter().zip(&measured.members).find_map(|(member, reports)| {
         let phases = Phases::of(member, reports)?;
-        let longer = phases.lengths[0].max(phases.lengths[1]);
-        (phases.shared < longer / 2).then(|| phases.sentence(member, "for less than half of it at the same time"))
+        let longer = phases.far.map_or(phases.near, |(far, _)| phases.near.max(far));
+        (phases.shared < longer / 2).then(|| phases.sentence(member))
     })
 }
