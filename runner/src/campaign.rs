@@ -53,7 +53,7 @@ pub struct Options {
     /// Whether rows go to standard output.
     pub stdout_rows: bool,
     /// Key for daemons without a `key_file` in the plan.
-    pub key_file: Option<PathBuf>,
+    pub key: Option<Key>,
     /// Whether to print a line per interval.
     pub interim: bool,
     /// Whether daemons that the run starts may run hooks.
@@ -130,6 +130,7 @@ pub fn run(
     report.notes.extend(sinks.notes.of_run(&record.facts.hosts));
     record.facts.notes.clone_from(&report.notes);
     record.write()?;
+    report.hosts.clone_from(&sinks.record.facts.hosts);
     report.closed = sinks.is_closed();
     report.write_files(plans, &files, is_begun, progress)?;
     if let Some(board) = &options.board {
@@ -230,9 +231,8 @@ fn one(
         return Ok(());
     }
     progress.say(&headline(plan));
-    let key = options.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
     let allowed = Allowed { hooks: options.allow_hooks };
-    let mut hosts = Hosts::open(plan, &steps, key.as_ref(), options.interim, allowed, stop, progress)?;
+    let mut hosts = Hosts::open(plan, &steps, options.key.as_ref(), options.interim, allowed, stop, progress)?;
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
@@ -246,7 +246,7 @@ fn one(
     if let Some(note) = options.until.as_ref().map(|until| until.check(&here)).transpose()?.flatten() {
         sinks.note(note);
     }
-    let surroundings = Surroundings::of(plan, hosts.fleet(), shared.files.dir.as_deref(), key.as_ref(), stop)?;
+    let surroundings = Surroundings::of(plan, hosts.fleet(), shared.files.dir.as_deref(), options.key.as_ref(), stop)?;
     let mut bench = Programs::around(&mut hosts, surroundings, sinks.hook_log.clone());
     let mut measure = || {
         let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, interrupts)?;

@@ -8,7 +8,9 @@ mod gate;
 mod hosts;
 mod key;
 mod man;
+mod measure;
 mod netperf;
+mod plans;
 mod run;
 mod schema;
 mod serve;
@@ -16,16 +18,24 @@ mod serve_log;
 
 pub use serve_log::bounds as log_bounds;
 
-use std::{ffi::OsString, io::Write, process::ExitCode};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
 
+use analyze::table::layout::{Sheet, wrapped};
 use clap::{
-    CommandFactory, Parser, Subcommand,
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::{StyledStr, Styles},
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
 use crate::{
     error::{Error, Exit},
-    plan::{LoadOptions, diagnostics::nearest, keys},
+    plan::{self, LoadOptions, diagnostics::nearest, keys},
+    style,
 };
 
 const EXIT_CODES: &str = "\
@@ -40,10 +50,35 @@ Exit codes:
   143  terminated (SIGTERM), likewise
 
 Examples:
-  plumb run plans/quick.yaml
-  plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
-  plumb check --list plans/message-size.yaml
-  plumb serve --key-file lab.key";
+  plumb measure b.lab                 to a host where `plumb serve` runs
+  plumb measure ssh://user@b.lab      to a host where ssh starts it
+  plumb run quick                     one of the plans inside the program
+  plumb run lab.yaml -o lab.csv       a plan of your own
+  plumb report -o lab.html lab.csv";
+
+/// The subcommands by what people come for.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Measure", &["measure", "run", "serve", "plans", "check", "hosts"]),
+    (
+        "Look at results",
+        &[
+            "table",
+            "report",
+            "plot",
+            "compare",
+            "aggregate",
+            "percentiles",
+            "window",
+            "steady",
+            "fit",
+            "survey",
+            "beforeafter",
+        ],
+    ),
+    ("Keep and judge", &["gate", "baseline", "history", "trend", "bisect"]),
+    ("Exchange with other programs", &["import", "export", "netperf"]),
+    ("Set up", &["key", "completions", "man", "schema"]),
+];
 
 /// Version, commit, profile and target of this program.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("PLUMB_BUILD"), ")");
@@ -58,6 +93,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure to a host now, without a plan: both ways, and round trips under load.
+    #[command(after_help = measure::EXAMPLES)]
+    Measure(Box<measure::Args>),
     /// Run plans and write their results.
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::Args>),
@@ -67,6 +105,9 @@ enum Command {
     /// Start and reach the hosts of a plan, show them, and stop: the check before a campaign.
     #[command(after_help = hosts::EXAMPLES)]
     Hosts(hosts::Args),
+    /// List the plans inside the program, with the question that each answers.
+    #[command(after_help = plans::EXAMPLES)]
+    Plans(plans::Args),
     /// Keep a run as the baseline of later runs.
     #[command(after_help = baseline::EXAMPLES)]
     Baseline(baseline::Args),
@@ -107,10 +148,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(words) = netperf::words(&args) {
         return ExitCode::from(crate::netperf::main(words));
     }
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = command().try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(mut e) => {
             suggest_key(&mut e, &args);
+            suggest_measure(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
@@ -127,6 +170,21 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     ExitCode::from(exit.code())
+}
+
+/// Tells the command that somebody means who names a host, or types as other programs want it: `plumb 10.0.0.2`, `plumb -c
+/// b.lab`.
+fn suggest_measure(error: &mut clap::Error, args: &[OsString]) {
+    let word = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    let tip = match (word(1), word(2)) {
+        (Some("-s" | "--server"), _) => "to be the far end: plumb serve".to_owned(),
+        (Some("-c" | "--client" | "-H"), Some(host)) => format!("to measure to that host: plumb measure {host}"),
+        (Some("-c" | "--client" | "-H"), None) => "to measure to a host: plumb measure HOST".to_owned(),
+        (Some(host), _) if plan::is_like_host(host) => format!("to measure to that host: plumb measure {host}"),
+        _ => return,
+    };
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 /// Tells how to set the key of a plan that was written as an option: `--duration 5s` is `--set duration=5s`.
@@ -164,9 +222,11 @@ fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
 impl Command {
     fn run(self) -> Result<Exit, Error> {
         match self {
+            Self::Measure(args) => measure::run(&args),
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Hosts(args) => hosts::run(&args),
+            Self::Plans(args) => plans::run(&args),
             Self::Baseline(args) => baseline::run(&args),
             Self::Bisect(args) => Ok(bisect::run(&args)),
             Self::Serve(args) => serve::run(&args),
@@ -179,7 +239,12 @@ impl Command {
                 if let analyze::Filter::Gate(args) = &mut filter {
                     gate::prepare(args)?;
                 }
-                let verdict = filter.run(&mut std::io::stdout().lock())?;
+                let out = std::io::stdout();
+                let verdict = if out.is_terminal() {
+                    filter.run(&mut style::Guarded::new(out.lock()))?
+                } else {
+                    filter.run(&mut out.lock())?
+                };
                 Ok(match verdict {
                     analyze::Verdict::Ok => Exit::Success,
                     analyze::Verdict::Failed => Exit::Failed,
@@ -191,9 +256,33 @@ impl Command {
     }
 }
 
-/// The command line as clap knows it, for tests and generated documentation.
+/// The command line as clap knows it, with the subcommands of its help in groups.
 pub fn command() -> clap::Command {
-    Cli::command()
+    let command = Cli::command();
+    let text = grouped(&command);
+    command
+        .before_help(text)
+        .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
+}
+
+/// A line for each subcommand, under the headings of [`GROUPS`].
+fn grouped(command: &clap::Command) -> StyledStr {
+    let head = *Styles::styled().get_header();
+    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let room = Sheet::stdout().width.map_or(usize::MAX, |columns| columns.saturating_sub(width + 4).max(20));
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    for (title, names) in GROUPS {
+        let _ = writeln!(text, "{head}{title}:{head:#}");
+        for name in names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
+            for (line, words) in wrapped(&about.unwrap_or_default(), room).iter().enumerate() {
+                let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { name } else { "" });
+            }
+        }
+        text.push('\n');
+    }
+    StyledStr::from(text.trim_end().to_owned())
 }
 
 /// The cases of a plan to run, and values to change in it.
@@ -208,11 +297,27 @@ struct Selection {
     /// Address of a host of the plan, as `server=b.lab` or `server=b.lab:12864`; may be repeated.
     #[arg(long = "host", value_name = "NAME=ADDR")]
     hosts: Vec<String>,
+    /// Send every test to this host: `b.lab`, `b.lab:12864`, or `ssh://user@b.lab`, where ssh starts the far end. It is the
+    /// plan's host `server`.
+    #[arg(long, value_name = "ADDR")]
+    to: Option<String>,
 }
 
 impl Selection {
+    /// The options for the record, with `--to` spelled out.
+    fn written(&self) -> Vec<String> {
+        let with = |flag: &str, values: &[String]| values.iter().map(|v| format!("{flag} {v}")).collect::<Vec<_>>();
+        let LoadOptions { sets, only, hosts } = self.options();
+        [with("--set", &sets), with("--only", &only), with("--host", &hosts)].concat()
+    }
+
     fn options(&self) -> LoadOptions {
-        LoadOptions { sets: self.sets.clone(), only: self.only.clone(), hosts: self.hosts.clone() }
+        let (mut sets, mut hosts) = (self.sets.clone(), self.hosts.clone());
+        if let Some(address) = &self.to {
+            hosts.push(format!("server={address}"));
+            sets.push("to=server".to_owned());
+        }
+        LoadOptions { sets, only: self.only.clone(), hosts }
     }
 }
 
@@ -246,6 +351,33 @@ mod tests {
             for example in lines.iter().filter(|line| line.starts_with(' ')) {
                 assert!(example.chars().count() <= 100, "{}: {example}", one.get_name());
             }
+        }
+    }
+
+    #[test]
+    fn every_subcommand_is_in_one_group() {
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let known = command();
+        let mut all: Vec<&str> = known.get_subcommands().map(clap::Command::get_name).collect();
+        all.retain(|name| *name != "help");
+        grouped.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn what_hands_type_names_the_command_that_is_meant() {
+        for (typed, meant) in [
+            (&["plumb", "10.0.0.2"][..], "plumb measure 10.0.0.2"),
+            (&["plumb", "b.lab"], "plumb measure b.lab"),
+            (&["plumb", "b.lab:12864"], "plumb measure b.lab:12864"),
+            (&["plumb", "-c", "b"], "plumb measure b"),
+            (&["plumb", "-s"], "plumb serve"),
+        ] {
+            let args: Vec<OsString> = typed.iter().map(OsString::from).collect();
+            let mut error = command().try_get_matches_from(&args).unwrap_err();
+            suggest_measure(&mut error, &args);
+            assert!(error.to_string().contains(meant), "{error}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{io, path::Path};
 
+use schemas::text::plain_lines;
+
 use crate::style;
 
 /// The program's end, as an exit code.
@@ -106,7 +108,10 @@ impl Error {
         match self {
             _ if self.exit() == Exit::Success => {}
             Self::Plan(rendered) => style::tell(rendered.strip_suffix('\n').unwrap_or(rendered)),
-            _ => style::tell(format_args!("{}error:{} {self}", style::ERROR, style::ERROR.render_reset())),
+            _ => {
+                let text = plain_lines(&self.to_string());
+                style::tell(format_args!("{}error:{} {text}", style::ERROR, style::ERROR.render_reset()));
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod gate;
 pub mod hosts;
 pub mod launch;
+pub mod measure;
 pub mod metrics;
 pub mod netperf;
 pub mod plan;

@@ -1,13 +1,17 @@
 //! Colours, and lines on standard error. `anstream` drops the colours unless the output is a terminal, and if `NO_COLOR` is
 //! set.
 
-use std::{fmt, io::Write as _};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 pub use analyze::style::{ERROR, NOTE, WARNING};
 use analyze::{
     style::Style,
     table::layout::{Sheet, wrapped},
 };
+use schemas::text::{is_hostile, plain_lines};
 
 /// Writes a line to standard error and ignores failures: a full disk or a closed pipe must not end a measurement or a daemon.
 pub fn tell(text: impl fmt::Display) {
@@ -15,30 +19,98 @@ pub fn tell(text: impl fmt::Display) {
     let _ = anstream::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
+/// A terminal, to which colours pass and no other code: texts come from files and other hosts.
+pub struct Guarded<W: Write> {
+    to: W,
+    /// The begin of a character or a code.
+    rest: Vec<u8>,
+}
+
+impl<W: Write> Guarded<W> {
+    pub fn new(to: W) -> Self {
+        Self { to, rest: Vec::new() }
+    }
+
+    /// Writes what is complete; `last`: the rest, too.
+    fn pass(&mut self, last: bool) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.rest);
+        let (whole, broken) = match std::str::from_utf8(&bytes) {
+            Err(error) if error.error_len().is_none() && !last => bytes.split_at(error.valid_up_to()),
+            _ => bytes.split_at(bytes.len()),
+        };
+        let text = String::from_utf8_lossy(whole);
+        let (mut out, mut at) = (String::with_capacity(text.len()), 0);
+        while let Some(c) = text[at..].chars().next() {
+            let rest = &text[at..];
+            at += match colour(rest) {
+                Colour::Whole(length) => {
+                    out.push_str(&rest[..length]);
+                    length
+                }
+                Colour::Begun if !last => break,
+                _ => {
+                    if is_hostile(c) && !matches!(c, '\n' | '\t') {
+                        out.extend(c.escape_default());
+                    } else {
+                        out.push(c);
+                    }
+                    c.len_utf8()
+                }
+            };
+        }
+        self.rest = [&text.as_bytes()[at..], broken].concat();
+        self.to.write_all(out.as_bytes())
+    }
+}
+
+/// Whether a text begins with a code for colours: ESC, `[`, numbers, `m`.
+enum Colour {
+    Whole(usize),
+    /// As far as it goes.
+    Begun,
+    Other,
+}
+
+fn colour(text: &str) -> Colour {
+    /// Longer than any of ours.
+    const LONGEST: usize = 32;
+    let Some(code) = text.strip_prefix('\u{1b}') else { return Colour::Other };
+    let Some(numbers) = code.strip_prefix('[') else {
+        return if code.is_empty() { Colour::Begun } else { Colour::Other };
+    };
+    match numbers.find(|c: char| !c.is_ascii_digit() && c != ';') {
+        Some(end) if numbers[end..].starts_with('m') => Colour::Whole(end + 3),
+        None if numbers.len() < LONGEST => Colour::Begun,
+        _ => Colour::Other,
+    }
+}
+
+impl<W: Write> Write for Guarded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.rest.extend_from_slice(bytes);
+        self.pass(false)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl<W: Write> Drop for Guarded<W> {
+    fn drop(&mut self) {
+        // A terminal that is gone takes nothing.
+        let _ = self.pass(true).and_then(|()| self.to.flush());
+    }
+}
+
 /// `note: …`, with its lines below each other in a terminal's width.
 pub fn remark(sheet: &Sheet, style: Style, word: &str, text: &str) -> String {
     let indent = " ".repeat(word.len() + 2);
     let room = sheet.width.map_or(usize::MAX, |width| width.saturating_sub(indent.len()).max(20));
+    let text = plain_lines(text);
     let lines: Vec<String> = text.lines().flat_map(|line| wrapped(line.trim_start(), room)).collect();
     format!("{style}{word}:{style:#} {}", lines.join(&format!("\n{indent}")))
-}
-
-/// Whether a terminal obeys this character, or it reorders or hides others.
-pub fn is_hostile(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
-/// Foreign text in one line, with hostile characters escaped.
-pub fn plain(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if is_hostile(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-        out
-    })
 }
 
 #[cfg(test)]
@@ -54,10 +126,20 @@ mod tests {
         assert!(lines.lines().count() > 2 && lines.lines().all(|line| line.chars().count() <= 40), "{lines}");
         assert!(lines.lines().skip(1).all(|line| line.starts_with("      ") && !line[6..].starts_with(' ')), "{lines}");
         assert_eq!(remark(&Sheet::PLAIN, Style::new(), "error", "a\n       b"), "error: a\n       b");
+        let hostile = remark(&Sheet::PLAIN, Style::new(), "error", "a\x1b]0;b\x07\n  ::error::c");
+        assert_eq!(hostile, "error: a\\u{1b}]0;b\\u{7}\n       \\u{3a}:error::c");
     }
 
     #[test]
-    fn hostile_characters_are_escaped() {
-        assert_eq!(plain("a\x1b[2J\nb\u{202e}µ"), "a\\u{1b}[2J\\nb\\u{202e}µ");
+    fn a_terminal_gets_colours_and_no_other_codes() {
+        let text = "\x1b[1;32mpass\x1b[0m µ\t\x1b[2J\x1b]0;x\x07\u{9b}2J\r\n\x1b";
+        for size in [1, 2, 3, 7, 100] {
+            let mut out = Vec::new();
+            let mut guarded = Guarded::new(&mut out);
+            text.as_bytes().chunks(size).for_each(|part| guarded.write_all(part).unwrap());
+            drop(guarded);
+            let shown = "\x1b[1;32mpass\x1b[0m µ\t\\u{1b}[2J\\u{1b}]0;x\\u{7}\\u{9b}2J\\r\n\\u{1b}";
+            assert_eq!(String::from_utf8(out).unwrap(), shown, "{size}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The results of a run, as files and on the terminal.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io::{self, Write},
     path::PathBuf,
 };
@@ -22,7 +22,9 @@ use crate::{
     sinks::{
         ci::{self, CaseResult},
         files::Files,
-        plots, table,
+        plots,
+        run_json::HostRecord,
+        table,
     },
     style,
 };
@@ -50,6 +52,8 @@ pub struct Report {
     pub(super) kept: Option<PathBuf>,
     /// Whether the reader of the rows has left.
     pub(super) closed: bool,
+    /// Facts about every machine that took part, by name.
+    pub(super) hosts: BTreeMap<String, HostRecord>,
 }
 
 impl Report {
@@ -117,6 +121,21 @@ impl Report {
         }
     }
 
+    /// The summary rows: of each case its members, then the whole.
+    pub fn summaries(&self) -> &[Row] {
+        &self.summaries
+    }
+
+    /// Sentences that readers of the numbers should know.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Facts about every machine that took part, by name.
+    pub fn hosts(&self) -> &BTreeMap<String, HostRecord> {
+        &self.hosts
+    }
+
     /// The cases that could not be measured, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.cases.iter().filter_map(|case| Some((&*case.case, case.failed.as_deref()?)))
@@ -172,10 +191,16 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the summary for people: results, notes, verdicts, and the file of the rows.
-    pub fn write_summary(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
-        self.write_results(sheet, out).map_err(Error::output("standard output"))?;
+    /// Writes the summary for people: results, notes, verdicts, and the file of the rows. Beside rows on standard output
+    /// (`with_rows`) it says nothing of a file, and nothing at all but verdicts if their reader has left.
+    pub fn write_summary(&self, with_rows: bool, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
+        if !self.closed {
+            self.write_results(sheet, out).map_err(Error::output("standard output"))?;
+        }
         self.verdicts.write_table(sheet, out)?;
+        if with_rows {
+            return Ok(());
+        }
         let fault = || Error::output("standard output");
         match &self.kept {
             Some(path) => writeln!(out, "rows: {}", path.display()).map_err(fault()),
@@ -203,14 +228,6 @@ impl Report {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
         Ok(())
-    }
-
-    /// Writes notes and verdicts only, where rows go to standard output. No notes if their reader has left.
-    pub fn write_remarks(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
-        if !self.closed {
-            self.write_notes(sheet, out).map_err(Error::output("standard error"))?;
-        }
-        self.verdicts.write_table(sheet, out)
     }
 
     /// The exit code: a signal's own, else the worst of verdicts and measurements in the documented order.

@@ -16,15 +16,16 @@ use analyze::{
         sequential::Said,
     },
 };
-use netcore::control::key::Key;
 use schemas::{
     metrics::{self, Metric},
     units, vocabulary,
 };
 
 use super::{
-    Selection, print,
-    run::{When, announce, overrides},
+    Selection,
+    key::KeyFile,
+    print,
+    run::{When, announce},
 };
 use crate::{
     campaign::{self, Options, Report},
@@ -102,9 +103,8 @@ pub struct Args {
     allow_hooks: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Key of the far ends that require one; the plan's hosts.NAME.key_file takes precedence.
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyFile,
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -165,9 +165,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
             ));
         }
     }
-    if let Some(file) = &args.key_file {
-        Key::load(file).map_err(|e| Error::Usage(e.to_string()))?;
-    }
+    let key = args.key.load().map_err(|e| Error::Usage(e.to_string()))?;
     let question = Question {
         against: args.against.clone(),
         metric: args.metric,
@@ -183,9 +181,9 @@ fn step(args: &Args) -> Result<Exit, Error> {
         Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
     let options = Options {
         output: Some(table.clone()),
-        key_file: args.key_file.clone(),
+        key,
         allow_hooks: args.allow_hooks,
-        overrides: overrides(&args.selection),
+        overrides: args.selection.written(),
         until: Some(Arc::clone(&until)),
         ..Options::default()
     };

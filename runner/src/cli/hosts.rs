@@ -1,13 +1,13 @@
 //! `plumb hosts`: the check before a campaign. Starts and reaches the ends of a plan, shows them, and stops.
 
-use std::{collections::BTreeSet, io::Write, net::IpAddr, path::PathBuf};
+use std::{collections::BTreeSet, io::Write, net::IpAddr};
 
 use analyze::table::layout::{Column, Sheet, aligned};
-use netcore::{control::key::Key, report::NicFacts};
+use netcore::report::NicFacts;
 use schemas::units::{Unit, human};
 use serde_json::json;
 
-use super::Selection;
+use super::{Selection, key::KeyFile};
 use crate::{
     error::{Error, Exit},
     hosts::{
@@ -42,9 +42,8 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Key of the far ends that require one; the plan's hosts.NAME.key_file takes precedence.
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyFile,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -70,7 +69,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 fn look(plan: &Plan, args: &Args, interrupts: &Interrupts) -> Result<(), Error> {
-    let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
+    let key = args.key.load()?;
     let steps = step::steps(plan, "", &plan.axis_paths);
     let progress = Progress::new(Mode::auto());
     let (mut hosts, missing) =

@@ -11,7 +11,7 @@ use std::{
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
-use super::Selection;
+use super::{Selection, key::KeyFile};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
@@ -25,17 +25,17 @@ use crate::{
 
 pub const EXAMPLES: &str = "\
 Examples:
-  plumb run plans/quick.yaml
+  plumb run quick
   plumb run plans/message-size.yaml -o sizes.csv
-  plumb run lab.yaml --host server=b.lab --key-file lab.key -o lab.csv
+  plumb run responsiveness --to b.lab -o lab.csv
   plumb run lab.yaml --resume results/0198c2…
   plumb run lab.yaml --resume lab.csv
   plumb run lab.yaml --only 'bulk*' --set duration=1s
   plumb run lab.yaml --metrics 9464 --metrics-linger 30s   Prometheus scrapes 127.0.0.1:9464
   plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
 
-Rows go to FILE with -o, else to standard output if that is a pipe or a file; on a terminal the summary is shown there \
-instead. Progress, notes and errors go to standard error.
+Rows go to FILE with -o, else to standard output if that is a pipe or a file: then the summary goes to standard error. \
+Progress, notes and errors always go there.
 
 A table of a run that came to its end is replaced, with the files beside it, when this run has its first rows. Another file \
 of that name stays as it is: --resume goes on with a run that was cut off, --overwrite replaces it. One run at a time writes \
@@ -50,7 +50,7 @@ ends it at once.";
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
-    /// Plans to run, one after the other, into one table; `-` is standard input.
+    /// Plans to run, one after the other, into one table: files, or names that `plumb plans` lists; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]
     plans: Vec<String>,
     /// Write the rows to FILE, and facts about the run beside it (results.csv → results.run.json); `-` is standard output.
@@ -74,9 +74,8 @@ pub struct Args {
     allow_hooks: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Key of the far ends that require one; the plan's hosts.NAME.key_file takes precedence.
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyFile,
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -148,10 +147,10 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         resume: args.resume.clone(),
         overwrite: args.overwrite,
         stdout_rows: to_stdout || !kept && !terminal,
-        key_file: args.key_file.clone(),
+        key: args.key.load()?,
         interim: args.interim,
         allow_hooks: args.allow_hooks,
-        overrides: overrides(&args.selection),
+        overrides: args.selection.written(),
         until: None,
         board: board.clone(),
     };
@@ -192,18 +191,13 @@ pub(super) fn announce(signal: &str) {
 /// Shows the results to people. A closed pipe is ignored: the exit code still tells the verdict.
 fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
-        // Readers of rows make their own summary; notes and verdicts should be seen anyway.
-        let _ = report.write_remarks(&Sheet::stderr(), &mut anstream::stderr().lock());
+        // A log of rows without an answer helps no person.
+        let _ = report.write_summary(true, &Sheet::stderr(), &mut anstream::stderr().lock());
         return Ok(());
     }
     let mut out = anstream::stdout().lock();
     let shown = report
-        .write_summary(&Sheet::stdout(), &mut out)
+        .write_summary(false, &Sheet::stdout(), &mut out)
         .and_then(|()| out.flush().map_err(Error::output("standard output")));
     shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
-}
-
-pub(super) fn overrides(selection: &Selection) -> Vec<String> {
-    let with = |flag: &str, values: &[String]| values.iter().map(|v| format!("{flag} {v}")).collect::<Vec<_>>();
-    [with("--set", &selection.sets), with("--only", &selection.only), with("--host", &selection.hosts)].concat()
 }

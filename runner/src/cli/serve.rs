@@ -12,11 +12,14 @@ use netcore::{
     client::LONGEST_WAIT,
     control::{DEFAULT_PORT, key::Key},
     daemon::{Config, Daemon, Event, Limits, Network, listen},
-    measure::clock::nanoseconds,
+    measure::{clock::nanoseconds, host::HostFacts},
     peers::Program,
 };
 
-use super::serve_log::{Format, Log, Serving};
+use super::{
+    key::KeyFile,
+    serve_log::{Format, Log, Serving},
+};
 use crate::{
     error::{Error, Exit},
     launch::lifeline,
@@ -28,6 +31,7 @@ use crate::{
 pub const EXAMPLES: &str = "\
 Examples:
   plumb serve                                          on loopback, without a key
+  plumb serve --listen 0.0.0.0                         for other hosts, with a new key
   plumb serve --key-file lab.key                       on every address, for clients with the key
   plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
@@ -42,16 +46,16 @@ SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests fi
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
-    /// Listen on this address only [default: every address with a key, loopback without one; port 12864]
+    /// Listen on this address only [default: every address with a key, loopback without one; port 12864]. Without a key
+    /// and without --allow a new key is made and printed.
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Serve clients of netperf (port 12865) and iperf3 (5201) too, on loopback, or on the address of --listen. No key
     /// protects these protocols.
     #[arg(long, value_name = "PROGRAM[=PORT]", value_delimiter = ',', value_parser = program)]
     also: Vec<(Program, u16)>,
-    /// Require this key of every session (see `plumb key`).
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyFile,
     /// Accept sessions from this network only; may be repeated.
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
@@ -161,6 +165,33 @@ fn size(text: &str) -> Result<u64, String> {
     schemas::units::parse_size(text).map_err(|e| e.to_string())
 }
 
+/// A key for as long as this daemon serves.
+fn new_key(format: Format) -> Result<Key, Error> {
+    if format == Format::Json {
+        let remedy = "give it one with --key-file FILE, or name the networks that need none with --allow CIDR";
+        return Err(Error::Usage(format!("a new key is printed for people, not into a log of JSON lines: {remedy}")));
+    }
+    Key::generate_short().map_err(Error::measurement)
+}
+
+/// The command for the other machine: `PLUMB_KEY=7q4k-… plumb measure b.lab`.
+fn invitation(key: &Key, address: Option<SocketAddr>) -> String {
+    let name = HostFacts::collect().hostname.unwrap_or_default();
+    let (host, port) = match address {
+        Some(address) if !address.ip().is_unspecified() => (address.ip().to_string(), address.port()),
+        other => (name, other.map_or(DEFAULT_PORT, |address| address.port())),
+    };
+    let place = match (port, host.contains(':')) {
+        (DEFAULT_PORT, _) => host,
+        (port, true) => format!("[{host}]:{port}"),
+        (port, false) => format!("{host}:{port}"),
+    };
+    format!(
+        "On the other machine, until this one ends (Ctrl-C):\n  PLUMB_KEY={} plumb measure {place}\n",
+        key.to_short()
+    )
+}
+
 pub fn run(args: &Args) -> Result<Exit, Error> {
     if args.launched {
         let listen = args.listen.map_or_else(|| lifeline::listen(args.relay), |address| vec![address]);
@@ -174,7 +205,11 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         };
         return lifeline::serve(&options).map(|()| Exit::Success);
     }
-    let key = args.key_file.as_deref().map(Key::load).transpose().map_err(Error::measurement)?;
+    let found = args.key.load()?;
+    // Of --allow, the user names the networks that need no key.
+    let is_open = args.listen.is_some_and(|address| !address.ip().is_loopback()) && args.allow.is_empty();
+    let made = if found.is_none() && is_open { Some(new_key(args.log_format)?) } else { None };
+    let key = found.or_else(|| made.clone());
     let has_key = key.is_some();
     if args.allow_hooks && !has_key {
         // Not even on loopback, which every user of this machine can reach.
@@ -228,7 +263,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         (program.name(), addresses)
     });
     let addresses: Vec<String> = daemon.local_addrs().map(|address| address.to_string()).collect();
-    super::print(&format.serving(&Serving {
+    let serving = format.serving(&Serving {
         version: env!("CARGO_PKG_VERSION"),
         addresses,
         also: also.into_iter().filter(|(_, addresses)| !addresses.is_empty()).collect(),
@@ -240,7 +275,9 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         exclusive: args.exclusive,
         metrics,
         pid: std::process::id(),
-    }))?;
+    });
+    let invitation = made.map(|key| invitation(&key, daemon.local_addrs().next())).unwrap_or_default();
+    super::print(&(serving + &invitation))?;
     let served = daemon.run(interrupts.flag()).map_err(Error::measurement);
     log.finish();
     served?;

@@ -13,8 +13,8 @@ use std::{
 
 use clap::ValueEnum;
 use netcore::{
-    control::message::shortened,
     daemon::{Caller, Event, Part},
+    foreign::shortened,
     spec::Side,
 };
 use schemas::{
@@ -167,7 +167,7 @@ impl Format {
     pub(super) fn line(self, event: &Event<'_>) -> String {
         let now = time::now();
         match self {
-            Self::Text => format!("{} {}", &*now, style::plain(&sentence(event))),
+            Self::Text => format!("{} {}", &*now, schemas::text::plain(&sentence(event))),
             Self::Json => with_time(&now, object(event)),
         }
     }
@@ -238,7 +238,11 @@ fn with_time(now: &str, fields: Value) -> String {
     // Outside of ASCII there is only text in strings.
     line.chars().fold(String::with_capacity(line.len()), |mut out, c| {
         // Writing to a String cannot fail.
-        let _ = if style::is_hostile(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { write!(out, "{c}") };
+        if schemas::text::is_hostile(c) {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}"));
+        } else {
+            out.push(c);
+        }
         out
     })
 }

@@ -61,7 +61,7 @@ pub fn main(words: &[OsString]) -> u8 {
                 Ok(()) => 0,
                 Err(failure) => {
                     // netperf prints its errors there, too. There is no other place for the failure to print one.
-                    let _ = session::print(&failure.text);
+                    let _ = session::print(&schemas::text::plain_lines(&failure.text));
                     failure.code
                 }
             }

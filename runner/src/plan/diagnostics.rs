@@ -8,6 +8,7 @@ use codespan_reporting::{
     files::SimpleFiles,
     term,
 };
+use schemas::text::plain_lines;
 use serde_json::{Value, json};
 
 use super::source::{Sources, Span};
@@ -207,7 +208,8 @@ impl Diagnostics {
         if errors > 1 {
             let _ = writeln!(out, "{errors} errors");
         }
-        out
+        // Lines of the plan are quoted.
+        plain_lines(&out)
     }
 
     /// The range to underline: the first line of a block.

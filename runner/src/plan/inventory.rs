@@ -123,7 +123,10 @@ fn with_name(text: &str, name: &str) -> String {
 /// `--host NAME=ADDRESS`, with a range as `NAME`, and `{host}` or a range in `ADDRESS`.
 pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
     let Some((range, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
-        out.push(Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`")).help("--host server=10.0.0.2"));
+        out.push(
+            Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`"))
+                .help(format!("--host server=10.0.0.2, or --to {text} for all tests")),
+        );
         return;
     };
     let wrong = |sentence: &str, out: &mut Diagnostics| {
@@ -157,17 +160,10 @@ fn set_address(host: &mut Host, address: &str) {
         let destination = destination.trim_end_matches('/');
         let (user, place) =
             destination.rsplit_once('@').map_or((None, destination), |(user, place)| (Some(user), place));
-        let with_port = place.rsplit_once(':').filter(|(bare, _)| !bare.contains(':') || bare.ends_with(']'));
-        let port = with_port.and_then(|(_, port)| port.parse().ok());
-        let bare = with_port.filter(|_| port.is_some()).map_or(place, |(bare, _)| bare);
+        let (bare, port) = split_port(place);
         // The plan may say more of this launch: its configuration, or that the program travels.
         let ssh = host.launch.take().and_then(|launch| launch.ssh).unwrap_or_default();
-        let ssh = Ssh {
-            host: Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned()),
-            user: user.map(str::to_owned),
-            port,
-            ..ssh
-        };
+        let ssh = Ssh { host: Some(bare.to_owned()), user: user.map(str::to_owned), port, ..ssh };
         let by_launcher = host.control.take().filter(|control| control == BY_LAUNCHER);
         *host = Host {
             address: None,
@@ -181,17 +177,29 @@ fn set_address(host: &mut Host, address: &str) {
     }
     // The daemon runs there already.
     (host.launch, host.group, host.interface, host.network) = (None, None, None, None);
-    // `b.lab:12864` includes the daemon's port; the colons of `fe80::1` are the address's own.
-    match address.rsplit_once(':') {
-        Some((bare, port)) if port.parse::<u16>().is_ok() && (!bare.contains(':') || bare.ends_with(']')) => {
-            host.address = Some(bare.trim_start_matches('[').trim_end_matches(']').to_owned());
-            host.control = Some(address.to_owned());
-        }
-        _ => {
-            host.address = Some(address.to_owned());
-            host.control = None;
-        }
-    }
+    let (bare, port) = split_port(address);
+    host.address = Some(bare.to_owned());
+    host.control = port.map(|_| address.to_owned());
+}
+
+/// Whether a word that is no file may be a host: an address, or a name with a dot that does not end as plans do.
+pub fn is_like_host(word: &str) -> bool {
+    let (host, port) = split_port(word);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let ends_as_plan = [".yaml", ".yml", ".json"].iter().any(|end| host.ends_with(end));
+    host.parse::<std::net::IpAddr>().is_ok()
+        || word.starts_with("ssh://")
+        || (port.is_some() || host.contains('.')) && !ends_as_plan && host.chars().all(is_name)
+}
+
+/// `b.lab:12864` without its port, and the port. The colons of `fe80::1` are the address's own.
+pub fn split_port(place: &str) -> (&str, Option<u16>) {
+    let with_port = place.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let (host, port) = match with_port.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+        Some((host, port)) => (host, Some(port)),
+        None => (place, None),
+    };
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
 }
 
 /// Reports the names of a word that are no hosts of the plan, nor among `others`. Returns the names that it stands for.

@@ -16,11 +16,12 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
-    inventory::{add_host, inventory},
+    inventory::{add_host, inventory, is_like_host},
     launch, merge,
     model::{Host, PlanFile, Precondition, Run},
     ranges,
     resolve::{BodySet, Layers},
+    shipped,
     source::{Sources, Span},
     tree::{Entry, Node},
     vars::Vars,
@@ -61,13 +62,13 @@ pub struct LoadOptions {
     pub hosts: Vec<String>,
 }
 
-/// Reads, checks and expands the plan at `path`; `-` is standard input.
+/// Reads, checks and expands the plan at `path`, or the one of that name inside the program; `-` is standard input.
 pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     let (name, text) = read(path)?;
     load_str(&name, &text, options)
 }
 
-/// The name and text of the plan at `path`; `-` is standard input.
+/// The name and text of the plan at `path`, or of the one of that name inside the program; `-` is standard input.
 pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     let refuse = |message: String, help: &str| {
         let mut out = Diagnostics::default();
@@ -83,7 +84,15 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
         std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text))
     };
     if let Err(error) = read {
-        return refuse(format!("cannot read the plan {path}: {}", plain(&error)), "");
+        if let Some(plan) = shipped::find(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok((path.to_owned(), plan.text.to_owned()));
+        }
+        let help = if is_like_host(path) {
+            format!("to measure to that host: plumb measure {path}")
+        } else {
+            "`plumb plans` lists the plans inside the program".to_owned()
+        };
+        return refuse(format!("cannot read the plan {path}: {}", plain(&error)), &help);
     }
     if text.len() > yaml::MAX_BYTES {
         return refuse(

@@ -59,6 +59,9 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         ("datagrams", _) if spec.is_alone() && spec.pattern != Pattern::Ping && family != "messages_sent" => {
             "with `control: none` what arrives at the far end is not counted"
         }
+        (_, "retransmits") if spec.is_alone() && (near_receives || answers) => {
+            "with `control: none` what the far end sends again is not counted"
+        }
         _ if spec.is_alone() && of_far_end => "with `control: none` the far end does not report",
         (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
         (_, "round_trips_per_min") if !matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping) => {

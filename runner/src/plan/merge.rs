@@ -10,8 +10,6 @@ use super::{
 /// The lowest layer of every test, as a plan would write it.
 pub const BUILT_IN: &str = "\
 streams: 1
-request_size: 1
-response_size: 1
 inflight: 1
 io: auto
 receive: copy

@@ -161,8 +161,8 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
         *slot = bytes;
     };
     if pingpong {
-        // The same size both ways; 1 byte by default, as for any request and response.
-        let mut both = 1;
+        // The same size both ways, by default that of any request and response.
+        let mut both = out.sizes.request_bytes;
         size("message_size", body.message_size, &mut both);
         (out.sizes.request_bytes, out.sizes.response_bytes) = (both, both);
         return;

@@ -1,0 +1,331 @@
+//! `plumb measure`: measures to a host without a plan file.
+
+use std::{
+    fs,
+    io::{IsTerminal, Write},
+    net::ToSocketAddrs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use analyze::table::layout::Sheet;
+use netcore::{
+    control::{DEFAULT_PORT, dial, key::Key},
+    peers::Program,
+};
+use schemas::units::{self, Rate};
+
+use super::{key::KeyFile, run::announce};
+use crate::{
+    campaign::{self, Options, Report},
+    error::{Error, Exit},
+    hosts::Hosts,
+    launch::recipe::Allowed,
+    measure::{
+        SERVER, answer,
+        plan::{Asked, Direction},
+    },
+    plan::{self, Format, LoadOptions, Plan, workload::Workload},
+    progress::{Mode, Progress},
+    schedule::step,
+    signals::Interrupts,
+};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  plumb measure                                        this machine's own network stack
+  plumb measure b.lab                                  the path to b.lab, where `plumb serve` runs
+  PLUMB_KEY=7q4k-… plumb measure b.lab                 with the key that it printed
+  plumb measure ssh://user@b.lab --copy                ssh starts the far end, and sends it along
+  plumb measure b.lab -R -P 4 -t 10                    download with four streams, ten seconds
+  plumb measure b.lab -u -b 10M                        datagrams at 10 Mbit/s
+  plumb measure b.lab tcp_rr udp_rr                    these workloads
+  plumb measure b.lab --save nightly.yaml              keeps the plan, for plumb run and for CI
+
+The throughput is what the receiver counted; `± 5 %` is the 95 % confidence interval of its mean over the iterations, which end \
+when it is reached or the time is over. `+ 1.9 ms under load` is how much longer half of the round trips took at least beside the \
+load than on the idle path.
+
+Where no `plumb serve` answers on port 12864, ports 5201 and 12865 are tried: `iperf3 -s` and netserver.";
+
+/// The default of `-t`.
+const LENGTH: &str = "20";
+
+/// Time within which another program's port must answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
+pub struct Args {
+    /// The far end: `b.lab`, `b.lab:PORT`, or `ssh://user@b.lab`, where ssh starts it [default: this machine]
+    #[arg(value_name = "HOST")]
+    host: Option<String>,
+    /// Workloads to measure instead of download and upload, such as tcp_rr or udp_rr.
+    #[arg(value_name = "WORKLOAD")]
+    workloads: Vec<String>,
+    /// Time for all of it: seconds, or with a unit (`1m`).
+    #[arg(short = 't', long = "time", value_name = "TIME", default_value = LENGTH, value_parser = length)]
+    time: Duration,
+    /// Parallel streams in each direction.
+    #[arg(short = 'P', long = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    streams: u32,
+    /// Download only: the far end sends.
+    #[arg(short = 'R', long = "reverse")]
+    reverse: bool,
+    /// Datagrams over UDP, at the rate of -b.
+    #[arg(short = 'u', long = "udp", requires = "rate")]
+    udp: bool,
+    /// Offered load of each direction: `10M` and `10Mbit/s` are ten million bits per second.
+    #[arg(short = 'b', long = "bitrate", value_name = "RATE", value_parser = rate)]
+    rate: Option<String>,
+    /// Bytes per send call: `64K` is 65536.
+    #[arg(short = 'l', long = "length", value_name = "SIZE", value_parser = size)]
+    message_size: Option<String>,
+    /// Print a line on standard error per interval of this length.
+    #[arg(short = 'i', long = "interval", value_name = "TIME", value_parser = length)]
+    interval: Option<Duration>,
+    /// Only IPv4.
+    #[arg(short = '4', conflicts_with = "v6")]
+    v4: bool,
+    /// Only IPv6.
+    #[arg(short = '6')]
+    v6: bool,
+    /// Print one JSON document instead of lines.
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Send this program along with ssh, and leave nothing there.
+    #[arg(long)]
+    copy: bool,
+    /// Write the plan to FILE, too: `plumb run FILE` measures the same again.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Write all rows to FILE, as `plumb run -o` does.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyFile,
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    let length = units::parse_duration(text).map_err(|e| e.to_string())?;
+    if length < Duration::from_millis(100) {
+        return Err(format!("`{text}` is too short to measure anything: 20 is the default of -t, 1 a usual -i"));
+    }
+    if length > Duration::from_hours(24) {
+        return Err("longer than 24 h: write a plan, `plumb plans show soak` begins one".to_owned());
+    }
+    Ok(length)
+}
+
+/// A rate as a plan writes it. iperf3's letters are powers of 1000.
+fn rate(text: &str) -> Result<String, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let written = match unit {
+        "" => format!("{digits}bit/s"),
+        "K" | "k" => format!("{digits}kbit/s"),
+        "M" | "m" => format!("{digits}Mbit/s"),
+        "G" | "g" => format!("{digits}Gbit/s"),
+        _ => text.to_owned(),
+    };
+    match units::parse_rate(&written) {
+        Ok(Rate::Bits(bits)) if bits > 0.0 => Ok(written),
+        Ok(_) => Err(format!("`{text}` is no load: write bits per second, as 10M or 10Mbit/s")),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// A size as a plan writes it. iperf3's letters are powers of 1024.
+fn size(text: &str) -> Result<String, String> {
+    let written = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => format!("{digits}KiB"),
+        None => text.strip_suffix(['M', 'm']).map_or_else(|| text.to_owned(), |digits| format!("{digits}MiB")),
+    };
+    match units::parse_size(&written) {
+        Ok(0) => Err("a message has at least one byte".to_owned()),
+        Ok(_) => Ok(written),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+pub fn run(args: &Args) -> Result<Exit, Error> {
+    let mut asked = asked(args)?;
+    let key = args.key.load()?;
+    let interrupts =
+        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let began = Instant::now();
+    match measure(args, &mut asked, key, &interrupts) {
+        Err(error) => match interrupts.exit() {
+            // Whatever was waited for when the signal came did not happen: that is not this error's fault.
+            Some(exit) => {
+                error.print();
+                Ok(exit)
+            }
+            None => Err(error),
+        },
+        Ok(report) => {
+            show(args, &asked, &report, began.elapsed())?;
+            Ok(report.exit(&interrupts))
+        }
+    }
+}
+
+fn asked(args: &Args) -> Result<Asked, Error> {
+    // `plumb measure tcp_rr` measures this machine.
+    let is_workload = |text: &String| text.parse::<Workload>().is_ok();
+    let (host, first) = match &args.host {
+        Some(text) if is_workload(text) => (None, Some(text.clone())),
+        host => (host.clone(), None),
+    };
+    if args.copy && !host.as_ref().is_some_and(|host| host.starts_with("ssh://")) {
+        return Err(Error::Usage("--copy goes with a host that ssh reaches: ssh://user@b.lab".into()));
+    }
+    let host = host.map(|host| of_version(host, args)).transpose()?;
+    let directions =
+        if args.reverse { vec![Direction::Download] } else { vec![Direction::Download, Direction::Upload] };
+    Ok(Asked {
+        host,
+        speaks: None,
+        copy: args.copy,
+        length: args.time,
+        streams: args.streams,
+        directions,
+        udp: args.udp,
+        rate: args.rate.clone(),
+        message_size: args.message_size.clone(),
+        interval: args.interval,
+        workloads: first.into_iter().chain(args.workloads.iter().cloned()).collect(),
+        round_trip: Duration::ZERO,
+    })
+}
+
+/// With -4 or -6, the host's first address of that version of IP.
+fn of_version(host: String, args: &Args) -> Result<String, Error> {
+    if !(args.v4 || args.v6) || host.starts_with("ssh://") {
+        return Ok(host);
+    }
+    let version = if args.v4 { "IPv4" } else { "IPv6" };
+    let (name, port) = plan::split_port(&host);
+    let found = (name, port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
+    let found = found.map_err(|e| Error::Measurement(format!("{name} was not found: {e}")))?;
+    let Some(address) = found.map(|address| address.ip()).find(|ip| ip.is_ipv4() == args.v4) else {
+        return Err(Error::Measurement(format!(
+            "{name} has no {version} address; leave -{} out",
+            if args.v4 { 4 } else { 6 }
+        )));
+    };
+    Ok(match (port, address.is_ipv6()) {
+        (None, _) => address.to_string(),
+        (Some(port), true) => format!("[{address}]:{port}"),
+        (Some(port), false) => format!("{address}:{port}"),
+    })
+}
+
+fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interrupts) -> Result<Report, Error> {
+    let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });
+    let first = load(asked)?;
+    match meet(&first, key.as_ref(), interrupts, &progress) {
+        Ok(round_trip) => asked.round_trip = round_trip,
+        Err(error) => asked.speaks = Some(other_program(asked).ok_or(error)?),
+    }
+    let plan = load(asked)?;
+    if let Some(path) = &args.save {
+        save(path, asked)?;
+    }
+    let options = Options { output: args.output.clone(), key, interim: args.interval.is_some(), ..Options::default() };
+    campaign::run(&[plan], &options, interrupts, &mut progress)
+}
+
+fn load(asked: &Asked) -> Result<Plan, Error> {
+    plan::load_str("measure", &asked.plan(), &LoadOptions::default())
+        .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))
+}
+
+/// Reaches the far end. Returns the time of the fastest round trip that its clock was read by.
+fn meet(plan: &Plan, key: Option<&Key>, interrupts: &Interrupts, progress: &Progress) -> Result<Duration, Error> {
+    let steps = step::steps(plan, "", &plan.axis_paths);
+    let allowed = Allowed { hooks: false };
+    let mut hosts = Hosts::open(plan, &steps, key, false, allowed, interrupts.flag(), progress)?;
+    let clock = hosts.take_records().remove(SERVER).and_then(|record| record.clock);
+    Ok(clock.map_or(Duration::ZERO, |clock| Duration::from_nanos(clock.bound_ns.saturating_mul(2))))
+}
+
+/// The program that answers on its own port where no daemon does.
+fn other_program(asked: &Asked) -> Option<Program> {
+    let host = asked.host.as_deref().filter(|host| !host.starts_with("ssh://"))?;
+    let answers = |port: u16| {
+        let found = dial::resolve_or(host, port).ok()?;
+        dial::dial(&found, None, Instant::now() + PATIENCE).ok()
+    };
+    if plan::split_port(host).1.is_some() || answers(DEFAULT_PORT).is_some() {
+        return None;
+    }
+    [Program::Iperf3, Program::Netperf].into_iter().find(|program| answers(program.port()).is_some())
+}
+
+fn save(path: &PathBuf, asked: &Asked) -> Result<(), Error> {
+    let text = asked.plan();
+    if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
+        return Ok(());
+    }
+    let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+            let what = path.display();
+            Err(Error::Usage(format!("{what} exists and is another plan: remove it, or name another file with --save")))
+        }
+        other => other.map_err(Error::output(path.display())),
+    }
+}
+
+/// Prints the answer. A closed pipe is ignored: the exit code still tells the outcome.
+fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(), Error> {
+    let mut out = anstream::stdout().lock();
+    let written = if args.json {
+        writeln!(out, "{:#}", answer::json(asked, report, took))
+    } else {
+        answer::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
+            Some(path) => writeln!(out, "plan: {0}; plumb run {0} measures the same again", path.display()),
+            None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words(args)),
+        })
+    };
+    match written.and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::output("standard output")),
+    }
+}
+
+/// The words of this command line behind `plumb measure`, for a shell.
+fn words(_: &Args) -> String {
+    let quoted = |word: String| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%[]".contains(c);
+        if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args().skip(2).map(|word| format!(" {}", quoted(schemas::text::plain(&word))));
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_mean_what_iperf3_means_by_them() {
+        for (typed, written) in
+            [("10M", "10Mbit/s"), ("2.5g", "2.5Gbit/s"), ("64000", "64000bit/s"), ("1MB/s", "1MB/s")]
+        {
+            assert_eq!(rate(typed).unwrap(), written);
+        }
+        for (typed, written) in [("128K", "128KiB"), ("1m", "1MiB"), ("1472", "1472"), ("1KiB", "1KiB")] {
+            assert_eq!(size(typed).unwrap(), written);
+        }
+        for wrong in ["0", "0M", "M", "fast", "5k/s", "-3M"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "K", "-1"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "0.01", "-1", "2d", "100h"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The answer of `plumb measure`: a line per test, what limited it, and what else to know.
+
+use std::{collections::BTreeMap, io, io::Write, time::Duration};
+
+use analyze::{
+    limits,
+    table::layout::{Column, Sheet, aligned},
+};
+use schemas::{
+    columns::Row,
+    text::plain,
+    units::{self, Unit, human},
+};
+use serde_json::{Value, json};
+
+use super::plan::{Asked, IDLE, LOAD, PROBE};
+use crate::{
+    campaign::Report,
+    plan::estimate::span,
+    sinks::{run_json::HostRecord, table},
+    style,
+};
+
+/// The answer in lines for people.
+pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", headline(asked, report.hosts(), took))?;
+    let rows = told(report);
+    aligned(&columns(&rows, report.summaries()), &sheet.indented(2), out)?;
+    // What limits round trips one after the other is the path's length, which their own line says.
+    let loads = rows.iter().filter(|row| row.case.as_deref() != Some(IDLE));
+    let limits = limits::lines(loads.map(|row| (name(row), *row)));
+    if !limits.is_empty() {
+        writeln!(out)?;
+        table::write_sentences(&limits, sheet, out)?;
+    }
+    for note in report.notes() {
+        writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
+    }
+    Ok(())
+}
+
+/// `b.lab · Linux 6.12.0, 16 CPUs · 20 s`
+fn headline(asked: &Asked, hosts: &BTreeMap<String, HostRecord>, took: Duration) -> String {
+    let place = asked.host.as_deref().unwrap_or("this machine, both ends");
+    let there = hosts.get(super::SERVER).or_else(|| hosts.get("local").filter(|_| asked.host.is_none()));
+    let mut parts = vec![plain(place)];
+    match (asked.speaks, there) {
+        (Some(program), _) => parts.push(format!("speaks to {} on port {}", program.server(), program.port())),
+        (None, Some(record)) => {
+            let kernel = record.facts.kernel_release.as_ref().map(|kernel| format!("Linux {}", plain(kernel)));
+            let cpus = record.facts.cpus.map(|n| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") });
+            parts.extend(
+                Some([kernel, cpus].into_iter().flatten().collect::<Vec<_>>().join(", ")).filter(|s| !s.is_empty()),
+            );
+        }
+        (None, None) => {}
+    }
+    parts.push(span(took));
+    parts.join(" · ")
+}
+
+/// The rows that have a line: of a group, the load.
+fn told(report: &Report) -> Vec<&Row> {
+    let is_told = |row: &&Row| row.member.as_deref().is_none_or(|member| member == LOAD);
+    report.summaries().iter().filter(is_told).collect()
+}
+
+fn name(row: &Row) -> String {
+    row.case.clone().unwrap_or_default()
+}
+
+fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
+    let column = |right, cell: &dyn Fn(&Row) -> String| Column::of("", right, rows, |row| cell(row));
+    let is_idle = |row: &Row| row.case.as_deref() == Some(IDLE);
+    let us = |value: f64| human(Unit::Microseconds, value);
+    vec![
+        column(false, &name),
+        column(true, &|row| match row.latency_p50_us.filter(|_| is_idle(row)) {
+            Some(p50) => us(p50),
+            None if row.member.is_some() || !is_idle(row) => table::result(row),
+            None => row.status.map_or_else(String::new, |status| status.to_string()),
+        }),
+        column(false, &|row| {
+            row.margin_ratio.map_or_else(String::new, |ratio| format!("± {}", units::margin_of_error(ratio)))
+        }),
+        column(false, &|row| {
+            if is_idle(row) {
+                let p99 = row.latency_p99_us.map_or_else(String::new, |p99| format!(", p99 {}", us(p99)));
+                return format!("round trip{p99}");
+            }
+            let is_probe = |other: &&Row| other.case == row.case && other.member.as_deref() == Some(PROBE);
+            let added = all.iter().find(is_probe).and_then(|probe| probe.added_latency_p50_us);
+            added.map_or_else(String::new, |added| format!("{} under load", signed(added)))
+        }),
+        column(false, &|row| {
+            let count = row.retransmits.filter(|_| !is_idle(row));
+            count.map_or_else(String::new, |count| format!("{count} retransmit{}", if count == 1 { "" } else { "s" }))
+        }),
+    ]
+}
+
+/// `+ 1.9 ms`, `− 3.0 µs`
+fn signed(us: f64) -> String {
+    let sign = if us < 0.0 { '−' } else { '+' };
+    format!("{sign} {}", human(Unit::Microseconds, us.abs()))
+}
+
+/// The answer as one JSON document: the summary rows without histograms, and the sentences.
+pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
+    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::jsonl::object).collect();
+    json!({
+        "host": asked.host,
+        "speaks": asked.speaks.map_or("plumb", |program| program.name()),
+        "took_s": took.as_secs_f64(),
+        "rows": rows,
+        "limits": table::limits(report.summaries()),
+        "notes": report.notes(),
+        "failed": report.failures().map(|(case, why)| json!({"case": case, "why": why})).collect::<Vec<_>>(),
+    })
+}
