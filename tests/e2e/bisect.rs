@@ -53,8 +53,8 @@ fn repository(folder: &Folder) -> std::path::PathBuf {
 /// A program that prints a rate: that of the file `speed`, and up to 1 % more.
 const BENCH: &str = "#!/bin/sh\necho rate $(cat speed).$(date +%N | cut -c5-6) MB/s\n";
 
-/// A program that prints anything between 50 and 149.
-const WILD: &str = "#!/bin/sh\necho rate $((50 + 1$(date +%N) / 10000 % 100)).0 MB/s\n";
+/// A program that prints everything between 50 and 149, each time another value far from the last one.
+const WILD: &str = "#!/bin/sh\nn=$(cat ../wild 2>/dev/null || echo 0)\necho $((n + 1)) >../wild\necho rate $((50 + n * 37 % 100)).0 MB/s\n";
 
 /// A plan that runs the program of the repository, and its results there.
 fn program(folder: &Folder) -> std::path::PathBuf {
@@ -106,7 +106,7 @@ fn a_commit_is_good_or_bad_or_cannot_be_told() {
     let broken = step(&repo, "");
     assert_eq!(broken.code, Some(125), "{}{}", broken.stdout, broken.stderr);
     assert!(broken.stdout.contains(": cannot tell: it failed: "), "{}", broken.stdout);
-    fs::write(repo.join("bench"), WILD.replace("echo", "sleep 0.3; echo")).unwrap();
+    fs::write(repo.join("bench"), WILD.replace("echo rate", "sleep 0.3; echo rate")).unwrap();
     let late = step(&repo, "--budget 1s");
     assert_eq!(late.code, Some(125), "{}{}", late.stdout, late.stderr);
     assert!(late.stdout.contains(": cannot tell: it throughput "), "{}", late.stdout);

@@ -187,7 +187,7 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     (
         "workload: ping\nfind: {metric: latency.p99, at_most: 1s, by: inflight, to: 70000}",
         "6:5",
-        &["at the highest load", "at most 65535"],
+        &["at the highest load", "at most 65536"],
     ),
     // Hooks.
     ("workload: tcp_rr\nhooks: {setup: {run: [ls], on: mars}}", "6:36", &["unknown host `mars`"]),

@@ -101,3 +101,26 @@ fn runs_the_page() {
     let verdicts = fs::read_to_string(place.path().join("results.verdicts.csv")).expect("verdicts");
     assert!(verdicts.contains("not 10 % below baselines/ci.csv"), "{verdicts}");
 }
+
+/// A tag can be moved to other code, which would run with the rights of the job.
+#[test]
+fn our_workflows_name_actions_by_commit_and_write_without_any() {
+    for file in ["ci.yml", "release.yml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.github/workflows").join(file);
+        let workflow: serde_yaml::Value = serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let (mut named, mut written) = (0, 0);
+        for job in workflow["jobs"].as_mapping().unwrap().values() {
+            let rights = if job["permissions"].is_null() { &workflow["permissions"] } else { &job["permissions"] };
+            let writes = rights["contents"] == "write";
+            written += usize::from(writes);
+            for uses in job["steps"].as_sequence().unwrap().iter().filter_map(|step| step["uses"].as_str()) {
+                let (_, commit) = uses.split_once('@').expect("a commit");
+                assert!(commit.len() == 40 && commit.bytes().all(|b| b.is_ascii_hexdigit()), "{file}: {uses}");
+                assert!(!writes, "{file}: {uses} may write");
+                named += 1;
+            }
+            assert!(!writes || job["container"].is_null(), "{file}: a foreign image may write");
+        }
+        assert!(named > 0 && written == usize::from(file == "release.yml"), "{file}");
+    }
+}

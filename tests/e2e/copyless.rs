@@ -133,11 +133,8 @@ fn a_receiver_that_discards_makes_no_other_call() {
         let Some((_, calls)) = trace(&alone, "recvmmsg", &test) else { return };
         let (short, long) = (calls.count(&["iov_len=16"]), calls.count(&["iov_len=1472"]));
         let (all, cut) = (calls.count(&["WAITFORONE"]), calls.count(&["MSG_TRUNC|MSG_WAITFORONE"]));
-        assert_eq!(
-            (short > 0, long > 0, cut),
-            (discards, !discards, if discards { all } else { 0 }),
-            "{receive}: {all}"
-        );
+        // The length of a cut datagram tells a greeting from a message, too.
+        assert_eq!((short > 0, long > 0, cut), (discards, !discards, all), "{receive}");
     }
 }
 

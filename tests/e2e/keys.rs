@@ -29,7 +29,7 @@ fn a_key_opens_the_daemon_that_has_it_and_nothing_else_does() {
     assert!(of(&rows, "iteration").iter().all(|row| row["status"] == "ok"), "{}", ran.stdout);
 
     for (address, more, sentence) in [
-        (&keyed.address, vec![], "requires a key; give one with hosts.b.key_file in the plan or --key-file"),
+        (&keyed.address, vec![], "requires a key; give one with hosts.b.key_file in the plan, --key-file or PLUMB_KEY"),
         (&keyed.address, vec!["--key-file", &other], "it has another key"),
         (&open.address, vec!["--key-file", &key], "uses no key and one was given for it"),
     ] {

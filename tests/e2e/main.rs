@@ -1,5 +1,6 @@
 //! The real program against real sockets, daemons and namespaces.
 
+mod attacks;
 mod baseline;
 mod bisect;
 mod buffers;
@@ -29,6 +30,7 @@ mod flent;
 mod gate;
 mod history;
 mod history_faults;
+mod hostile;
 mod hosts;
 mod interop;
 mod iperf3_scripts;
@@ -40,6 +42,7 @@ mod launch_mpi;
 mod launch_slurm;
 mod limits;
 mod loaded;
+mod measure;
 mod metrics;
 mod migrating;
 mod module_order;

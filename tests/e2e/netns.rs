@@ -79,6 +79,15 @@ impl Namespace {
         lines.next().unwrap().nth(place).unwrap().parse().unwrap()
     }
 
+    /// Limits its sending over the interface `data` to `rate`, with a queue of `latency`; `false` and a printed reason if
+    /// this kernel has no token bucket.
+    pub fn limit(&self, rate: &str, latency: &str) -> bool {
+        let shape = ["qdisc", "add", "dev", "data", "root", "tbf", "rate", rate, "burst", "16kb", "latency", latency];
+        run("tc", &[&["-n", self.name.as_str()], &shape[..]].concat())
+            .map_err(|why| skip(&format!("no token-bucket queue: {why}")))
+            .is_ok()
+    }
+
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {
         run("ip", &[&["-n", self.name.as_str()], arguments].concat()).map(drop)
     }
@@ -131,13 +140,9 @@ impl Pair {
         Some(pair)
     }
 
-    /// Limits the near end's sending over the data link to `rate`, with a queue of `latency`; `false` and
-    /// a printed reason if this kernel has no token bucket.
+    /// Limits the near end's sending over the data link; see [`Namespace::limit`].
     pub fn limit(&self, rate: &str, latency: &str) -> bool {
-        let shape = ["qdisc", "add", "dev", "data", "root", "tbf", "rate", rate, "burst", "16kb", "latency", latency];
-        run("tc", &[&["-n", self.near.name.as_str()], &shape[..]].concat())
-            .map_err(|why| skip(&format!("no token-bucket queue: {why}")))
-            .is_ok()
+        self.near.limit(rate, latency)
     }
 
     /// A daemon in the far namespace, and a plan's inventory with it as `far`.
@@ -145,7 +150,7 @@ impl Pair {
         let listen = format!("{}:12864", Self::FAR_TALK);
         let mut serve = self.far.command(env!("CARGO_BIN_EXE_plumb"));
         // Data and control use different links, so datagrams come from another address than the client's.
-        serve.args(["serve", "--listen", &listen, "--allow-connect", Self::NEAR]);
+        serve.args(["serve", "--listen", &listen, "--allow", "10.0.0.0/8", "--allow-connect", Self::NEAR]);
         serve.stdout(Stdio::piped()).stderr(Stdio::null());
         let hosts = format!("hosts: {{far: {{address: {}, control: \"{listen}\"}}}}", Self::FAR);
         (Serve::of(serve), hosts)

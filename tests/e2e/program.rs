@@ -19,6 +19,8 @@ pub fn command(args: &[&str]) -> Command {
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // The environment of CI must not change the tests.
     command.env_remove("GITHUB_ACTIONS").env_remove("GITHUB_STEP_SUMMARY");
+    // Nor may the user's key.
+    command.env_remove("PLUMB_KEY").env_remove("PLUMB_KEY_FILE").env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
@@ -146,6 +148,8 @@ pub struct Serve {
     child: Child,
     /// `address:port`.
     pub address: String,
+    /// Its first lines.
+    pub said: String,
 }
 
 impl Serve {
@@ -182,15 +186,17 @@ impl Serve {
     pub fn of(mut command: Command) -> Self {
         let mut child = command.spawn().expect("plumb serve starts");
         let mut line = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it listens");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("it says where it listens");
         let address = line.split_whitespace().find(|w| w.parse::<SocketAddr>().is_ok()).expect("an address").to_owned();
-        Self { child, address }
+        // All first lines are one write.
+        line.push_str(&String::from_utf8_lossy(stdout.buffer()));
+        Self { child, address, said: line }
     }
 
     /// One that was started otherwise.
     pub fn from(child: Child, address: String) -> Self {
-        Self { child, address }
+        Self { child, address, said: String::new() }
     }
 
     /// Kills it: SIGKILL.

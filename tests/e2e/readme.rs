@@ -4,6 +4,7 @@
 //! everything else runs as written.
 
 use std::{
+    io::{BufRead, BufReader},
     os::unix::fs::symlink,
     path::Path,
     process::{Child, Command, Stdio},
@@ -54,6 +55,7 @@ fn every_command_of_the_readme_works() {
     let place = tempfile::tempdir().expect("a directory");
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../plans"), place.path().join("plans")).expect("a link");
     let mut daemons = Vec::new();
+    let mut key: Option<String> = None;
     let commands = commands();
     assert!(commands.len() >= 8, "the README shows commands in sh blocks");
     for command in commands {
@@ -68,7 +70,17 @@ fn every_command_of_the_readme_works() {
                 crate::program::skip(&format!("from `{command}` on: port {PORT} is taken on this machine"));
                 break;
             }
-            daemons.push(Daemon(shell(&format!("exec {command}"), place.path()).spawn().expect("sh starts")));
+            let mut serve = shell(&format!("exec {command}"), place.path());
+            let mut child = serve.stdout(Stdio::piped()).spawn().expect("sh starts");
+            // Its second line has the command for the other machine.
+            let lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
+            let said: Vec<String> = lines.take(3).collect();
+            key = said
+                .iter()
+                .flat_map(|line| line.split_whitespace())
+                .find(|word| word.starts_with("PLUMB_KEY="))
+                .map(str::to_owned);
+            daemons.push(Daemon(child));
             let begun = Instant::now();
             while std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err() {
                 assert!(begun.elapsed() < Duration::from_secs(20), "`{command}` does not listen");
@@ -76,10 +88,19 @@ fn every_command_of_the_readme_works() {
             }
             continue;
         }
+        // The other machine is this one, and its key the one that it printed.
+        let mut command = command.replace("b.lab", "127.0.0.1");
+        if let (Some(shown), Some(key)) =
+            (command.split_whitespace().next().filter(|word| word.starts_with("PLUMB_KEY=")), &key)
+        {
+            command = command.replace(shown, key);
+        }
         let short = if command.contains("plumb run ") {
             format!("{command} --set duration=20ms --set warmup=0s --set iterations=1 --set interval=0s")
+        } else if command.contains("plumb measure ") {
+            format!("{command} -t 2")
         } else {
-            command.to_owned()
+            command
         };
         let mut output = shell(&short, place.path()).output().expect("sh starts");
         if !output.status.success() {

@@ -152,7 +152,7 @@ fn an_echo_answers_requests_and_every_byte_of_it_is_checked() {
     let folder = Folder::new();
     let plan = folder.plan(
         "hosts: {service: {address: 127.0.0.1}}",
-        &format!("  it: {{to: service, control: none, remote_ports: {port}, workload: udp_rr, transactions: 200, reply_timeout: 1m, integrity: true}}"),
+        &format!("  it: {{to: service, control: none, remote_ports: {port}, workload: udp_rr, transactions: 200, reply_timeout: 1m, request_size: 4, response_size: 4, integrity: true}}"),
     );
     let ran = plumb(&["run", &plan, "--progress", "never"]);
     assert_eq!(ran.code, Some(3));
@@ -218,7 +218,7 @@ fn datagram_services_discard_and_generate() {
     until("the service reads what was sent", || got.load(Relaxed) > 0);
     // A generator answers with other bytes, of any length.
     let (port, _) = udp(|_| Some(vec![b'x'; 333]));
-    let (row, _) = against(port, "workload: udp_rr, transactions: 200, reply_timeout: 1m");
+    let (row, _) = against(port, "workload: udp_rr, request_size: 1, transactions: 200, reply_timeout: 1m");
     assert!(number(&row, "transactions") > 0.0 && number(&row, "errors") < 1.0, "{row:?}");
 }
 

@@ -139,6 +139,8 @@ fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
             .any(|set| set & (1 << (Signal::SIGINT as u32 - 1)) != 0)
     };
     until("the first signal is taken", || !is_pending());
+    // The thread that counts them must have seen the first, too.
+    thread::sleep(Duration::from_secs(1));
     signal(&child, Signal::SIGINT);
     let ran = end(child);
     kill(daemon, Signal::SIGCONT).unwrap();

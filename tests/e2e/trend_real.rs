@@ -44,7 +44,7 @@ const START: &str = "\
 #!/bin/sh
 tc qdisc change dev la root tbf rate $(cat link) burst 16kb latency 500ms &&
 ip netns exec $FAR sysctl -qw net.ipv4.tcp_rmem=\"4096 $(cat buffer) $(cat buffer)\" &&
-exec ip netns exec $FAR plumb serve --listen 10.79.0.2:12864 --allow-connect 10.77.0.1 --allow-connect 10.78.0.1
+exec ip netns exec $FAR plumb serve --listen 10.79.0.2:12864 --allow 10.0.0.0/8 --allow-connect 10.77.0.1 --allow-connect 10.78.0.1
 ";
 
 /// One night: the far program of this commit, a measurement of each case, and its end. Round trips are kept of `window` only.

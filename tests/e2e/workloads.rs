@@ -16,10 +16,12 @@ fn connect_tests_show_what_is_in_time_wait_at_both_ends() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = rows(&folder.path("r.csv"));
     let row = of(&rows, "iteration")[0];
-    // Connections that the near end closed first stay for a minute; both ends are in one network namespace.
+    // Connections that the near end closed first stay for a minute; both ends are in one network namespace. What was there before
+    // expires meanwhile, so the level after them is theirs and no difference is. The kernel may use a few of their ports again.
     for end in ["local", "remote"] {
-        let grown = number(row, &format!("{end}_time_wait_after")) - number(row, &format!("{end}_time_wait_before"));
-        assert!(grown > 0.0, "{end}: {grown}");
+        assert!(number(row, &format!("{end}_time_wait_before")) >= 0.0);
+        let after = number(row, &format!("{end}_time_wait_after"));
+        assert!(after >= 150.0, "{end}: {after} of 200");
     }
     assert!(ran.stdout.contains("connections in TIME_WAIT at the end that connects: "), "{}", ran.stdout);
 }
