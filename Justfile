@@ -8,9 +8,13 @@ run *ARGS='plans/quick.yaml':
 test:
     cargo test --workspace
 
+# Run the tests that need a quiet machine: rates, shares and statistical decisions about real paths (as root).
+lab *ARGS:
+    tests/lab/run {{ARGS}}
+
 # Check formatting, clippy, rustdoc and the crates that are used, as CI does.
 lint:
-    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps && .ci/deny
+    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && cargo clippy -p runner --test lab -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps && .ci/deny
 
 # Measure the hot loops with criterion, then compare with the installed peers.
 bench:

@@ -1,54 +1,12 @@
 //! `plumb bisect` as a step of `git bisect run`, with git and the real program.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     filters::shell,
-    netns::Pair,
-    program::{self, Folder, Ran, Serve, despite_stalls, of, plumb, rows, until},
+    program::{self, Folder, Ran, Serve, of, plumb, rows, until},
+    repository::{commit, git, repository},
 };
-
-/// Runs git in a folder; its output.
-fn git(folder: &Path, words: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.org", "-C"])
-        .arg(folder)
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-/// Writes files and commits them; the commit.
-fn commit(folder: &Path, subject: &str, files: &[(&str, &str)]) -> String {
-    for (name, text) in files {
-        fs::write(folder.join(name), text).unwrap();
-        if text.starts_with("#!") {
-            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
-            // A process that another test starts may hold this file open for writing: git writes one that it does not.
-            git(folder, &["add", name]);
-            fs::remove_file(folder.join(name)).unwrap();
-            git(folder, &["checkout", "-q", "--", name]);
-        }
-    }
-    git(folder, &["add", "-A"]);
-    git(folder, &["commit", "-q", "--allow-empty", "-m", subject]);
-    git(folder, &["rev-parse", "HEAD"])
-}
-
-/// A repository in `repo` beside the plan and the baseline.
-fn repository(folder: &Folder) -> std::path::PathBuf {
-    let repo = folder.path("repo");
-    fs::create_dir(&repo).unwrap();
-    git(&repo, &["init", "-q"]);
-    repo
-}
 
 /// A program that prints a rate: that of the file `speed`, and up to 1 % more.
 const BENCH: &str = "#!/bin/sh\necho rate $(cat speed).$(date +%N | cut -c5-6) MB/s\n";
@@ -188,63 +146,6 @@ fn a_far_end_that_does_not_answer_tells_nothing() {
     assert_eq!(ran.code, Some(125), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains(": cannot tell: it could not be measured\n"), "{}", ran.stdout);
     assert!(ran.stderr.contains("cannot be reached"), "{}", ran.stderr);
-}
-
-/// Sixteen commits of a router's configuration. Commit 11 lowers its rate by 5 %; commits 8 and 9 let it come and go;
-/// commit 14 does not start.
-#[test]
-fn git_bisect_names_the_commit_that_slowed_a_link() {
-    despite_stalls(sixteen_commits);
-}
-
-fn sixteen_commits() {
-    let Some(lab) = Pair::new() else { return };
-    if !lab.limit("100mbit", "50ms") {
-        return;
-    }
-    let folder = Folder::new();
-    let (_serve, hosts) = lab.serve();
-    folder.plan(&hosts, "  bulk: {to: far, workload: tcp_stream, warmup: 50ms, duration: 100ms, iterations: 10}");
-    let repo = repository(&folder);
-    let steady = "#!/bin/sh\ntc qdisc replace dev data root tbf rate $(cat rate) burst 16kb latency 50ms\n";
-    let comes_and_goes = "#!/bin/sh\n(while sleep 0.2; do for rate in 60 150 85 120 40; do\ntc qdisc replace dev data root tbf rate \
-                          ${rate}mbit burst 16kb latency 50ms\nsleep 0.2; done; done) > /dev/null 2>&1 &\necho $! > ../noise\n";
-    let mut commits = Vec::new();
-    for n in 1..=16 {
-        let rate = if n < 11 { "100mbit" } else { "95mbit" };
-        let start = match n {
-            8 | 9 => comes_and_goes,
-            14 => "#!/bin/sh\nexit 1\n",
-            _ => steady,
-        };
-        commits.push(commit(
-            &repo,
-            &format!("change {n}"),
-            &[("rate", rate), ("start", start), ("notes", &n.to_string())],
-        ));
-    }
-    let step = "#!/bin/sh\n./start || exit 125\nplumb bisect ../plan.yaml --against ../good.csv --min-effect 2.5% \
-                --max-iterations 20 --progress never\ncode=$?\n[ -e ../noise ] && kill $(cat ../noise) && rm \
-                ../noise\nexit $code\n";
-    fs::write(folder.path("step"), step).unwrap();
-    let inside = |line: &str| {
-        let programs = Path::new(env!("CARGO_BIN_EXE_plumb")).parent().unwrap().display().to_string();
-        let mut command = lab.near.command("sh");
-        command.args(["-c", line]).current_dir(&repo).stdin(Stdio::null());
-        command.env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()));
-        Ran::from(command.output().unwrap())
-    };
-    git(&repo, &["checkout", "-q", &commits[0]]);
-    let good = inside("./start && plumb run ../plan.yaml -o ../good.csv --progress never");
-    assert_eq!(good.code, Some(0), "{}", good.stderr);
-    git(&repo, &["bisect", "start", &commits[15], &commits[0]]);
-    let ran = inside("git bisect run sh ../step");
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains(&format!("{} is the first bad commit", commits[10])), "{}{}", ran.stdout, ran.stderr);
-    let log = git(&repo, &["bisect", "log"]);
-    assert!(log.contains("# skip: ") && log.contains("change 8"), "the noisy commit is the first in the middle: {log}");
-    let results = fs::read_dir(repo.join(".git/plumb-bisect")).unwrap().count();
-    assert!(results >= 2 * 3, "{results} files of at least three commits");
 }
 
 #[test]

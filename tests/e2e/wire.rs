@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::{
     netns::Pair,
-    program::{Folder, Ran, Row, command, count, despite_stalls, number, of, parse, plumb},
+    program::{Folder, Ran, Row, command, count, number, of, parse, plumb},
 };
 
 /// A filter without a table: standard input is no pipe.
@@ -72,73 +72,6 @@ fn fast_ethernet_of_the_source_documents() {
     let rows = parse(&plumb(&["fit", "--wire", "100Mbit/s", "-g", "transport", &table]).stdout);
     let ratios: Vec<f64> = rows.iter().map(|row| number(row, "wire_ratio")).collect();
     assert!((ratios[0] - 84.0 / 180.0).abs() < 1e-6 && (ratios[1] - 0.106_215).abs() < 1e-6, "{ratios:?}");
-}
-
-const RATE: f64 = 10e6;
-
-/// Bits that a token bucket allows beyond its rate.
-const BURST: f64 = 16.0 * 1024.0 * 8.0;
-
-#[test]
-fn rows_of_a_shaped_link_are_near_its_ceiling_and_never_above() {
-    despite_stalls(compares_with_a_shaper);
-}
-
-/// The token bucket counts frames without preamble, check sequence and gap, so its link is faster by that.
-fn compares_with_a_shaper() {
-    let Some(pair) = Pair::new() else { return };
-    if !pair.limit("10mbit", "100ms") {
-        return;
-    }
-    let (_daemon, hosts) = pair.serve();
-    for (test, packets) in [
-        ("workload: tcp_stream, bytes: 2500kB, socket: {congestion_control: cubic}", None),
-        ("workload: udp_stream, message_size: 1472, rate: 12Mbit/s, duration: 2s", Some((1472, vec![1500]))),
-        ("workload: udp_stream, message_size: 200, rate: 12Mbit/s, duration: 2s", Some((200, vec![228]))),
-        (
-            "workload: udp_stream, message_size: 4000, rate: 12Mbit/s, duration: 2s",
-            Some((4000, vec![1500, 1500, 1068])),
-        ),
-    ] {
-        let folder = Folder::new();
-        let body = format!("  it: {{{test}, to: far, wire: 10Mbit/s}}");
-        let plan = folder.plan(&hosts, &body);
-        let before = pair.far.interface("data").received_bytes;
-        let ran: Ran = pair
-            .near
-            .command(env!("CARGO_BIN_EXE_plumb"))
-            .args(["run", "--progress", "never", &plan])
-            .output()
-            .unwrap()
-            .into();
-        assert_eq!(ran.code, Some(0), "{body}\n{}{}", ran.stdout, ran.stderr);
-        let arrived = pair.far.interface("data").received_bytes - before;
-        let rows = parse(&ran.stdout);
-        let row = of(&rows, "iteration")[0];
-        let (payload, packets) = packets.unwrap_or_else(|| {
-            let mss = count(row, "mss_bytes");
-            // Of a link with an MTU of 1500: timestamps or none.
-            assert!([1448, 1460].contains(&mss), "{row:?}");
-            (mss, vec![1500])
-        });
-        let shaped: u64 = packets.iter().map(|packet| packet + 14).sum();
-        let wire: u64 = packets.iter().map(|packet| packet + 38).sum();
-        let beyond = 1.0 + BURST / (RATE * number(row, "elapsed_s"));
-        let ratio = number(row, "wire_ratio");
-        let shaped_ratio = ratio * shaped as f64 / wire as f64;
-        assert!((0.95..=beyond).contains(&shaped_ratio), "{test}: {shaped_ratio} of what the bucket lets pass");
-        let expected = number(row, "throughput_bits_per_s") / (RATE * payload as f64 / wire as f64);
-        assert!((ratio - expected).abs() < 1e-9 && (number(row, "wire_bits_per_s") - RATE).abs() < 1.0, "{row:?}");
-        // The interface counts what the bucket counts. It also sees the first and last packets, and what was lost or
-        // came after the window.
-        let counted = arrived as f64 * 8.0 / (number(row, "bytes_received") * 8.0 * shaped as f64 / payload as f64);
-        assert!((0.99..1.1).contains(&counted), "{test}: the interface counted {counted} times as much");
-        let summary = of(&rows, "summary")[0];
-        assert_eq!(
-            [&row["wire_ratio"], &row["wire_bits_per_s"]],
-            [&summary["wire_ratio"], &summary["wire_bits_per_s"]]
-        );
-    }
 }
 
 /// A link of two namespaces says 10 Gbit/s, and loopback nothing; neither is a wire.

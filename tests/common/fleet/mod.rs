@@ -3,7 +3,6 @@
 //! `fleet.sh` says how they are made, and why nothing of them is left when a test is killed.
 
 mod cleanup;
-mod selftest;
 
 use std::{
     fs,
@@ -19,7 +18,7 @@ use crate::{
 
 pub use cleanup::{Traces, children, command_line};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/e2e/fleet/fleet.sh");
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/common/fleet/fleet.sh");
 
 /// The conductor's host.
 pub const HUB: &str = "ctl";
@@ -164,4 +163,11 @@ impl Drop for Fleet {
         drop(self.outer.stdin.take());
         let _ = self.outer.wait();
     }
+}
+
+/// Hosts whose daemons are started by a command, with their addresses as a range.
+pub fn fleet_hosts(count: usize) -> String {
+    format!(
+        "hosts: {{h: {{address: \"10.77.0.[1-{count}]\", launch: {{command: {{run: [/run/fleet/bin/on, \"{{host}}\"], program: /run/fleet/bin/plumb}}}}}}}}"
+    )
 }

@@ -1,26 +1,15 @@
 //! A history of real runs: which commit lowered a link, and which one grew a buffer.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{
     netns::{Namespace, is_installed},
-    program::{Folder, Ran, despite_stalls, number, parse, plumb, skip, skip_without},
+    program::{Folder, Ran, number, parse, plumb, skip, skip_without},
+    repository::git,
 };
 
 /// Runs of the history. Commits 25 and 33 change something.
 const RUNS: usize = 40;
-
-/// Runs git in a folder; its output.
-fn git(folder: &Path, words: &[&str]) -> String {
-    let output = Command::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.org", "-C"])
-        .arg(folder)
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 /// Makes the two links to the other namespace, and one for control.
 const LINKS: &str = "\
@@ -79,14 +68,8 @@ tests:
 /// A night of each commit: the series of the history that changed, and nothing else.
 ///
 /// A step of 3 % needs a machine that has a CPU for each end: beside other tests the shaped link itself is slower at times.
-/// `cargo test -p runner --test e2e -- --ignored trend_real`
 #[test]
-#[ignore = "takes two minutes, alone on the machine"]
 fn forty_runs_name_the_two_commits_that_changed_something() {
-    despite_stalls(forty_nights);
-}
-
-fn forty_nights() {
     let (Some(near), Some(far)) = (Namespace::new(), Namespace::new()) else { return };
     if !is_installed("ethtool") {
         return skip_without("ethtool", "segmentation stays on");

@@ -1,0 +1,20 @@
+//! Tests whose assertion is a rate, a duration, a share, or a statistical decision about a real path. They need a machine that has
+//! nothing else to do: `tests/lab/run` (`just lab`) looks whether it is quiet, and runs them one after the other.
+
+mod bisect;
+#[allow(dead_code, unused_imports, reason = "what only the other tests use")]
+#[path = "../common/fleet/mod.rs"]
+mod fleet;
+mod limits;
+mod links;
+mod loaded;
+#[allow(dead_code, reason = "what only the other tests use")]
+#[path = "../common/netns.rs"]
+mod netns;
+#[allow(dead_code, reason = "what only the other tests use")]
+#[path = "../common/program.rs"]
+mod program;
+#[path = "../common/repository.rs"]
+mod repository;
+mod suspects;
+mod trend;
