@@ -39,3 +39,7 @@ test-vm:
 # Start far ends in pods of a real Kubernetes cluster on this machine ($BIN: its programs; --help says how they are built).
 test-kubernetes *ARGS:
     tests/kubernetes/run {{ARGS}}
+
+# Count the production lines of each room, beside those of the commit in .ci/weight.base or of another one.
+weight *COMMIT:
+    .ci/weight {{COMMIT}}
