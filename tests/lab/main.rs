@@ -8,6 +8,7 @@ mod fleet;
 mod limits;
 mod links;
 mod loaded;
+mod measure;
 #[allow(dead_code, reason = "what only the other tests use")]
 #[path = "../common/netns.rs"]
 mod netns;

@@ -1,0 +1,90 @@
+//! `plumb measure` between two machines, against iperf3 on the same path and the queue that stands there.
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    netns::{Pair, is_installed},
+    program::{Ran, Serve, skip_without},
+};
+
+const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+
+/// The two commands of the first screen, as two people type them: the second one's answer.
+fn answer(pair: &Pair, words: &[&str]) -> (Ran, Duration) {
+    let begun = Instant::now();
+    let mut serve = pair.far.command(PLUMB);
+    serve.args(["serve", "--listen", "0.0.0.0"]).stdout(Stdio::piped()).stderr(Stdio::null());
+    let far = Serve::of(serve);
+    let key = far.said.split_whitespace().find_map(|word| word.strip_prefix("PLUMB_KEY=")).expect("a key").to_owned();
+    let mut near = pair.near.command(PLUMB);
+    near.args([&["measure", Pair::FAR], words].concat()).env("PLUMB_KEY", key).env("XDG_CONFIG_HOME", "/nonexistent");
+    let ran: Ran = near.output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    (ran, begun.elapsed())
+}
+
+/// The throughput of a direction, bit/s.
+fn measured(pair: &Pair, words: &[&str]) -> f64 {
+    let (ran, _) = answer(pair, &[words, &["-J"]].concat());
+    let answer: Value = serde_json::from_str(&ran.stdout).expect("one document");
+    let rows = answer["rows"].as_array().expect("rows");
+    let load = rows.iter().find(|row| row["throughput_bits_per_s"].as_f64() > Some(1e6)).expect("a row of a load");
+    load["throughput_bits_per_s"].as_f64().expect("a number")
+}
+
+/// The same by iperf3: what its receiver counts.
+fn by_iperf3(pair: &Pair, words: &[&str]) -> f64 {
+    let mut server = pair.far.command("iperf3");
+    let mut server = server.args(["-s", "-1", "-B", Pair::FAR]).stdout(Stdio::null()).spawn().unwrap();
+    crate::program::until("iperf3 listens", || pair.far.read("ss", &["-Hltn", "sport = :5201"]).contains(Pair::FAR));
+    let text = pair.near.read("iperf3", &[&["-c", Pair::FAR, "-J"], words].concat());
+    server.wait().unwrap();
+    let told: Value = serde_json::from_str(&text).unwrap();
+    told.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64).expect("a rate")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// The median of our throughput over iperf3's, of alternating runs.
+fn ratio(pair: &Pair, rounds: usize, ours: &[&str], theirs: &[&str]) -> f64 {
+    let rounds = (0..rounds).map(|_| measured(pair, ours) / by_iperf3(pair, theirs));
+    median(rounds.collect())
+}
+
+#[test]
+fn it_finds_what_iperf3_finds_over_a_bucket() {
+    if !is_installed("iperf3") {
+        return skip_without("iperf3", "there is no `iperf3`");
+    }
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("100mbit", "20ms") || !pair.far.limit("100mbit", "20ms") {
+        return;
+    }
+    for direction in [&["-R"][..], &[]] {
+        let ours: &[&str] = if direction.is_empty() { &["tcp_stream", "-t", "6"] } else { &["-R", "-t", "8"] };
+        let ratio = ratio(&pair, 3, ours, &[direction, &["-t", "5", "-O", "1"]].concat());
+        assert!((ratio - 1.0).abs() < 0.01, "{direction:?}: {ratio} of iperf3's");
+    }
+}
+
+#[test]
+fn the_answer_comes_within_25_seconds_and_has_the_delay_of_the_queue() {
+    let Some(pair) = Pair::new() else { return };
+    // 100 ms at its rate, and nothing else delays.
+    if !pair.limit("50mbit", "100ms") {
+        return;
+    }
+    let (ran, took) = answer(&pair, &[]);
+    assert!(took < Duration::from_secs(25), "{took:?}\n{}", ran.stdout);
+    let names: Vec<&str> =
+        ran.stdout.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
+    assert_eq!(names[..3], ["idle", "download", "upload"], "{}", ran.stdout);
+}
