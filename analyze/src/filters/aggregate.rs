@@ -8,6 +8,7 @@ use std::io::Write;
 use schemas::columns::{self, AXIS_PREFIX, Column, number};
 use schemas::metrics::{self, Kind};
 use schemas::units;
+use schemas::words::Way;
 
 use group::{Columns, Group, Groups};
 use rayon::prelude::*;
@@ -75,6 +76,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if plan.resamples() {
         plan.check_resampling(table.header(), &groups)?;
     }
+    groups.check_totals(table.header(), &plan.columns)?;
     for warning in groups.warnings(table.header(), &plan.columns) {
         crate::warn(&warning);
     }
@@ -98,7 +100,7 @@ fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(Record, Groups),
         |(part, groups)| {
             picker.merge(&part);
             match groups.into_kept() {
-                Some((kind, groups)) => kept.slot(kind).map_or(Ok(()), |whole| whole.merge(groups)),
+                Some((kind, groups)) => kept.slot(kind).map_or(Ok(()), |whole| whole.merge(groups, &plan.columns)),
                 None => Ok(()),
             }
         },
@@ -159,7 +161,15 @@ impl Plan {
         let centre = Centre::among(&statistics);
         Ok(Self {
             intervals: Intervals { method: args.ci, level: args.level, centre, seed: args.seed },
-            columns: Columns { group, metrics, histogram, watched, runs },
+            columns: Columns {
+                totals: totals(header, &watched),
+                case: header.find("case"),
+                group,
+                metrics,
+                histogram,
+                watched,
+                runs,
+            },
             statistics,
             chosen_group: !args.group.is_empty(),
             chosen_metrics: !args.metrics.is_empty(),
@@ -292,6 +302,16 @@ fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = us
         _ => columns::find(name).is_some_and(Column::is_parameter),
     };
     header.names().iter().enumerate().filter(move |(_, name)| watched(name)).map(|(i, _)| i)
+}
+
+/// The places among the watched columns in which a value stands for all others together, with that value.
+fn totals(header: &Header, watched: &[usize]) -> Vec<(usize, &'static str)> {
+    let total = |(place, column): (usize, &usize)| match header.names()[*column].as_str() {
+        "direction" => Some((place, Way::Both.as_str())),
+        "member" => Some((place, "")),
+        _ => None,
+    };
+    watched.iter().enumerate().filter_map(total).collect()
 }
 
 #[cfg(test)]

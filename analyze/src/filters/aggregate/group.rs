@@ -29,6 +29,8 @@ pub struct Group {
     next: usize,
     /// The watched parameters of its first row.
     parameters: Vec<Box<str>>,
+    /// The case of its first row.
+    case: Box<str>,
     /// Key and parameters by runs of neighbouring columns, as they stand in a line.
     runs: Vec<Box<str>>,
 }
@@ -50,6 +52,10 @@ pub struct Columns {
     pub histogram: Option<(usize, Vec<bool>)>,
     /// Parameters that should not differ within a group.
     pub watched: Vec<usize>,
+    /// Of the watched columns, by their place among these: those in which a value stands for the total of the others, and that value.
+    pub totals: Vec<(usize, &'static str)>,
+    /// The column of cases: a row without a member is the total of its own case's members only.
+    pub case: Option<usize>,
     /// Group columns and watched columns as runs of neighbours, first and last. One comparison per run tells whether a
     /// row belongs to a group and is like its first row.
     pub runs: Vec<(usize, usize)>,
@@ -79,6 +85,12 @@ pub fn runs(columns: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
     runs
 }
 
+/// The watched column in which one of two rows is the total of what the other is a part of.
+fn mixture<'a>(columns: &Columns, ours: &[Box<str>], theirs: impl Fn(usize) -> &'a str) -> Option<usize> {
+    let differs = |(k, total): &&(usize, &str)| (&*ours[*k] == *total) != (theirs(*k) == *total);
+    columns.totals.iter().find(differs).map(|(k, _)| *k)
+}
+
 /// Whether two texts are equal. Most are empty or short: comparing them here costs less than calling memcmp, and
 /// glibc's memcmp on AVX-512 machines is very slow on the address of an empty box.
 #[inline]
@@ -105,6 +117,8 @@ pub struct Groups {
     pub list: Vec<Group>,
     /// For each watched parameter, the first group in which it differs.
     differs: Vec<Option<usize>>,
+    /// The first group that holds a total beside its parts, and the place among the watched columns.
+    mixed: Option<(usize, usize)>,
     key: String,
     /// The group of the last row.
     last: usize,
@@ -120,6 +134,10 @@ impl Groups {
                 if differs.is_none() && !same(ours, row.get(*column)) {
                     *differs = Some(i);
                 }
+            }
+            if same(&group.case, columns.case.map_or("", |case| row.get(case))) {
+                let cells = |k: usize| row.get(columns.watched[k]);
+                self.mixed = self.mixed.or(mixture(columns, &group.parameters, cells).map(|k| (i, k)));
             }
         }
         for (values, column) in group.values.iter_mut().zip(&columns.metrics) {
@@ -181,13 +199,14 @@ impl Groups {
             rows: 0,
             next: i,
             parameters: cells(&columns.watched),
+            case: columns.case.map_or("", |case| row.get(case)).into(),
             runs: columns.runs.iter().map(|(first, last)| row.run(*first, *last).unwrap_or_default().into()).collect(),
         });
         i
     }
 
     /// Adds the groups of a later part of the input.
-    pub fn merge(&mut self, later: Self) -> Result<(), Error> {
+    pub fn merge(&mut self, later: Self, columns: &Columns) -> Result<(), Error> {
         self.differs.resize(self.differs.len().max(later.differs.len()), None);
         let mut places = Vec::with_capacity(later.list.len());
         for theirs in later.list {
@@ -200,6 +219,10 @@ impl Groups {
             places.push(i);
             let ours = &mut self.list[i];
             ours.rows += theirs.rows;
+            if ours.case == theirs.case {
+                let cells = |k: usize| &*theirs.parameters[k];
+                self.mixed = self.mixed.or(mixture(columns, &ours.parameters, cells).map(|k| (i, k)));
+            }
             for (differs, (a, b)) in self.differs.iter_mut().zip(ours.parameters.iter().zip(&theirs.parameters)) {
                 if !same(a, b) {
                     differs.get_or_insert(i);
@@ -219,7 +242,25 @@ impl Groups {
         for (ours, theirs) in self.differs.iter_mut().zip(later.differs) {
             *ours = ours.or(theirs.map(|i| places[i]));
         }
+        self.mixed = self.mixed.or(later.mixed.map(|(i, k)| (places[i], k)));
         Ok(())
+    }
+
+    /// Refuses groups that hold a total and its parts: their mean is nobody's, and their sum counts the same traffic twice.
+    pub fn check_totals(&self, header: &Header, columns: &Columns) -> Result<(), Error> {
+        let Some((group, k)) = self.mixed else { return Ok(()) };
+        let name = &header.names()[columns.watched[k]];
+        let total = columns.totals.iter().find(|(place, _)| *place == k).map_or("", |(_, total)| total);
+        let (total, choice) = match total {
+            "" => ("rows without one", format!("'{name}='")),
+            value => (value, format!("{name}={value}")),
+        };
+        let key: Vec<&str> = self.list[group].key.iter().map(AsRef::as_ref).collect();
+        Err(Error::Usage(format!(
+            "group {} holds a total and its parts, which differ in `{name}` ({total}: all together): add {name} to -g, or choose one \
+             with --where {choice}",
+            key.join(" "),
+        )))
     }
 
     /// Warnings about parameters that differ within a group, and metrics that some rows lack.

@@ -249,3 +249,20 @@ fn any_name_groups_and_is_condensed() {
         aggregate(&file(text), &["-g", "message_size,socket.mss", "-m", "throughput.mean", "-a", "mean"]).unwrap();
     assert_eq!(out, "message_bytes,axis_socket_mss,throughput_bits_per_s_mean\n64,500,1\n64,900,2\n");
 }
+
+#[test]
+fn a_total_is_not_averaged_with_its_parts() {
+    let refused = |text: &str, group: &str| aggregate(&file(text), &["-g", group, "-m", "throughput"]);
+    let both = "case,direction,throughput_bits_per_s\na,forward,1\na,reverse,2\na,both,3\n";
+    let error = refused(both, "case").unwrap_err().to_string();
+    assert!(error.contains("add direction to -g") && error.contains("--where direction=both"), "{error}");
+    assert!(refused(both, "case,direction").is_ok());
+    let members = "case,member,throughput_bits_per_s\na,up,1\na,down,2\na,,3\n";
+    let error = refused(members, "case").unwrap_err().to_string();
+    assert!(error.contains("add member to -g") && error.contains("--where 'member='"), "{error}");
+    // Without the total there is nothing twice, and a case without members is no total of another's.
+    assert!(refused("case,direction,throughput_bits_per_s\na,forward,1\na,reverse,2\n", "case").is_ok());
+    let cases = "case,test,member,throughput_bits_per_s\na,t,up,1\nb,t,,3\n";
+    assert!(refused(cases, "test").is_ok());
+    assert!(aggregate(&file(both), &["-g", "case", "-m", "throughput", "--ignore", "direction"]).is_ok());
+}
