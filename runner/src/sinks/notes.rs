@@ -1,9 +1,9 @@
 //! Notes below the summary: what readers of the numbers should know.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use netcore::{
-    report::{FlowWindow, Phase, SideReport, TimeWait},
+    report::{FlowWindow, Granted, Phase, SideReport, TimeWait},
     spec::Role,
 };
 use schemas::units::margin;
@@ -17,7 +17,8 @@ use crate::schedule::bench::Measured;
 /// Collects the notes of a run.
 #[derive(Debug, Default)]
 pub struct Notes {
-    congestion_controls: BTreeSet<String>,
+    /// Whether BBR, which nobody asked for, sent over loopback.
+    paced_by_default: bool,
     said: Vec<String>,
     /// Iterations per case that counted nothing at all.
     silent: BTreeMap<String, u32>,
@@ -52,7 +53,7 @@ impl Notes {
                 let (times, most) = self.disturbed.entry((case.to_owned(), disturbance)).or_default();
                 (*times, *most) = (*times + 1, if size.abs() > most.abs() { size } else { *most });
             }
-            self.congestion_controls.extend(congestion_control(report));
+            self.paced_by_default |= is_paced_by_default(report);
             report.notes.iter().for_each(|note| self.add(note.clone()));
         }
     }
@@ -77,14 +78,12 @@ impl Notes {
     pub fn of_run(&self, hosts: &BTreeMap<String, HostRecord>) -> Vec<String> {
         let mut notes = Vec::new();
         let shared = share_a_machine(hosts);
-        if self.congestion_controls.iter().any(|c| c.starts_with("bbr")) {
-            notes.push(if shared {
-                "congestion control is bbr, which paces even loopback; with socket.congestion_control: cubic it may be \
-                 twice as fast"
-                    .to_owned()
-            } else {
-                "congestion control is bbr, which paces: compare it only with results that used it too".to_owned()
-            });
+        if self.paced_by_default {
+            notes.push(
+                "congestion control is this machine's default, bbr, which paces even loopback; with \
+                 socket.congestion_control: cubic it may be twice as fast"
+                    .to_owned(),
+            );
         }
         if shared {
             notes.push("the two ends share this machine: this measures its kernel, not a network".to_owned());
@@ -140,9 +139,18 @@ fn is_silent<'a>(ends: impl Iterator<Item = &'a SideReport>) -> bool {
     windows.flat_map(|window| &window.flows).filter_map(counted).reduce(u64::saturating_add) == Some(0)
 }
 
-fn congestion_control(report: &SideReport) -> Option<String> {
-    let granted = report.options.iter().find(|g| g.option == "congestion_control")?;
-    granted.at_end.clone().or_else(|| granted.at_start.clone())
+/// Whether an end sent over loopback with BBR, and the plan had not asked for it.
+fn is_paced_by_default(report: &SideReport) -> bool {
+    let sends = |flow: u32| report.totals.iter().any(|total| total.flow == flow && total.counts.bytes_sent > 0);
+    let is_bbr =
+        |granted: &Granted| granted.at_end.as_ref().or(granted.at_start.as_ref()).is_some_and(|c| c.starts_with("bbr"));
+    report.nic.as_ref().is_some_and(|nic| nic.name == "lo")
+        && report.options.iter().any(|granted| {
+            granted.option == "congestion_control"
+                && granted.requested.is_none()
+                && sends(granted.flow)
+                && is_bbr(granted)
+        })
 }
 
 /// Whether a far end runs on the same boot of the same kernel as this process.
@@ -153,7 +161,34 @@ fn share_a_machine(hosts: &BTreeMap<String, HostRecord>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use netcore::{report::NicFacts, spec::Side};
+
     use super::*;
+    use crate::schedule::fake::{flow, report};
+
+    #[test]
+    fn bbr_is_noted_where_it_sent_over_loopback_by_default() {
+        let granted = |end: &str, requested: Option<&str>| Granted {
+            flow: 0,
+            option: "congestion_control".into(),
+            requested: requested.map(str::to_owned),
+            at_start: Some("cubic".into()),
+            at_end: Some(end.into()),
+        };
+        let end = |role, interface: Option<&str>, option: Granted| {
+            let (sent, received) = if role == Role::Sender { (9, 0) } else { (0, 9) };
+            let mut report = report(Side::Near, Vec::new());
+            (report.totals, report.options) = (vec![flow(0, role, sent, received)], vec![option]);
+            report.nic = interface.and_then(NicFacts::named);
+            is_paced_by_default(&report)
+        };
+        let lo = Some("lo");
+        assert!(end(Role::Sender, lo, granted("bbr", None)));
+        assert!(!end(Role::Sender, None, granted("bbr", None)), "another path");
+        assert!(!end(Role::Receiver, lo, granted("bbr", None)), "it only acknowledges");
+        assert!(!end(Role::Sender, lo, granted("bbr", Some("bbr"))), "the plan's choice");
+        assert!(!end(Role::Sender, lo, granted("cubic", None)));
+    }
 
     #[test]
     fn time_wait_is_told_from_before_the_first_test_to_after_the_last() {
