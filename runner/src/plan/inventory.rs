@@ -120,8 +120,31 @@ fn with_name(text: &str, name: &str) -> String {
     text.replace("{host}", name)
 }
 
+/// Takes each `--host` into the inventory. A range names the whole group: numbered hosts of its name that no `--host` gives an
+/// address are left out, so that a survey never mixes machines of the command line with those of the plan.
+pub(super) fn add_hosts(texts: &[String], hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
+    let ranges_of = |text: &String| ranges::names(text.split_once('=')?.0).ok();
+    let named: HashSet<String> = texts.iter().filter_map(ranges_of).flatten().collect();
+    let is_range = |text: &&String| text.split_once('=').is_some_and(|(name, _)| ranges::is_range(name));
+    let groups: HashSet<String> =
+        texts.iter().filter(is_range).filter_map(ranges_of).flatten().map(|name| letters(&name)).collect();
+    hosts.retain(|name, _| named.contains(name) || !ends_in_number(name) || !groups.contains(&letters(name)));
+    for text in texts {
+        add_host(text, hosts, out);
+    }
+}
+
+/// A name without its numbers: that of its group.
+fn letters(name: &str) -> String {
+    name.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+fn ends_in_number(name: &str) -> bool {
+    name.ends_with(|c: char| c.is_ascii_digit())
+}
+
 /// `--host NAME=ADDRESS`, with a range as `NAME`, and `{host}` or a range in `ADDRESS`.
-pub(super) fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
+fn add_host(text: &str, hosts: &mut BTreeMap<String, Host>, out: &mut Diagnostics) {
     let Some((range, address)) = text.split_once('=').filter(|(n, a)| !n.is_empty() && !a.is_empty()) else {
         out.push(
             Diagnostic::bare(format!("--host {text}: no `NAME=ADDRESS`"))
@@ -257,11 +280,18 @@ pub(super) fn each_once(
     out: &mut Diagnostics,
 ) -> Option<Vec<String>> {
     let mut seen = HashSet::new();
+    let mut daemons = HashMap::new();
     let mut named = Vec::new();
     for item in node.items().unwrap_or(std::slice::from_ref(node)) {
         for name in numbered(item, hosts, out)? {
             if !seen.insert(name.clone()) {
                 out.error(item.span, format!("host `{name}` is in `{key}` twice"), "leave it out once");
+                return None;
+            }
+            let daemon = hosts.get(&name).and_then(daemon);
+            if let Some(other) = daemon.and_then(|daemon| daemons.insert(daemon, name.clone())) {
+                let what = format!("hosts `{other}` and `{name}` of `{key}` are one daemon: they have one address");
+                out.error(item.span, what, "give each host its own address, or leave one out");
                 return None;
             }
             named.push(name);
@@ -270,12 +300,23 @@ pub(super) fn each_once(
     Some(named)
 }
 
+/// The machine of a host, and what tells its daemon from others there; `None`: the run starts one for each host.
+fn daemon(host: &Host) -> Option<(String, Option<String>)> {
+    let address = host.address.clone().filter(|_| host.netns.is_none());
+    match &host.launch {
+        None => address.map(|address| (address, host.control.clone())),
+        Some(Launch { ssh: Some(ssh), .. }) => {
+            ssh.host.clone().or(address).map(|machine| (machine, ssh.port.map(|port| port.to_string())))
+        }
+        Some(_) => None,
+    }
+}
+
 /// `did you mean …?`, or the hosts that there are.
 pub(super) fn suggest(name: &str, hosts: &BTreeMap<String, Host>, others: &[&str]) -> String {
     /// Most hosts among which a name is looked for.
     const SEARCHED: usize = 1000;
     let known = || hosts.keys().take(SEARCHED).map(String::as_str).chain(others.iter().copied());
-    let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     // Of numbered hosts the nearest says less than how many there are.
     if let Some(near) = nearest(name, known()).filter(|near| letters(near) != letters(name)) {
         return format!("did you mean `{near}`?");
@@ -331,6 +372,23 @@ mod tests {
         assert!(error.contains("--host n[3-1]=x: `n[3-1]` counts down") && error.contains("write 1-3"), "{error}");
         let error = load(text, &["n[1-7]=x", "m=y"]).unwrap_err();
         assert!(error.contains("--host m,n[4-7]=…: no test of the plan goes to"), "{error}");
+    }
+
+    #[test]
+    fn a_range_on_the_command_line_is_the_whole_group() {
+        let hosts = |plan: Plan| plan.hosts.keys().cloned().collect::<Vec<_>>();
+        let text = "hosts: {\"n[1-4]\": {address: 127.0.0.1, launch: {command: {run: [env]}}}, m1: {address: m}}\n\
+                    tests: {a: {workload: tcp_rr, pairs: {of: n}}, b: {workload: tcp_rr, to: m1}}";
+        assert_eq!(hosts(load(text, &["n[1-2]={host}.lab"]).unwrap()), ["m1", "n1", "n2"]);
+        assert_eq!(hosts(load(text, &["n[01-02]={host}.lab"]).unwrap()), ["m1", "n01", "n02"]);
+        assert_eq!(hosts(load(text, &["n[1-2]={host}.lab", "n4=x"]).unwrap()), ["m1", "n1", "n2", "n4"]);
+        // One name is one host.
+        assert_eq!(hosts(load(text, &["n2=b.lab"]).unwrap()), ["m1", "n1", "n2", "n3", "n4"]);
+        for same in [&["n[1-2]=b.lab"][..], &["n[1-2]=ssh://b.lab"], &["n1=b.lab", "n3=b.lab"]] {
+            let error = load(text, same).unwrap_err();
+            assert!(error.contains("of `of` are one daemon: they have one address"), "{same:?}: {error}");
+        }
+        assert!(load(text, &["n[1-2]=b.lab:7", "n2=b.lab:8"]).is_ok(), "two daemons of one machine");
     }
 
     #[test]

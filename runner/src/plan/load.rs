@@ -16,7 +16,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
-    inventory::{add_host, inventory, is_like_host},
+    inventory::{add_hosts, inventory, is_like_host},
     launch, merge,
     model::{Host, PlanFile, Precondition, Run},
     ranges,
@@ -204,9 +204,7 @@ fn build(
     };
     let mut hosts = launch::groups(root, inventory(root, written, out), out);
     let of_plan: HashSet<String> = hosts.keys().cloned().collect();
-    for text in &options.hosts {
-        add_host(text, &mut hosts, out);
-    }
+    add_hosts(&options.hosts, &mut hosts, out);
     check::top(root, &hosts, file.as_ref(), out);
     let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
     let layers = Layers { root, built_in, sets };
