@@ -128,6 +128,7 @@ pub fn run(
     record.facts.unfinished.clone_from(&report.unfinished);
     report.notes.extend(interruption(&report, &files, plans, options, interrupts, is_begun));
     report.notes.extend(sinks.notes.of_run(&record.facts.hosts));
+    report.said = report.notes.iter().filter(|note| progress.has_said(note)).cloned().collect();
     record.facts.notes.clone_from(&report.notes);
     record.write()?;
     report.hosts.clone_from(&sinks.record.facts.hosts);

@@ -3,6 +3,8 @@
 mod now;
 
 use std::{
+    cell::RefCell,
+    collections::HashSet,
     fmt::Write as _,
     io::IsTerminal,
     time::{Duration, Instant},
@@ -92,6 +94,8 @@ pub struct Progress {
     watched: Option<Watched>,
     /// Whether plain information and notes are left to the end.
     brief: bool,
+    /// Warnings and errors that were shown.
+    said: RefCell<HashSet<String>>,
 }
 
 /// The lines on a terminal: one for the run, one per member of a group.
@@ -134,7 +138,16 @@ impl Progress {
     pub fn new(mode: Mode) -> Self {
         let display = (mode == Mode::Line).then(Display::new);
         let now = Instant::now();
-        Self { mode, display, position: Position::default(), began: now, told: now, watched: None, brief: false }
+        Self {
+            mode,
+            display,
+            position: Position::default(),
+            began: now,
+            told: now,
+            watched: None,
+            brief: false,
+            said: RefCell::default(),
+        }
     }
 
     /// Without plain information and notes, for a command that has its own first lines.
@@ -273,14 +286,21 @@ impl Progress {
             watched.lock().warnings += 1;
         }
         self.print(&style::remark(&Sheet::stderr(), style::WARNING, "warning", text));
+        self.said.borrow_mut().insert(text.to_owned());
     }
 
-    /// An `error:` after which the run goes on, in every mode.
-    pub fn fault(&self, text: &str) {
+    /// An `error:` after which the run goes on, in every mode, and below it what happens `next`.
+    pub fn fault(&self, text: &str, next: &str) {
         if let Some(watched) = &self.watched {
             watched.lock().errors += 1;
         }
-        self.print(&style::remark(&Sheet::stderr(), style::ERROR, "error", text));
+        self.print(&style::remark(&Sheet::stderr(), style::ERROR, "error", &format!("{text}\n       {next}")));
+        self.said.borrow_mut().insert(text.to_owned());
+    }
+
+    /// Whether a sentence stands on standard error already, as a warning or an error.
+    pub fn has_said(&self, text: &str) -> bool {
+        self.said.borrow().contains(text)
     }
 
     /// Text that is shown in every mode: rendered diagnostics, interim results.

@@ -1,7 +1,7 @@
 //! The results of a run, as files and on the terminal.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     io::{self, Write},
     path::PathBuf,
 };
@@ -45,6 +45,8 @@ pub struct Report {
     /// Number of cases.
     pub(super) measured: usize,
     pub(super) notes: Vec<String>,
+    /// Notes that stand on standard error as warnings already.
+    pub(super) said: HashSet<String>,
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
@@ -192,10 +194,17 @@ impl Report {
     }
 
     /// Writes the summary for people: results, notes, verdicts, and the file of the rows. Beside rows on standard output
-    /// (`with_rows`) it says nothing of a file, and nothing at all but verdicts if their reader has left.
-    pub fn write_summary(&self, with_rows: bool, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
+    /// (`with_rows`) it says nothing of a file, and nothing at all but verdicts if their reader has left. Where the same reader has
+    /// seen standard error (`has_seen`), it does not repeat the warnings there.
+    pub fn write_summary(
+        &self,
+        with_rows: bool,
+        has_seen: bool,
+        sheet: &Sheet,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
         if !self.closed {
-            self.write_results(sheet, out).map_err(Error::output("standard output"))?;
+            self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
         }
         self.verdicts.write_table(sheet, out)?;
         if with_rows {
@@ -209,7 +218,7 @@ impl Report {
         }
     }
 
-    fn write_results(&self, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    fn write_results(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
         if !self.summaries.is_empty() {
             writeln!(out)?;
             table::write(&table::summary(&self.summaries), sheet, out)?;
@@ -220,11 +229,11 @@ impl Report {
                 writeln!(out)?;
             }
         }
-        self.write_notes(sheet, out)
+        self.write_notes(has_seen, sheet, out)
     }
 
-    fn write_notes(&self, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        for note in &self.notes {
+    fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+        for note in self.notes.iter().filter(|note| !has_seen || !self.said.contains(*note)) {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
         Ok(())

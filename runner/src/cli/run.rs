@@ -192,12 +192,13 @@ pub(super) fn announce(signal: &str) {
 fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
         // A log of rows without an answer helps no person.
-        let _ = report.write_summary(true, &Sheet::stderr(), &mut anstream::stderr().lock());
+        let _ = report.write_summary(true, true, &Sheet::stderr(), &mut anstream::stderr().lock());
         return Ok(());
     }
+    let has_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
     let mut out = anstream::stdout().lock();
     let shown = report
-        .write_summary(false, &Sheet::stdout(), &mut out)
+        .write_summary(false, has_seen, &Sheet::stdout(), &mut out)
         .and_then(|()| out.flush().map_err(Error::output("standard output")));
     shown.or_else(|error| if error.exit() == Exit::Success { Ok(()) } else { Err(error) })
 }

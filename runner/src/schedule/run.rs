@@ -107,8 +107,8 @@ pub fn run(
     progress: &mut Progress,
     stop: &Interrupts,
 ) -> Result<Vec<Finished>, Error> {
-    let mut run =
-        Run { steps, settings, sink, progress, stop, states: steps.iter().map(State::new).collect(), give_up: None };
+    let states = steps.iter().map(State::new).collect();
+    let mut run = Run { steps, settings, sink, progress, stop, states, give_up: None, failures: Vec::new() };
     for (i, step) in steps.iter().enumerate() {
         if let Some(reason) = &step.skip {
             run.leave_out(i, if reason.is_empty() { "the plan says skip" } else { reason })?;
@@ -161,6 +161,16 @@ struct Run<'a> {
     states: Vec<State>,
     /// Why nothing more runs.
     give_up: Option<String>,
+    failures: Vec<Failure>,
+}
+
+/// Cases that failed with the same words.
+struct Failure {
+    message: String,
+    /// The words with the first of the cases.
+    sentence: String,
+    /// The number of further cases.
+    more: usize,
 }
 
 impl State {

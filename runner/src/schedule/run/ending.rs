@@ -6,7 +6,7 @@ use schemas::{
     words::{Record, Status},
 };
 
-use super::{Run, cut};
+use super::{Failure, Run, cut};
 use crate::{
     error::Error,
     schedule::{confidence::Samples, search::Search},
@@ -110,7 +110,13 @@ impl Run<'_> {
     }
 
     /// Ends the cases that are still open: with a summary of their iterations, or with a row that says why there is none.
+    /// Failures become notes.
     pub(super) fn close(&mut self) -> Result<(), Error> {
+        for Failure { sentence, more, .. } in std::mem::take(&mut self.failures) {
+            let cases = if more == 1 { "case" } else { "cases" };
+            let more = if more > 0 { format!(" (and {more} more {cases} in the same words)") } else { String::new() };
+            self.sink.note(sentence + &more);
+        }
         for i in 0..self.steps.len() {
             let state = &self.states[i];
             if !state.open {

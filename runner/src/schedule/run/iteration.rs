@@ -19,7 +19,7 @@ use schemas::{
 };
 
 use super::{
-    Run, Values,
+    Failure, Run, Values,
     cut::{self, Cut},
     ending::blank,
     together::{self, Apart},
@@ -338,8 +338,7 @@ impl Run<'_> {
             }
         };
         let sentence = format!("case {}, iteration {iteration} has no total: {why}", step.name);
-        self.progress.warn(&sentence);
-        self.sink.note(sentence);
+        self.doubt(sentence);
         None
     }
 
@@ -362,8 +361,14 @@ impl Run<'_> {
         } else {
             "the case is marked failed"
         };
-        self.progress.fault(&format!("case {name}, iteration {iteration}: {}\n       {next}", fault.message));
-        self.sink.note(format!("case {name} failed in iteration {iteration}: {}", fault.message));
+        // A host that is gone fails all its cases with the same words: they are told once, with their number at the end.
+        if let Some(earlier) = self.failures.iter_mut().find(|earlier| earlier.message == fault.message) {
+            earlier.more += 1;
+        } else {
+            let sentence = format!("case {name}, iteration {iteration}: {}", fault.message);
+            self.progress.fault(&sentence, next);
+            self.failures.push(Failure { message: fault.message.clone(), sentence, more: 0 });
+        }
         if self.settings.fail_fast {
             self.give_up = Some(format!("run.fail_fast: {name} failed"));
         }

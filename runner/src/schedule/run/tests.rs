@@ -68,6 +68,24 @@ fn a_failed_case_is_a_row_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_host_that_is_gone_is_told_once() {
+    let mut bench = FakeBench::default();
+    bench.results.extend([fault("host `b`: no daemon"), fault("host `c`: no daemon"), fault("host `b`: no daemon")]);
+    let steps = ["a", "b", "c"].map(|name| step(name, 1, 1, None));
+    let mut rows = Rows::default();
+    let mut progress = Progress::new(Mode::Silent);
+    let stop = Interrupts::uncaught().unwrap();
+    run(&steps, PLAIN, &History::new(), &mut bench, &mut rows, &mut progress, &stop).unwrap();
+    let first = "case a, iteration 1: host `b`: no daemon";
+    assert_eq!(
+        rows.1,
+        [&format!("{first} (and 1 more case in the same words)"), "case b, iteration 1: host `c`: no daemon"]
+    );
+    assert!(progress.has_said(first) && progress.has_said(&rows.1[1]));
+    assert!(!progress.has_said("case c, iteration 1: host `b`: no daemon"));
+}
+
+#[test]
 fn iterations_before_a_fault_are_still_summed_up() {
     let mut bench = FakeBench::default();
     bench.results.extend([Ok(stream(1000)), fault("pulled cable")]);
