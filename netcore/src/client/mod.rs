@@ -106,6 +106,8 @@ pub struct HostLabel {
     pub name: String,
     /// Address of its daemon, as it was given.
     pub control: String,
+    /// Whether its daemon was started for this client.
+    pub launched: bool,
 }
 
 impl fmt::Display for HostLabel {
@@ -120,7 +122,7 @@ impl fmt::Display for HostLabel {
 pub enum ClientError {
     #[error("{host} was not found: {source}")]
     Resolve { host: HostLabel, source: std::io::Error },
-    #[error("{host} cannot be reached: {source}{}", unreached(source))]
+    #[error("{host} cannot be reached: {source}{}", unreached(host, source))]
     Connect { host: HostLabel, source: std::io::Error },
     #[error(
         "{host} refused the session: it requires a key; give one with hosts.{}.key_file in the plan, --key-file or \
@@ -168,8 +170,9 @@ pub enum ClientError {
 }
 
 /// Advice where a host was not reached.
-fn unreached(source: &std::io::Error) -> &'static str {
+fn unreached(host: &HostLabel, source: &std::io::Error) -> &'static str {
     match remedy(source) {
+        "" if host.launched => "; its daemon, which was started for this run, has ended or is out of reach",
         "" => "; is `plumb serve` running there, and is the port open?",
         ours => ours,
     }

@@ -52,7 +52,7 @@ pub struct Peer {
 impl Peer {
     /// Connects. The far end takes part in one test, in [`super::prepare`].
     pub fn connect(target: &PeerTarget) -> Result<Self, ClientError> {
-        let host = HostLabel { name: target.name.clone(), control: target.control.clone() };
+        let host = HostLabel { name: target.name.clone(), control: target.control.clone(), launched: false };
         let program = target.program;
         let addresses = resolve_or(&target.control, program.port())
             .map_err(|source| ClientError::Resolve { host: host.clone(), source })?;

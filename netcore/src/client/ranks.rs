@@ -152,7 +152,7 @@ impl Ranks<'_> {
 }
 
 fn nobody() -> HostLabel {
-    HostLabel { name: "local".to_owned(), control: "this process".to_owned() }
+    HostLabel { name: "local".to_owned(), control: "this process".to_owned(), launched: false }
 }
 
 impl<'s> PreparedRanks<'s> {

@@ -470,7 +470,7 @@ impl<'s> RunningTest<'s> {
         // The far end is always a daemon, and a near end in this process waits for it, too.
         let far = self.far.as_ref().and_then(|far| far.host().filter(|_| !far.is_done()));
         let blamed = far.or_else(|| self.near.host()).or_else(|| self.far.as_ref().and_then(Party::host));
-        let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned() };
+        let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned(), launched: false };
         ClientError::Silent {
             host: blamed.cloned().unwrap_or_else(here),
             seconds: self.plan.timeouts.grace.as_secs_f64(),

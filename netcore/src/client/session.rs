@@ -63,7 +63,8 @@ pub struct Session {
 impl Session {
     /// Connects, greets, and compares clocks.
     pub fn connect(target: &Target) -> Result<Self, ClientError> {
-        let host = HostLabel { name: target.name.clone(), control: target.control.clone() };
+        let host =
+            HostLabel { name: target.name.clone(), control: target.control.clone(), launched: target.cutter.is_some() };
         let deadline = Instant::now() + target.timeouts.connect;
         let addresses =
             resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;

@@ -25,6 +25,7 @@ use super::{
     contract::{Greeting, HEARTBEAT, Message, read_line},
     recipe::Recipe,
     relay::Relay,
+    remedy,
 };
 /// Lines kept of what a launcher prints.
 const KEPT_LINES: usize = 24;
@@ -264,7 +265,9 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
     }
     let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
     if said.len() == KEPT_LINES {
-        said.pop_front();
+        // The line with the cause may stand far above a launcher's own page of advice.
+        let dispensable = said.iter().position(|line| !remedy::tells(line)).unwrap_or(0);
+        said.remove(dispensable);
     }
     said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));
 }
@@ -276,6 +279,16 @@ mod tests {
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
+
+    #[test]
+    fn the_line_with_the_cause_is_kept() {
+        let said = Mutex::default();
+        push(&said, "ssh: Could not resolve hostname n2: Name or service not known");
+        (0..2 * KEPT_LINES).for_each(|n| push(&said, &format!("advice {n}")));
+        let said = said.into_inner().unwrap();
+        assert_eq!((said.len(), &*said[1]), (KEPT_LINES, &*format!("advice {}", KEPT_LINES + 1)));
+        assert!(said[0].starts_with("ssh: Could not resolve"), "{said:?}");
+    }
 
     #[test]
     fn a_launcher_that_never_stops_greeting_is_no_longer_read() {

@@ -110,6 +110,11 @@ pub fn telling(lines: &[String]) -> Option<&String> {
     WORDS.iter().find_map(|(word, _)| of(word))
 }
 
+/// Whether there is advice about a line.
+pub fn tells(line: &str) -> bool {
+    WORDS.iter().any(|(word, _)| line.contains(word))
+}
+
 /// Whether the far end said that the program did not arrive.
 pub fn is_not_received(lines: &[String]) -> bool {
     lines.iter().any(|line| line.contains(REFUSED))
