@@ -106,6 +106,9 @@ fn the_plan_for_mpi_compares_two_libraries_with_tcp() {
             "tests.pingpong.matrix.message_size=[1, 64KiB]",
             "tests.pingpong.duration=~",
             "tests.pingpong.transactions=10",
+            "tests.sleeping.matrix.message_size=[1, 64KiB]",
+            "tests.sleeping.duration=~",
+            "tests.sleeping.transactions=10",
             "tests.stream.matrix.message_size=[8KiB, 1MiB]",
             "tests.stream.duration=~",
             "tests.stream.bytes=4MiB",
@@ -119,7 +122,7 @@ fn the_plan_for_mpi_compares_two_libraries_with_tcp() {
         assert!(!ran.stderr.contains("warning: the picture"), "{}", ran.stderr);
         let rows = rows(&folder.path(&format!("{name}.csv")));
         let measured = of(&rows, "iteration");
-        assert_eq!(measured.len(), 16, "{rows:?}");
+        assert_eq!(measured.len(), 20, "{rows:?}");
         for row in measured {
             assert_eq!(row["status"], "ok", "{row:?}");
             let library =

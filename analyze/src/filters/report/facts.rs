@@ -40,7 +40,7 @@ fn minute(time: &str) -> String {
     }
 }
 
-/// `plan rrul · 2026-11-22 11:32 UTC · local, server · plumb 0.1.0 · run 01a2…`
+/// `plan quick · 2026-11-22 11:32 UTC · local, server · plumb 0.1.0 · run 01a2…`
 pub fn origin(facts: &RunRecord) -> String {
     let plans: Vec<&str> = facts.plans.iter().map(|p| p.name.as_str()).filter(|n| !n.is_empty()).collect();
     let hosts: Vec<&str> = facts.hosts.keys().map(String::as_str).filter(|h| *h != "embedded").collect();
