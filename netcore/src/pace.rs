@@ -3,8 +3,7 @@
 //! Due times are absolute, so a late send does not delay the following ones and the mean rate is exact. A thread sleeps
 //! until shortly before a due time and spins the rest. This lead follows the recent lateness of the machine's wake-ups.
 //! A thread of several flows sleeps until the due time and does not spin, since other flows may be ready. After a stall
-//! at most `catch_up` due times are made up for, back to back; the others are dropped and counted, since a burst of a
-//! second's worth of messages is not the requested load.
+//! at most `catch_up` due times are made up for, back to back; the others are dropped and counted.
 
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

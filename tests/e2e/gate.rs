@@ -19,7 +19,8 @@ fn it_judges_as_the_run_did() {
          iterations: {min: 3, max: 3, confidence: 80%, margin: 50%}\n    assert:\n      \
          - {that: throughput > 1kbit/s, scope: stream}\n      - throughput > 900Tbit/s\n  \
          both:\n    workload: tcp_stream\n    duration: 30ms\n    iterations: 5\n    direction: bidirectional\n    assert:\n      \
-         - {that: throughput > 1bit/s, scope: direction}\n  gone: {workload: tcp_rr, skip: not today, assert: [errors == 0]}";
+         - {that: throughput > 1bit/s, scope: direction}\n  gone: {workload: tcp_rr, skip: not today, assert: [errors == 0]}\n  \
+         behind: {workload: udp_stream, rate: 1Tbit/s, duration: 30ms, iterations: 3, assert: [loss_ratio <= 100%]}";
     let top = format!(
         "baseline: {{source: {}, require_same: [], compare: [{{metric: throughput, max_regression: 90%}}]}}",
         folder.name("base.csv")
@@ -37,6 +38,9 @@ fn it_judges_as_the_run_did() {
     assert_eq!(sorted(&judged.stdout), sorted(&verdicts));
     let rows = parse(&verdicts);
     assert_eq!(rows.iter().filter(|r| r["case"].contains("(stream ")).count(), 2);
+    let behind = rows.iter().find(|r| r["case"] == "behind" && r["metric"] == "loss_ratio").unwrap();
+    assert_eq!(behind["verdict"], "inconclusive");
+    assert!(behind["note"].contains("of the plan's rate was offered") && ran.stdout.contains("of 1.00 Tbit/s offered"));
     let failed = rows.iter().find(|r| r["verdict"] == "fail" && r["assertion"].contains("900Tbit/s")).unwrap();
     assert!((number(failed, "confidence_level") - 0.8).abs() < 1e-9, "the plan's own confidence");
     let other = plumb(&["gate", "--plan", &plan, "--level", "99%", "-f", "csv", &table]);

@@ -14,6 +14,7 @@ use super::aggregate::parse_level;
 use crate::error::{Error, Verdict, even_unread};
 use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
+use crate::judge::offered;
 use crate::judge::samples::{self, Case, Index, Samples};
 use crate::judge::survey::{Pair, Surveyed};
 use crate::judge::verdicts::{self, Format};
@@ -213,7 +214,7 @@ impl Data {
         let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
         let subtracted = subtracted.map(|metric| metric.column);
         let asserted = statements.iter().map(|s| s.assertion.metric.column).chain(subtracted);
-        for name in asserted.chain(surveyed).chain(promised) {
+        for name in asserted.chain(surveyed).chain(promised).chain(offered::COLUMNS) {
             // A missing column is a metric without a sample, and fails.
             if let Some(index) = table.header().find(name).filter(|_| !columns.iter().any(|c| c == name)) {
                 columns.push(name.to_owned());
@@ -236,7 +237,13 @@ impl Data {
     }
 
     fn values<'a>(&self, case: &'a Case, column: &str) -> &'a [f64] {
-        self.columns.iter().position(|c| c == column).map_or(&[][..], |m| &case.values[m])
+        self.columns.iter().position(|c| c == column).and_then(|m| case.values.get(m)).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// The shares of its load that the iterations of a case offered.
+    fn offered(&self, case: &Case) -> Vec<f64> {
+        let [errors, quanta] = offered::COLUMNS.map(|column| self.values(case, column));
+        errors.iter().zip(quanta).map(|(error, quantum)| offered::share(*error, *quantum)).collect()
     }
 
     fn index(&self) -> Indices<'_> {
@@ -274,10 +281,11 @@ impl Data {
             let worse = worse(statement);
             // Values, and what is subtracted from each.
             let judged = |case: &Case, values: &[(f64, f64)]| {
+                let offered = self.offered(case);
                 let row = |by: f64| {
                     let value = |v: f64| if by > 0.0 { worse.make(v, Some(metric), by) } else { v };
                     let values: Vec<f64> = values.iter().map(|(v, minus)| value(*v) - minus).collect();
-                    row(statement, case, among, &values)
+                    row(statement, case, among, &values, &offered)
                 };
                 worse_by.map_or_else(|| row(0.0), |by| worsening::row(worse, by, row))
             };
@@ -398,14 +406,15 @@ fn concerns(statement: &Statement, case: &Case, all: &Index<'_>) -> bool {
     }
 }
 
-fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64]) -> VerdictRow {
+fn row(statement: &Statement, case: &Case, among: &Index<'_>, values: &[f64], offered: &[f64]) -> VerdictRow {
     let difference = statement.assertion.difference.as_ref();
     let other = difference.and_then(|d| among.of(&case.key.id).iter().find(|one| one.key.member == d.minus));
     let observations = match other {
         Some(other) => case.transactions.zip(other.transactions).map(|(a, b)| a.min(b)),
         None => case.transactions,
     };
-    let mut judgement = judge::judge(&statement.assertion, values, observations, statement.level, statement.judge);
+    let mut judgement = judge::judge(&statement.assertion, values, observations, statement.level, statement.judge)
+        .at_offered(&statement.assertion, offered.iter().copied());
     if let (Some(difference), true) = (difference, values.is_empty()) {
         let (a, b) = (&difference.member, &difference.minus);
         judgement.reason = Some(format!("no iteration has a value of both members, {a} and {b}"));
@@ -462,6 +471,15 @@ mod tests {
         assert_eq!(rows[1].2, "there is no sample of throughput");
         assert_eq!(rows[2].2, "in 1 of 3 iterations");
         assert_eq!(rows[4].2, "there is no sample of latency.p99");
+    }
+
+    #[test]
+    fn a_rate_that_was_not_offered_proves_nothing() {
+        let header = "case_id,case,record,phase,status,loss_ratio,rate_error_ratio,rate_quantum_ratio\n";
+        let rows = |error: f64| format!("{header}{}", format!("c,a,iteration,measure,ok,0,{error},0.001\n").repeat(3));
+        let of = |error: f64| verdicts_of(&rows(error), &["loss_ratio < 1%"], None)[0].clone();
+        assert_eq!((of(-0.004).1.as_str(), of(-0.4).1.as_str()), ("pass", "inconclusive"));
+        assert_eq!(of(-0.4).2, "only 60 % of the plan's rate was offered");
     }
 
     #[test]

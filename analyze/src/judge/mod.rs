@@ -5,6 +5,7 @@
 //! - [`baseline`]: a run against an earlier one
 //! - [`sequential`]: a comparison that is tested again while iterations are added
 //! - [`environment`]: the machine a run was made on, and how it differs from another
+//! - [`offered`]: whether the load was offered that the values are about
 //! - [`worsening`]: whether data made worse on purpose fail
 //! - [`survey`]: figures of a survey of pairs
 //! - [`samples`]: the values that are judged, case by case
@@ -15,6 +16,7 @@ mod assertion;
 pub mod baseline;
 pub mod comparison;
 pub mod environment;
+pub mod offered;
 mod row;
 pub mod samples;
 pub mod sequential;

@@ -13,11 +13,15 @@ use analyze::judge::{
     self, Judgement, Origin, Scope, VerdictRow,
     baseline::Baseline,
     environment::Environment,
+    offered,
     verdicts::{self, Format},
 };
 use analyze::table::layout::Sheet;
 use netcore::spec::Direction;
-use schemas::words::{Severity, Verdict, Way};
+use schemas::{
+    metrics,
+    words::{Severity, Verdict, Way},
+};
 
 use crate::{
     error::{Error, Exit, replace},
@@ -147,7 +151,8 @@ fn of_member(step: &Step, finished: &Finished, assertion: &case::Assertion, memb
                 samples = pairs.unwrap_or_default();
             }
             let mut judgement =
-                judge::judge(statement, &samples, observations, step.policy.level, detail.judge.unwrap_or_default());
+                judge::judge(statement, &samples, observations, step.policy.level, detail.judge.unwrap_or_default())
+                    .at_offered(statement, values.iter().filter_map(offered_share));
             if let Some(fault) = finished.failed.as_ref().filter(|_| samples.is_empty()) {
                 judgement.reason = Some(format!("the case failed: {}", fault.message));
             }
@@ -160,6 +165,12 @@ fn of_member(step: &Step, finished: &Finished, assertion: &case::Assertion, memb
             row
         })
         .collect()
+}
+
+/// The share of its load that an iteration offered.
+fn offered_share(values: &Values) -> Option<f64> {
+    let [error, quantum] = offered::COLUMNS.map(|column| value_of(metrics::find(column)?, values));
+    Some(offered::share(error?, quantum?))
 }
 
 /// Place and time of a member's measurement, or of the group's.

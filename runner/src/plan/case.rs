@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use netcore::{
     measure::clock::nanoseconds,
-    spec::{Stop, TestSpec, Transport, ranks::RanksSpec},
+    spec::{Pace, Stop, TestSpec, Transport, ranks::RanksSpec},
 };
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,6 @@ use super::{
     measures,
     model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
     source::{SourcePlace, Sources, Span},
-    spec::catch_up,
 };
 
 /// A checked plan.
@@ -350,10 +349,11 @@ impl Find {
             )]
             (FindBy::Inflight, _) => spec.inflight = load as u32,
             (FindBy::Rate, Some(pace)) => {
-                let unsaid = pace.catch_up == catch_up(pace.events_per_s);
+                let catch_up = |pace: &Pace| Pace::default_catch_up(pace.events_per_s, pace.burst);
+                let unsaid = pace.catch_up == catch_up(pace);
                 pace.events_per_s *= load / self.from;
                 if unsaid {
-                    pace.catch_up = catch_up(pace.events_per_s);
+                    pace.catch_up = catch_up(pace);
                 }
             }
             (FindBy::Rate, None) => {}
@@ -400,6 +400,10 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
                 let mut value = serde_json::to_value(&spec).unwrap_or_default();
                 let default = serde_json::to_value(&plain).unwrap_or_default();
                 without_defaults(&mut value, &default);
+                let has_default = |pace: &Pace| pace.catch_up == Pace::default_catch_up(pace.events_per_s, pace.burst);
+                if spec.pace.as_ref().is_some_and(has_default) {
+                    value["pace"].as_object_mut().map(|keys| keys.remove("catch_up"));
+                }
                 if spec.is_alone() {
                     // The word of the first version, so that its ids stay.
                     value["alone"] = true.into();

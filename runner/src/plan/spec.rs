@@ -34,8 +34,6 @@ const WARMUP_AUTO_NS: u64 = 10_000_000_000;
 const WARMUP_AUTO_LEAST_NS: u64 = 100_000_000;
 /// Samples of a warm-up that lasts to its bound; a tenth of them is the least that can be judged.
 const WARMUP_READINGS: u64 = 500;
-/// Part of the schedule that is made up for after a stall, seconds.
-const CATCH_UP_S: f64 = 0.01;
 
 /// Translates a body; mistakes go to `errors`. `None` for a command.
 pub fn translate(
@@ -262,15 +260,8 @@ fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<
         mode: pacing.mode.unwrap_or_default(),
         arrival: body.arrival.unwrap_or_default(),
         burst,
-        catch_up: pacing.catch_up.unwrap_or_else(|| catch_up(events_per_s)),
+        catch_up: pacing.catch_up.unwrap_or_else(|| Pace::default_catch_up(events_per_s, burst)),
     })
-}
-
-/// Default number of due times that are made up for after a stall: those of 10 ms.
-pub fn catch_up(events_per_s: f64) -> u32 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the type's range")]
-    let within = (events_per_s * CATCH_UP_S).ceil().clamp(1.0, f64::from(u32::MAX)) as u32;
-    within
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use analyze::{
+    judge::offered,
     limits,
     table::layout::{self, Column, Sheet, wrapped},
 };
@@ -99,6 +100,7 @@ pub fn result(row: &Row) -> String {
     if let Some(loss) = row.loss_ratio.filter(|_| family == Family::Stream) {
         parts.push(format!("loss {}", human(Unit::Ratio, loss)));
     }
+    parts.extend(offered::missed(row));
     if row.control == Some(Control::None) {
         parts.push("(near end alone)".into());
     }
@@ -207,6 +209,13 @@ mod tests {
             ..of("tcp_stream")
         };
         assert_eq!(result(&partly), "1.00 Gbit/s  failed");
+        let behind = Row {
+            offered_per_s: Some(2e9),
+            offered_unit: Some(schemas::words::OfferedUnit::Bits),
+            rate_error_ratio: Some(-0.5),
+            ..partly.clone()
+        };
+        assert_eq!(result(&behind), "1.00 Gbit/s  1.00 Gbit/s of 2.00 Gbit/s offered  failed");
         let alone = Row { control: Some(Control::None), sent_bits_per_s: Some(1e9), ..of("tcp_stream") };
         assert_eq!(result(&alone), "1.00 Gbit/s sent  (near end alone)");
         let rr = Row {

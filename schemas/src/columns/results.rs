@@ -130,6 +130,8 @@ columns! {
     "pacing" {
         rate_error_ratio: Number = "(sent rate − offered rate) over the offered rate."
             => ("rate_error", Ratio, Neither, Gauge, "rate error", at_least(-1.0));
+        rate_quantum_ratio: Number = "What each stream sends at one due time as a share of its offered load of the window: the rates of a paced test are no more exact."
+            => ("rate_quantum", Ratio, Neither, Gauge, "quantum of the rate");
         gap_p50_us: Number = "Median gap between sends, microseconds."
             => ("gap.p50", Microseconds, Neither, Distribution, "gap between sends, median");
         gap_p99_us: Number = "99th percentile of the gap between sends, microseconds."

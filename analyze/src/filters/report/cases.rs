@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use schemas::{
     columns::{self, Row},
     metrics::{self, Kind, Metric},
-    units::{self, Unit},
-    words::{OfferedUnit, Phase, Record, Search, Status, Way},
+    units,
+    words::{Phase, Record, Search, Status, Way},
 };
 
 use crate::{
     error::Error,
-    judge::samples::{self, Index, Key},
+    judge::{
+        offered,
+        samples::{self, Index, Key},
+    },
     limits,
     stats::{confidence, histogram::Latencies, moments},
     table::{Table, layout::Column},
@@ -314,21 +317,18 @@ impl Case {
     /// The result of a search: `holds up to 36 in flight, not at 38 in flight`.
     pub fn limit(&self) -> Option<String> {
         let row = self.summary.as_ref()?;
-        let load = |value: f64| match (row.offered_per_s, row.offered_unit, row.message_bytes) {
-            (None, ..) => format!("{value} in flight"),
-            (_, Some(OfferedUnit::Bits), _) => units::human(Unit::BitsPerSecond, value),
-            (_, Some(OfferedUnit::Messages), Some(bytes)) => {
-                units::human(Unit::BitsPerSecond, value * bytes as f64 * 8.0)
-            }
-            _ => units::human(Unit::PerSecond, value),
+        let load = |value: f64| match row.offered_per_s {
+            None => format!("{value} in flight"),
+            Some(_) => offered::load(row, value),
         };
         let held = row.offered_per_s.or(row.inflight.map(|n| n as f64)).map(load);
         let above = row.search_above.map(|above| format!(", not at {}", load(above))).unwrap_or_default();
+        let more = row.search_above.map_or_else(|| "more".to_owned(), load);
         Some(match (row.search?, held) {
             (Search::Nothing, _) | (_, None) => "holds at none of the loads tried".to_owned(),
             (Search::Found, Some(held)) => format!("{} {held}{above}", Search::HOLDS),
             (Search::AtLeast, Some(held)) => format!("holds even at the highest load, {held}"),
-            (Search::Unreached, Some(held)) => format!("{} {held}; more could not be offered", Search::HOLDS),
+            (Search::Unreached, Some(held)) => format!("{} {held}; {more} could not be offered", Search::HOLDS),
             (_, Some(held)) => format!("{} {held}{above} (the search ended early)", Search::HOLDS),
         })
     }

@@ -144,9 +144,7 @@ fn pace(parameters: &Parameters) -> Option<Pace> {
     }
     let events_per_s = bits_per_s as f64 / 8.0 / parameters.len as f64;
     let burst = if mode == PaceMode::User { parameters.burst.max(1) } else { 1 };
-    // iperf3 keeps the mean since the beginning; a second's worth is made up for.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive; saturates")]
-    let catch_up = (events_per_s / f64::from(burst)).ceil().max(1.0) as u32;
+    let catch_up = Pace::default_catch_up(events_per_s, burst);
     Some(Pace { events_per_s, mode, arrival: Arrival::Closed, burst, catch_up })
 }
 

@@ -6,7 +6,7 @@
 use netcore::{
     measure::cpu::service_demand_us,
     report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
-    spec::{Dialect, Direction, Pattern, Role, TestSpec},
+    spec::{Dialect, Direction, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::Row,
@@ -217,6 +217,8 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         let ways = if row.direction == Some(Way::Both) { 2.0 } else { 1.0 };
         let offered = offered * ways;
         row.rate_error_ratio = sent.map(|sent| (sent - offered) / offered);
+        let due = |pace: &Pace| pace.events_per_s / f64::from(pace.burst.max(1)) * row.elapsed_s.unwrap_or(0.0);
+        row.rate_quantum_ratio = spec.pace.as_ref().map(due).filter(|due| *due > 0.0).map(|due| due.recip().min(1.0));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use schemas::{columns::Row, words::OfferedUnit};
+use analyze::judge::offered;
+use schemas::columns::Row;
 
 /// Operations that may be missing at the edges of a window of a load that counts as reached.
 const EDGE: f64 = 2.0;
@@ -25,28 +26,17 @@ impl Carried {
 
     /// `filling`: see `queued_share`.
     pub fn of(row: &Row, filling: Duration) -> Self {
-        Self { offered: offered_share(row), queued: queued_share(row, filling) }
+        Self {
+            // Unknown counts as not offered.
+            offered: offered::share_of(row).unwrap_or(0.0),
+            queued: queued_share(row, filling),
+        }
     }
 
     /// The worse of two directions.
     pub fn or_worse(self, other: Self) -> Self {
         Self { offered: self.offered.min(other.offered), queued: self.queued.max(other.queued) }
     }
-}
-
-/// The share of the load that the sender really offered.
-fn offered_share(row: &Row) -> f64 {
-    let share = || {
-        let (offered, elapsed) = (row.offered_per_s?, row.elapsed_s?);
-        let (per_s, one) = match row.offered_unit? {
-            OfferedUnit::Messages => (row.messages_sent? as f64 / elapsed, 1.0),
-            OfferedUnit::Transactions => (row.transactions_per_s?, 1.0),
-            OfferedUnit::Bits => (row.sent_bits_per_s?, row.message_bytes? as f64 * 8.0),
-        };
-        Some((per_s + EDGE * one / elapsed) / offered)
-    };
-    // Unknown counts as not offered.
-    share().map_or(0.0, |share| share.min(1.0))
 }
 
 /// Growth of a queue that counts as none, as a share of what was offered: the edges of the window are not exact.

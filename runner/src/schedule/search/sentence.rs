@@ -58,11 +58,28 @@ impl Search {
         }
     }
 
-    /// A load, with the number of its probes that held, if they disagree.
+    /// A load, with the number of its probes that held, if they disagree, and of those that did not offer it.
     fn with_doubts(&self, known: Option<&Known>) -> String {
         let Some(known) = known else { return String::new() };
         let (load, held, n) = (self.words(known.load), known.count(Finding::Held), known.findings.len());
-        if held == 0 || held == n { load } else { format!("{load} (held in {held} of {n} probes)") }
+        let mut doubts = Vec::new();
+        if held > 0 && held < n {
+            doubts.push(format!("held in {held} of {n} probes"));
+        }
+        let unreached = known.count(Finding::Unreached);
+        if unreached > 0 && !known.is_unreached() {
+            doubts.push(format!("not offered in {unreached}"));
+        }
+        if doubts.is_empty() { load } else { format!("{load} ({})", doubts.join(", ")) }
+    }
+
+    /// `only 470 Mbit/s (94.0 %) of 500 Mbit/s`: the most of a load that any of its probes offered.
+    fn reached(&self, known: Option<&Known>) -> String {
+        let of = |k: &Known| {
+            let (reached, load) = (self.words(k.load * k.reached), self.with_doubts(Some(k)));
+            format!("only {reached} ({}) of {load}", human(Unit::Ratio, k.reached))
+        };
+        known.map_or_else(String::new, of)
     }
 
     /// The answer as a sentence.
@@ -79,15 +96,14 @@ impl Search {
                 format!("{bound} holds at {held}, the highest load of the search: the limit is at least that")
             }
             (Finding::Unreached, Some(_), _) => {
-                let share = of_above.map_or(0.0, |k| k.reached);
                 format!(
-                    "{bound} holds up to {held}; of {above} only {} was really offered, so what ends there is the \
-                     sender: the limit is at least {held}",
-                    human(Unit::Ratio, share)
+                    "{bound} holds up to {held}; {} was offered, so what ends there is the sender: the limit is at least \
+                     {held}",
+                    self.reached(of_above)
                 )
             }
             (Finding::Unreached, None, _) => {
-                format!("not even the lowest load, {above}, was really offered: nothing is known of {bound}")
+                format!("{}, the lowest load, was offered: nothing is known of {bound}", self.reached(of_above))
             }
             (Finding::Nothing, ..) => format!("{bound} does not hold even at {above}, the lowest load of the search"),
             // Still open.

@@ -45,7 +45,7 @@ fn by_rate(from: f64, to: Option<f64>, within: f64, max_probes: u32) -> Step {
 }
 
 fn catch_up(bits_per_s: f64) -> u32 {
-    crate::plan::spec::catch_up(bits_per_s / MESSAGE_BITS)
+    Pace::default_catch_up(bits_per_s / MESSAGE_BITS, 1)
 }
 
 fn by_inflight(to: Option<f64>) -> Step {
@@ -152,11 +152,16 @@ fn what_the_sender_cannot_offer_proves_nothing_of_the_path() {
     let held = summary.offered_per_s.unwrap() * MESSAGE_BITS;
     // Within a hundredth of what was asked for the load counts as offered.
     assert!(held <= 300e6 / 0.99 && held > 290e6, "{held}");
-    assert!(rows.1[0].contains("the sender: the limit is at least"), "{:?}", rows.1);
+    assert!(rows.1[0].contains("; only 300 Mbit/s (9"), "the load and its share: {:?}", rows.1);
+    assert!(rows.1[0].contains("was offered, so what ends there is the sender: the limit is at least"), "{:?}", rows.1);
     assert!(rows.0.iter().any(|r| r.search == Some(Finding::Unreached) && r.record == Some(Record::Probe)));
     let (summary, rows, _) = found(&by_rate(1e9, Some(10e9), 0.01, 40), PLENTY, 300e6);
     assert_eq!((summary.search.as_deref(), summary.throughput_bits_per_s), (Some("unreached"), None));
-    assert!(rows.1[0].contains("not even the lowest load"), "{:?}", rows.1);
+    assert!(
+        rows.1[0].contains("only 300 Mbit/s (30.0 %) of 1.00 Gbit/s, the lowest load, was offered"),
+        "{:?}",
+        rows.1
+    );
 }
 
 #[test]
