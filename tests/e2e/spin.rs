@@ -165,12 +165,13 @@ fn of_data_threads(traced: &Traced) -> Vec<Vec<&str>> {
 #[test]
 fn a_wait_begins_with_calls_that_return_at_once_and_goes_on_in_one_that_blocks() {
     let folder = Folder::new();
-    // Each request comes long after the answer before it.
+    // Each request comes long after the answer before it. There are more than the calls that block before the next look whether the
+    // peer is on this CPU, which a packet that was handled late can suggest.
     let [near, far, ..] = allowed_cpus()[..] else { return skip("there is one CPU only") };
-    let keys = format!("rate: 50/s, transactions: 10, cpu: {near}, remote_cpu: {far}");
+    let keys = format!("rate: 200/s, transactions: 200, cpu: {near}, remote_cpu: {far}");
     let plan = folder.plan("", &format!("  it: {{workload: tcp_rr, io: spin, {keys}}}"));
     let Some(traced) = strace::run_here("prctl,recvfrom,poll,ppoll,epoll_wait", &[], &plan) else { return };
-    assert_eq!(count(&iterations(&traced.ran)["it"], "transactions"), 10);
+    assert_eq!(count(&iterations(&traced.ran)["it"], "transactions"), 200);
     let data = of_data_threads(&traced);
     assert_eq!(data.len(), 2);
     // Only the requester has due times, which it waits for in `ppoll`.
