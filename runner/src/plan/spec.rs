@@ -2,7 +2,9 @@
 
 use netcore::{
     peers,
-    spec::{Arrival, Dialect, Direction, Family, Io, Pace, Pattern, Payload, Stop, TestSpec, Transport, support},
+    spec::{
+        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport, support,
+    },
 };
 use schemas::units::Rate;
 
@@ -34,6 +36,11 @@ const WARMUP_AUTO_NS: u64 = 10_000_000_000;
 const WARMUP_AUTO_LEAST_NS: u64 = 100_000_000;
 /// Samples of a warm-up that lasts to its bound; a tenth of them is the least that can be judged.
 const WARMUP_READINGS: u64 = 500;
+
+/// Due times per second of a paced byte stream whose plan says no size of messages: one is a thousandth of a second's load.
+const PACED_PER_S: f64 = 1000.0;
+/// Least size of such messages, bytes.
+const PACED_LEAST_BYTES: u64 = 64;
 
 /// Translates a body; mistakes go to `errors`. `None` for a command.
 pub fn translate(
@@ -68,6 +75,9 @@ pub fn translate(
     out.coalesce = body.coalesce.unwrap_or(false);
     sizes(body, transport, pingpong, &mut out, errors);
     phases(body, &mut out, errors);
+    if let Some(bytes) = paced_message_bytes(body, &out) {
+        out.sizes.message_bytes = bytes;
+    }
     out.pace = pace(body, &out, errors);
     (out.near.buffers, out.far.buffers) = buffers(body, errors);
     out.near.cpus = body.cpu.as_ref().or_else(|| from?.cpus.as_ref()).cloned();
@@ -221,6 +231,21 @@ fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
     }
 }
 
+/// Size of the messages of a paced byte stream whose plan says none, bytes: a power of two, with [`PACED_PER_S`] due times per
+/// second. What the window's edges cut is one message. A search keeps one size over all its loads.
+fn paced_message_bytes(body: &TestBody, out: &TestSpec) -> Option<u64> {
+    let pacing = body.pacing.clone().unwrap_or_default();
+    let chooses = body.message_size.is_none() && body.find.is_none() && out.pattern == Pattern::Stream;
+    let by_thread = matches!(out.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Uring)
+        && pacing.mode.unwrap_or_default() == PaceMode::User;
+    let bytes = out.transport.is_tcp() || out.transport == Transport::UnixStream;
+    let Some(Rate::Bits(bits)) = body.rate.map(|r| r.0).filter(|_| chooses && by_thread && bytes) else { return None };
+    let each = bits / 8.0 / f64::from(out.streams) / f64::from(pacing.burst.unwrap_or(1).max(1)) / PACED_PER_S;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; saturates")]
+    let each = each as u64;
+    Some((1 << each.max(1).ilog2()).clamp(PACED_LEAST_BYTES, out.sizes.message_bytes))
+}
+
 fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<Pace> {
     let pacing = body.pacing.clone().unwrap_or_default();
     let burst = positive("pacing.burst", pacing.burst, errors).unwrap_or(1);
@@ -282,6 +307,22 @@ mod tests {
         let spec = translate(&body, &workload, None, None, &mut errors).unwrap();
         errors.extend(beyond_the_engines(&spec, &workload));
         (spec, errors.into_iter().map(|f| format!("{}: {}", f.key, f.message)).collect())
+    }
+
+    #[test]
+    fn messages_of_a_paced_byte_stream_are_small_against_a_second() {
+        let bytes = |keys: &str| run(&format!("{{workload: tcp_stream, {keys}}}")).0.sizes.message_bytes;
+        assert_eq!(bytes("rate: 5Mbit/s"), 512);
+        assert_eq!(bytes("rate: 40Mbit/s, streams: 4"), 1024);
+        assert_eq!(bytes("rate: 40Mbit/s, pacing: {burst: 4}"), 1024);
+        assert_eq!((bytes("rate: 1kbit/s"), bytes("rate: 20Gbit/s")), (64, 128 << 10));
+        // What the plan says stays, and what no thread paces.
+        assert_eq!(bytes("rate: 5Mbit/s, message_size: 64KiB"), 64 << 10);
+        assert_eq!(bytes("rate: 5Mbit/s, pacing: {mode: kernel}"), 128 << 10);
+        assert_eq!((bytes("rate: 40/s"), bytes("streams: 2")), (128 << 10, 128 << 10));
+        let (spec, _) = run("{workload: tcp_stream, rate: 5Mbit/s}");
+        assert!((spec.pace.unwrap().events_per_s * 512.0 * 8.0 - 5e6).abs() < 1e-3);
+        assert_eq!(run("{workload: udp_stream, rate: 5Mbit/s}").0.sizes.message_bytes, 1472);
     }
 
     #[test]
