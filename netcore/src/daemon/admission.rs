@@ -140,18 +140,10 @@ pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> 
             seconds(limits.duration_ns)
         ));
     }
-    if let Err(error) = ranks::check(spec, *size) {
+    if let Err(error) = ranks::check(spec, *size, limits.buffer_bytes) {
         return refused(error.to_string());
     }
-    let bytes = ranks::memory_bytes(spec, *size);
-    if bytes > limits.buffer_bytes {
-        return refused(format!(
-            "a rank of this test takes {bytes} bytes; this daemon grants {}: use smaller messages, a smaller class, or more \
-             ranks",
-            limits.buffer_bytes
-        ));
-    }
-    Ok(bytes)
+    Ok(ranks::memory_bytes(spec, *size))
 }
 
 /// Memory of so many histograms of readings, or counters of intervals, bytes: all as values and again as the report's text.

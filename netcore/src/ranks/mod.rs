@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::{
     error::EndError,
-    spec::ranks::{Operation, RanksSpec, Work},
+    spec::ranks::{MOST_COMPUTE_NS, Operation, RanksSpec, Work},
 };
 
 /// The other ranks of a test, as one of them sees them. Ranks count from 0. Both sides of a message know its length and its
@@ -85,13 +85,30 @@ pub enum RankError {
     Wrong(String),
 }
 
-/// Why a test is impossible between so many ranks, as a sentence.
-pub fn check(spec: &RanksSpec, ranks: u32) -> Result<(), EndError> {
+/// Why a test is impossible between so many ranks of which each may take so many bytes, as a sentence.
+pub fn check(spec: &RanksSpec, ranks: u32, most_bytes: u64) -> Result<(), EndError> {
     match spec.work {
-        Work::Operation { operation, message_bytes, .. } => prepared::check(operation, message_bytes, ranks as usize),
+        Work::Operation { operation, message_bytes, compute_ns } => {
+            prepared::check(operation, message_bytes, ranks as usize)?;
+            if compute_ns > MOST_COMPUTE_NS {
+                return Err(EndError::Impossible(format!(
+                    "a busy time of {} s before each exchange is more than {} s",
+                    compute_ns / 1_000_000_000,
+                    MOST_COMPUTE_NS / 1_000_000_000
+                )));
+            }
+        }
         // Any number of ranks has its part of a kernel.
-        Work::Nas { .. } => Ok(()),
+        Work::Nas { .. } => {}
     }
+    let bytes = memory_bytes(spec, ranks);
+    if bytes > most_bytes {
+        return Err(EndError::Impossible(format!(
+            "a rank of this test takes {bytes} bytes; a daemon grants {most_bytes}: use smaller messages, a smaller class, or \
+             more ranks"
+        )));
+    }
+    Ok(())
 }
 
 /// Memory that a test takes at the rank that needs most, bytes.
@@ -101,6 +118,9 @@ pub fn memory_bytes(spec: &RanksSpec, ranks: u32) -> u64 {
         Work::Nas { kernel, class } => nas::memory_bytes(kernel, class, ranks),
     }
 }
+
+/// Operations of a kernel by all ranks, as its Mop/s counts them.
+pub use nas::operations;
 
 /// CPU time of the calling thread, nanoseconds.
 fn thread_cpu_ns() -> u64 {

@@ -12,6 +12,9 @@ use crate::{measure::clock::monotonic_ns, spec::ranks::Operation};
 /// Fronts in each direction of an operation of `wavefront`.
 pub const FRONTS: usize = 8;
 
+/// CPU time between two looks of a busy rank, nanoseconds.
+const LOOK_NS: u64 = 1_000_000;
+
 /// Busy time of a rank before each exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy {
@@ -25,17 +28,26 @@ impl Busy {
         Self { each_ns, spent_ns: 0 }
     }
 
-    /// Uses the CPU for the time, by the thread's own clock: a rank that shares its CPU has as much work as another.
-    fn work(&mut self) {
+    /// Uses the CPU for the time, by the thread's own clock: a rank that shares its CPU has as much work as another. It
+    /// looks every [`LOOK_NS`] whether the rank must leave.
+    fn work(&mut self, ranks: &impl Communicator) -> Result<(), RankError> {
         if self.each_ns == 0 {
-            return;
+            return Ok(());
         }
         let begin_ns = monotonic_ns();
-        let until_ns = super::thread_cpu_ns().saturating_add(self.each_ns);
-        while super::thread_cpu_ns() < until_ns {
+        let mut cpu_ns = super::thread_cpu_ns();
+        let until_ns = cpu_ns.saturating_add(self.each_ns);
+        let mut look_ns = cpu_ns;
+        while cpu_ns < until_ns {
+            if cpu_ns >= look_ns {
+                ranks.go_on()?;
+                look_ns = cpu_ns + LOOK_NS;
+            }
             (0..64).for_each(|_| std::hint::spin_loop());
+            cpu_ns = super::thread_cpu_ns();
         }
         self.spent_ns += monotonic_ns().saturating_sub(begin_ns);
+        Ok(())
     }
 }
 
@@ -74,7 +86,7 @@ pub fn got(operation: Operation, rank: usize, ranks: usize) -> Vec<(usize, usize
 
 pub fn ring<C: Communicator>(ranks: &mut C, busy: &mut Busy, send: &[u8], receive: &mut [u8]) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
-    busy.work();
+    busy.work(ranks)?;
     ranks.exchange((rank + 1) % size, send, (rank + size - 1) % size, receive)
 }
 
@@ -87,7 +99,7 @@ pub fn halo3d<C: Communicator>(
     let face = send.len() / 6;
     let rank = ranks.rank();
     let neighbours = Cube::of(ranks.size()).neighbours(rank);
-    busy.work();
+    busy.work(ranks)?;
     for (side, to) in neighbours.into_iter().enumerate() {
         let from = neighbours[side ^ 1];
         // A dimension of one rank needs no exchange.
@@ -110,10 +122,10 @@ pub fn butterfly<C: Communicator>(
     let place = |step: usize| step * send.len()..(step + 1) * send.len();
     for step in 0..steps {
         let partner = rank ^ (1 << step);
-        busy.work();
+        busy.work(ranks)?;
         ranks.exchange(partner, send, partner, &mut receive[place(step)])?;
     }
-    busy.work();
+    busy.work(ranks)?;
     match transposed(rank, size) {
         partner if partner == rank => Ok(()),
         partner => ranks.exchange(partner, send, partner, &mut receive[place(steps)]),
@@ -137,7 +149,7 @@ pub fn wavefront<C: Communicator>(
                     ranks.receive(from, &mut receive[place(side)])?;
                 }
             }
-            busy.work();
+            busy.work(ranks)?;
             for side in [1 - back, 3 - back] {
                 if let Some(to) = neighbours[side] {
                     ranks.send(to, &send[place(side)])?;

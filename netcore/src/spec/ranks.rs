@@ -8,6 +8,10 @@ use super::{Cpus, Family, SocketOptions, Stop, Transport};
 /// Most ranks of a test.
 pub const MOST_RANKS: u32 = 4096;
 
+/// Longest busy time before an exchange, nanoseconds: a rank in an MPI library hears only between operations that the test
+/// is given up.
+pub const MOST_COMPUTE_NS: u64 = 10_000_000_000;
+
 /// A whole test of N ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,7 +65,8 @@ pub enum Work {
         operation: Operation,
         /// Bytes per operation, as [`Operation::facts`] says.
         message_bytes: u64,
-        /// Busy time of each rank before each exchange of a pattern of applications, nanoseconds.
+        /// Busy time of each rank before each exchange of a pattern of applications, nanoseconds; at most
+        /// [`MOST_COMPUTE_NS`].
         compute_ns: u64,
     },
     /// A kernel of the NAS Parallel Benchmarks, once.

@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::spec::{Stop, TestSpec, ranks::RanksSpec};
+use netcore::{
+    ranks,
+    spec::{Stop, TestSpec, ranks::Work},
+};
 
-use super::case::{Case, Plan};
+use super::case::{Case, Plan, RanksJob};
 
 /// An estimated length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,12 +29,15 @@ impl fmt::Display for Estimate {
         } else {
             write!(f, "{} to {}", span(self.least), span(self.most))?;
         }
-        if self.open { f.write_str(" (a second is assumed for what stops by a count)") } else { Ok(()) }
+        if self.open { f.write_str(" (with an assumed length for what stops by a count)") } else { Ok(()) }
     }
 }
 
 /// Assumed length of a program and of a test that stops by a count.
 const ASSUMED: Duration = Duration::from_secs(1);
+
+/// Assumed operations per second of a rank in a kernel of the NAS benchmarks, which has a CPU of its own.
+const KERNEL_PER_S: f64 = 25e6;
 
 /// Time of an iteration beyond its phases: setting up and collecting results.
 const OVERHEAD: Duration = Duration::from_millis(100);
@@ -53,7 +59,7 @@ impl Case {
         let mut once = Estimate::default();
         for member in &self.members {
             let (least, most) = match member.ranks() {
-                Some(job) => (of_ranks(&job.spec), of_ranks(&job.spec)),
+                Some(job) => (of_ranks(job), of_ranks(job)),
                 None => member.spec().map_or((ASSUMED, ASSUMED), planned),
             };
             once.least = once.least.max(member.after.saturating_add(least));
@@ -82,9 +88,16 @@ fn planned(spec: &TestSpec) -> (Duration, Duration) {
     (shortest.saturating_add(counted), longest.saturating_add(counted))
 }
 
-fn of_ranks(spec: &RanksSpec) -> Duration {
-    let counted = Duration::from_nanos(spec.warmup_ns).saturating_add(ASSUMED);
-    spec.length_ns().map_or(counted, Duration::from_nanos)
+fn of_ranks(job: &RanksJob) -> Duration {
+    match job.spec.work {
+        Work::Nas { kernel, class } => {
+            Duration::from_secs_f64(ranks::operations(kernel, class) / job.ends.len().max(1) as f64 / KERNEL_PER_S)
+        }
+        Work::Operation { .. } => {
+            let counted = Duration::from_nanos(job.spec.warmup_ns).saturating_add(ASSUMED);
+            job.spec.length_ns().map_or(counted, Duration::from_nanos)
+        }
+    }
 }
 
 /// The length of the measure phase; `None`: it stops by a count.
@@ -146,9 +159,13 @@ pub fn span(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::spec::{Pattern, Transport};
+    use netcore::spec::{
+        Pattern, Transport,
+        ranks::{Class, Kernel, RanksSpec},
+    };
 
     use super::*;
+    use crate::plan::case::Endpoint;
 
     #[test]
     fn an_iteration_is_as_long_as_its_phases() {
@@ -156,6 +173,14 @@ mod tests {
         spec.phases.warmup_ns = 1_000_000_000;
         spec.phases.cooldown_ns = 500_000_000;
         assert_eq!(planned(&spec).1, Duration::from_millis(11_500));
+    }
+
+    #[test]
+    fn a_kernel_is_as_long_as_its_operations() {
+        let spec = RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::B });
+        let job = RanksJob { spec, ends: vec![Endpoint::Embedded; 2] };
+        // 2^31 random numbers by two ranks.
+        assert_eq!(of_ranks(&job).as_secs(), (1 << 31) / 2 / 25_000_000);
     }
 
     #[test]

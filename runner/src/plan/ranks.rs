@@ -1,8 +1,11 @@
 //! Tests of N ranks: their hosts, and the translated test.
 
-use netcore::spec::{
-    Family, Stop, Transport,
-    ranks::{Kernel, MOST_RANKS, Operation, RanksSpec, Work},
+use netcore::{
+    ranks,
+    spec::{
+        Family, Stop, Transport, memory,
+        ranks::{Kernel, MOST_COMPUTE_NS, MOST_RANKS, Operation, RanksSpec, Work},
+    },
 };
 
 use super::{
@@ -129,7 +132,12 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
             Operation::ALL.iter().filter(|other| other.facts().skeleton).map(|other| other.name()).collect();
         errors.push(error("compute", message, format!("{} have", skeletons.join(", "))));
     }
-    Work::Operation { operation, message_bytes, compute_ns: body.compute.map_or(0, Time::nanoseconds) }
+    let compute_ns = body.compute.map_or(0, Time::nanoseconds);
+    if compute_ns > MOST_COMPUTE_NS {
+        let message = format!("`compute` is {} s", compute_ns / 1_000_000_000);
+        errors.push(error("compute", message, format!("the limit is {} s", MOST_COMPUTE_NS / 1_000_000_000)));
+    }
+    Work::Operation { operation, message_bytes, compute_ns: compute_ns.min(MOST_COMPUTE_NS) }
 }
 
 impl Expander<'_> {
@@ -170,7 +178,12 @@ impl Expander<'_> {
             out.error(span, format!("{total} rank{} here", if total == 1 { "" } else { "s" }), help);
             return None;
         }
-        let ends = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
+        let ends: Vec<_> = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
+        // As each end will, at the key that decides.
+        if let Err(error) = ranks::check(&spec, u32::try_from(ends.len()).unwrap_or(u32::MAX), memory::MOST_BYTES) {
+            let key = ["message_size", "class", "operation"].into_iter().find_map(|key| tree.get(key));
+            out.error(key.map_or(span, |node| node.span), error.to_string(), "");
+        }
         Some(RanksJob { spec, ends })
     }
 }

@@ -3,6 +3,7 @@ use std::net::Ipv4Addr;
 use super::*;
 use crate::{
     measure::clock::monotonic_ns,
+    ranks::check,
     spec::{
         Stop, Transport,
         ranks::{Class, Kernel, Operation},
@@ -76,6 +77,18 @@ fn busy_time_is_no_communication() {
 }
 
 #[test]
+fn a_busy_rank_is_given_up_at_once() {
+    let mut spec = spec(Operation::Ring, 8);
+    spec.work = Work::Operation { operation: Operation::Ring, message_bytes: 8, compute_ns: u64::MAX };
+    let running = started(&spec, 2);
+    assert!(check(&spec, 2, u64::MAX).unwrap_err().to_string().contains("is more than 10 s"));
+    running.iter().for_each(RankRunning::abort);
+    for rank in running {
+        assert!(matches!(rank.finish().ending, Ending::Failed(_)));
+    }
+}
+
+#[test]
 fn a_kernel_is_one_operation() {
     let mut spec = spec(Operation::Barrier, 0);
     spec.work = Work::Nas { kernel: Kernel::Is, class: Class::S };
@@ -120,8 +133,7 @@ fn a_rank_that_is_given_up_is_named_by_the_others() {
 
 #[test]
 fn what_is_impossible_is_refused_with_a_sentence() {
-    let refused =
-        |operation, bytes, ranks| super::super::check(&spec(operation, bytes), ranks).unwrap_err().to_string();
+    let refused = |operation, bytes, ranks| check(&spec(operation, bytes), ranks, u64::MAX).unwrap_err().to_string();
     assert!(refused(Operation::Allreduce, 12, 4).contains("a multiple of 8"));
     assert!(refused(Operation::Butterfly, 8, 6).contains("a power of two"));
     assert!(refused(Operation::Barrier, 0, 1).contains("at least 2 ranks"));

@@ -85,6 +85,11 @@ fn most_keys(own: u64) -> u64 {
     own + own / 3 + 4096
 }
 
+/// Keys ranked by all ranks.
+pub fn operations(class: Class) -> f64 {
+    f64::from(ITERATIONS) * (1_u64 << facts(class).keys) as f64
+}
+
 pub struct Is {
     pub class: Class,
     facts: Facts,
@@ -141,13 +146,13 @@ impl Is {
         self.keys[500] ^= 1 << (self.facts.greatest - 1);
     }
 
-    /// The timed iterations. Returns the number of operations: keys ranked by all ranks.
-    pub fn sort<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<f64, RankError> {
+    /// The timed iterations.
+    pub fn sort<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<(), RankError> {
         self.passed = 0;
         for iteration in 1..=ITERATIONS {
             self.iterate(calls, iteration)?;
         }
-        Ok(f64::from(ITERATIONS) * f64::from(1 << self.facts.keys))
+        Ok(())
     }
 
     /// Ranks the keys once, with two of them changed.

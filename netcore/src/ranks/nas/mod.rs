@@ -47,6 +47,14 @@ pub fn memory_bytes(kernel: Kernel, class: Class, ranks: u32) -> u64 {
     }
 }
 
+/// Operations of a kernel by all ranks, as its Mop/s counts them.
+pub fn operations(kernel: Kernel, class: Class) -> f64 {
+    match kernel {
+        Kernel::Ep => ep::operations(class),
+        Kernel::Is => is::operations(class),
+    }
+}
+
 impl Prepared {
     pub fn new(kernel: Kernel, class: Class, ranks: &impl Communicator) -> Result<Self, EndError> {
         let (rank, size) = (ranks.rank(), ranks.size());
@@ -79,10 +87,10 @@ impl Prepared {
         calls.restart();
         (outcome.monotonic_start_ns, outcome.wall_start_ns) = (monotonic_ns(), wall_ns());
         let cpu_ns = thread_cpu_ns();
-        let operations = match self {
+        match self {
             Self::Ep(kernel) => kernel.generate(&mut calls)?,
             Self::Is(kernel) => kernel.sort(&mut calls)?,
-        };
+        }
         outcome.elapsed_ns = monotonic_ns().saturating_sub(outcome.monotonic_start_ns);
         outcome.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         (outcome.communication_ns, outcome.traffic) = (calls.time_ns, calls.traffic);
@@ -91,7 +99,7 @@ impl Prepared {
             Self::Is(kernel) => kernel.verify(&mut calls)?,
         };
         let timed_ns = calls.greatest(outcome.elapsed_ns)?;
-        let mops = operations / (timed_ns.max(1) as f64 / 1e9) / 1e6;
+        let mops = operations(kernel, class) / (timed_ns.max(1) as f64 / 1e9) / 1e6;
         outcome.result = Some(NasResult { mops_per_s: mops, timed_ns, checks, passed });
         if passed < checks {
             let (name, class) = (kernel.name(), class.name());
