@@ -15,6 +15,7 @@ use crate::{
     foreign,
     measure::{KEPT_BYTES, sampler},
     peers::netperf,
+    spec::ranks::MOST_COMPUTE_NS,
     transport::connection,
 };
 
@@ -50,6 +51,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("buffers of a test at an end", bytes(limits.buffer_bytes)),
         ("flows of a test", limits.flows.to_string()),
         ("length of a test, phases included", time(Duration::from_nanos(limits.duration_ns))),
+        ("busy time of a rank before an exchange", time(Duration::from_nanos(MOST_COMPUTE_NS))),
         ("interval readings of a test, flows × intervals", limits.interval_readings.to_string()),
         ("interval", minimum(admission::SHORTEST_INTERVAL_NS / 1_000_000, "ms")),
         ("histograms of the intervals in a report", bytes(KEPT_BYTES as u64)),
