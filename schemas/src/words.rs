@@ -179,6 +179,7 @@ words! {
         Pacing = "pacing" ("the plan's rate or the congestion control spaced the sends"),
         SenderCpu = "sender CPU" ("the sender's data thread always ran, or waited for a CPU or for its quota"),
         ReceiverCpu = "receiver CPU" ("the same at the receiver, or its CPU was busy with soft interrupts"),
+        Path = "path" ("a link between the ends was full whose speed nobody named, or lost what it could not carry"),
         Wire = "wire" ("the link was full"),
         Queue = "queue" ("a queue on the path or at an end dropped packets"),
         RoundTrip = "round trip" ("each transaction waited for the one before it"),

@@ -9,7 +9,7 @@ use super::{
     Limit,
     ends::{self, Support, may_be_full},
     evidence::{Evidence, Place},
-    of_the_time,
+    of_the_time, path,
     thresholds::{EXPLAINED, FEW_PACKETS, FULL, LOSS, TRACE},
 };
 
@@ -44,7 +44,8 @@ fn dropped(evidence: &Evidence<'_>, lost: f64, loss: f64) -> Result<Limit, Strin
     let receiver = &evidence.receiver;
     let share = margin(loss);
     let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= lost * EXPLAINED) else {
-        return Err(format!("{share} of the datagrams were lost, and neither end says where"));
+        return path::lost(evidence, lost, loss)
+            .ok_or_else(|| format!("{share} of the datagrams were lost, and neither end says where"));
     };
     let count = human(Unit::Count, drops);
     let at_receiver = matches!(place, Place::Socket | Place::Softnet);

@@ -20,8 +20,7 @@ pub fn wire(evidence: &Evidence<'_>) -> Option<Limit> {
     }
     let speed = evidence.row.number("wire_bits_per_s");
     let speed = speed.map(|bits| format!(" of {}", human(Unit::BitsPerSecond, bits))).unwrap_or_default();
-    let because =
-        format!("the throughput is {} of what a link{speed} carries with its headers", margin(ratio.min(1.0)));
+    let because = format!("the throughput is {} of what a link{speed} carries with its headers", margin(ratio));
     Some(Limit::named(LimitedBy::Wire, ratio, because))
 }
 

@@ -162,6 +162,11 @@ impl<'a> End<'a> {
         Some(own.min(1.0))
     }
 
+    /// Share of the time in which its thread was ready and waited for a CPU, or its quota held it back.
+    pub fn held(&self) -> f64 {
+        self.thread.map_or(0.0, |thread| thread.waiting).max(self.throttled)
+    }
+
     /// The CPU that is full with soft interrupts, and their share.
     pub fn full_softirq(&self) -> Option<(u64, f64)> {
         self.softirq.filter(|(_, ratio)| *ratio >= SOFTIRQ_FULL)

@@ -7,6 +7,7 @@
 //! - `thresholds`: every threshold, with its reason
 //! - `ends`: rules that hold for every test: CPU, offered load, wire
 //! - `tcp`, `datagrams`, `trips`: the rules of each kind of test
+//! - `path`: the rules of a link between the ends that is full
 //! - `tally`: the cause on which the iterations of a case agree
 //! - `lines`: the lines below a table
 
@@ -14,6 +15,7 @@ mod datagrams;
 mod ends;
 mod evidence;
 mod lines;
+mod path;
 mod tally;
 mod tcp;
 mod thresholds;

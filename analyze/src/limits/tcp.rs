@@ -10,11 +10,11 @@ use super::{
     Limit,
     datagrams::place_of,
     ends::{self, Support, is_most, may_be_full, sleeps},
-    evidence::{Evidence, Place},
-    of_the_time,
+    evidence::{End, Evidence, Place},
+    of_the_time, path,
     thresholds::{
         BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, FEW_LOSSES, FULL_WITH_SUPPORT, LITTLE, MATHIS_SLACK, ONE_PACKET,
-        PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, QUEUE_FACTOR, QUEUE_US, SLOW_READER, TRACE, WINDOW_FILLED,
+        PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, SLOW_READER, TRACE, WINDOW_FILLED,
     },
 };
 
@@ -74,16 +74,23 @@ fn undisputed(limit: Limit, times: Times) -> Result<Limit, String> {
 
 fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     let receiver = &evidence.receiver;
+    // A reader that could not run is the deeper cause.
+    if is_most(receiver.held()) && !receiver.spins {
+        return Ok(ends::of_thread(LimitedBy::ReceiverCpu, receiver, &evidence.sender, evidence.shares_cpus()));
+    }
     if may_be_full(receiver) {
         return Err(format!("the sender waited for room at {}, whose thread was neither full nor idle", receiver.host));
+    }
+    if receiver.held() >= LITTLE {
+        return Err(format!("the sender waited for room at {}, {}", receiver.host, held_up(receiver)));
     }
     let (_, buffer) = evidence.buffers();
     let in_flight = evidence.in_flight();
     let row = evidence.row;
     let closed = row.receive_window_bytes.zip(row.mss_bytes).is_some_and(|(window, mss)| window < mss * 2);
     let slow = closed || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
-    if !slow && queue(evidence).is_some() {
-        return Err(queue(evidence).unwrap_or_default());
+    if !slow && let Some(queue) = path::queue(evidence) {
+        return path::full(evidence).ok_or(queue);
     }
     let bytes = |bytes: f64| human(Unit::Bytes, bytes);
     let time = of_the_time(times.window);
@@ -121,8 +128,8 @@ fn send_buffer(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     if sender.load().is_some_and(|load| load >= FULL_WITH_SUPPORT) {
         return Err(format!("the send buffer held the sender back, and the thread of {} was nearly full", sender.host));
     }
-    if let Some(why) = queue(evidence) {
-        return Err(why);
+    if let Some(queue) = path::queue(evidence) {
+        return path::full(evidence).ok_or(queue);
     }
     let time = of_the_time(times.buffer);
     let because = match evidence.buffers().0 {
@@ -187,13 +194,16 @@ fn idle(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
 
 /// A sender that always had data under way, and waited for neither window nor buffer.
 fn path(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
-    if let Some(limit) = paced(evidence) {
+    // BBR paces by what the path delivered, so a full path is the deeper cause.
+    let paced = paced(evidence);
+    let full = if evidence.is_bbr() { path::full(evidence).or(paced) } else { paced.or_else(|| path::full(evidence)) };
+    if let Some(limit) = full {
         return Ok(limit);
     }
     if let Some(found) = lost(evidence, times) {
         return found;
     }
-    if let Some(why) = queue(evidence) {
+    if let Some(why) = path::queue(evidence) {
         return Err(why);
     }
     let (sender, receiver) = (&evidence.sender, &evidence.receiver);
@@ -284,9 +294,13 @@ fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> 
     }
     let share = margin(ratio.min(1.0));
     let held = times.busy - times.window - times.buffer;
-    if let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= losses * EXPLAINED) {
-        // A receiver that could not run left its socket's backlog to overflow.
-        let receiver = &evidence.receiver;
+    let receiver = &evidence.receiver;
+    let place = place_of(evidence).filter(|(.., drops)| *drops >= losses * EXPLAINED);
+    // A receiver that could not run left its socket's backlog to overflow.
+    if place.is_none() && receiver.held() >= LITTLE {
+        return Some(Err(format!("{share} of the segments were lost, {}", held_up(receiver))));
+    }
+    if let Some((place, host, drops)) = place {
         if matches!(place, Place::Socket | Place::Softnet) && (receiver.waits() || may_be_full(receiver)) {
             let why = format!("{} dropped packets, and its thread did not always run when it could", place.of(host));
             return Some(Err(why));
@@ -305,6 +319,11 @@ fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> 
     Some(Ok(Limit::named(LimitedBy::Loss, held, because)))
 }
 
+/// `and the thread of b could not run 30 % of the time`
+fn held_up(end: &End<'_>) -> String {
+    format!("and the thread of {} was ready and could not run {}", end.host, of_the_time(end.held()))
+}
+
 /// Whether a loss of this share explains the throughput, by the formula of Mathis and others (1997): MSS ÷ RTT × 1.22 ÷ √loss
 /// is about what a congestion control like Reno's reaches. Others reach more.
 fn explains(evidence: &Evidence<'_>, loss: f64) -> bool {
@@ -318,16 +337,4 @@ fn explains(evidence: &Evidence<'_>, loss: f64) -> bool {
     let streams = row.streams.unwrap_or(1) as f64;
     let most = streams * mss as f64 * 8.0 / (rtt / 1e6) * 1.22 / loss.sqrt();
     bits >= most / MATHIS_SLACK
-}
-
-/// A sentence about a queue that stands on the path; `None`: the round-trip time shows none.
-fn queue(evidence: &Evidence<'_>) -> Option<String> {
-    let (rtt, min) = (evidence.row.rtt_us?, evidence.row.min_rtt_us?);
-    (rtt > min * QUEUE_FACTOR && rtt > min + QUEUE_US).then(|| {
-        format!(
-            "a queue stands on the path, since a round trip takes {} and not {}: a link is full, whose speed is not known",
-            human(Unit::Microseconds, rtt),
-            human(Unit::Microseconds, min)
-        )
-    })
 }

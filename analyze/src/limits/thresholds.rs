@@ -90,6 +90,10 @@ pub const QUEUE_FACTOR: f64 = 2.0;
 /// … and this much longer, microseconds. Wake-ups of threads make up the rest on a short path.
 pub const QUEUE_US: f64 = 2000.0;
 
+/// Range of the delivery rate at the end of the window over the throughput of all of it, in which the rate was steady. A full link
+/// delivers the same all the time.
+pub const STEADY: (f64, f64) = (0.8, 1.25);
+
 /// Share of a receive buffer below which the data in flight show that its reader is slow, and the buffer not small.
 pub const SLOW_READER: f64 = 0.125;
 
