@@ -57,8 +57,9 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
             dropped.unwrap_or_default()
         )
     } else {
-        // On a short path the wake-ups of threads spoil BBR's estimate.
-        let used = bits / row.pacing_rate_bits_per_s.filter(|_| evidence.is_bbr() && min >= QUEUE_US)?;
+        // On a short path a sender that is at work spoils BBR's estimate.
+        let trusts = min >= QUEUE_US || evidence.sender.load().is_some_and(|load| load < LITTLE);
+        let used = bits / row.pacing_rate_bits_per_s.filter(|_| evidence.is_bbr() && trusts)?;
         if !(PACED_BBR.0..=PACED_BBR.1).contains(&used) {
             return None;
         }
