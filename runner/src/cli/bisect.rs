@@ -313,7 +313,10 @@ fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     };
     // The shorter side limits the interval.
     let remedy = if said == Said::Undecided && n >= 2 * of_baseline as u64 {
-        format!("; the baseline has only {of_baseline}: measure it with more")
+        let more = 2 * of_baseline;
+        format!(
+            "; the {of_baseline} iterations of the baseline limit that: measure it again with `iterations: {more}` or more"
+        )
     } else {
         String::new()
     };
