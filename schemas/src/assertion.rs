@@ -1,10 +1,11 @@
 //! `metric op quantity`: the one-line statements of `assert`, and of `gate --assert`; in a group of members also
-//! `member.metric - member.metric op quantity`.
+//! `member.metric - member.metric op quantity`; and `limited_by == word`.
 
 use crate::{
     metrics::{self, Metric},
     units::{self, QuantityError, Range},
     vocabulary,
+    words::LimitedBy,
 };
 
 /// The relation of the observed value to the limit.
@@ -73,6 +74,8 @@ pub struct Assertion {
     pub text: String,
     /// The members whose values are subtracted; `None`: the statement is about values as they are.
     pub difference: Option<Difference>,
+    /// The cause that a statement about [`metrics::LIMITED_BY`] names.
+    pub cause: Option<LimitedBy>,
 }
 
 /// A value of one member of a group minus one of another, in the same iteration.
@@ -125,9 +128,19 @@ pub enum AssertionError {
     /// Two quantities that cannot be subtracted.
     #[error("`{0}` is in {1} and `{2}` in {3}: only equal units can be subtracted")]
     Units(&'static str, &'static str, &'static str, &'static str),
+    /// No cause of `limited_by`.
+    #[error("`{0}` is no cause: `limited_by` is {causes}", causes = causes())]
+    NoCause(String),
+    /// A cause has no size.
+    #[error("`{0}`: a cause has no size: write `limited_by == path` or `limited_by != sender_cpu`")]
+    Order(String),
     /// The limit.
     #[error(transparent)]
     Limit(#[from] QuantityError),
+}
+
+fn causes() -> String {
+    LimitedBy::ALL.iter().map(|cause| cause.key()).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads one statement and checks its unit against the metric's.
@@ -137,16 +150,30 @@ pub fn parse(text: &str) -> Result<Assertion, AssertionError> {
         .find_map(|(at, _)| Some((at, Operator::split(&text[at..])?)))
         .ok_or_else(|| AssertionError::NoOperator(text.trim().to_owned()))?;
     let name = text[..at].trim();
+    if name == metrics::LIMITED_BY.name {
+        return about_cause(text.trim(), operator, limit.trim());
+    }
     let (metric, difference) = match metrics::of_survey(name) {
         Some(figure) => (figure, None),
         None => subject(name)?,
     };
-    let mut assertion = Assertion { metric, operator, limit: 0.0, text: text.trim().to_owned(), difference };
+    let mut assertion =
+        Assertion { metric, operator, limit: 0.0, text: text.trim().to_owned(), difference, cause: None };
     assertion.limit = match limit.trim_start().strip_prefix('-') {
         Some(size) if assertion.range().low < 0.0 => -units::parse_for(metric.unit, size)?,
         _ => units::parse_for(metric.unit, limit)?,
     };
     Ok(assertion)
+}
+
+/// `limited_by == path`
+fn about_cause(text: &str, operator: Operator, word: &str) -> Result<Assertion, AssertionError> {
+    if !matches!(operator, Operator::Equal | Operator::NotEqual) {
+        return Err(AssertionError::Order(text.to_owned()));
+    }
+    let cause = LimitedBy::named(word).ok_or_else(|| AssertionError::NoCause(word.to_owned()))?;
+    let (metric, limit, text) = (metrics::LIMITED_BY, cause.index(), text.to_owned());
+    Ok(Assertion { metric, operator, limit, text, difference: None, cause: Some(cause) })
 }
 
 /// The subject of a statement: a metric, or the difference of two members' metrics. Names of members have hyphens and metrics
@@ -206,6 +233,28 @@ mod tests {
         assert!(matches!(parse("avg=123"), Err(AssertionError::NoOperator(_))));
         assert!(matches!(parse("thruput > 1Gbit/s"), Err(AssertionError::UnknownMetric(_))));
         assert!(matches!(parse("latency.p99 < 80Mbit/s"), Err(AssertionError::Limit(_))));
+    }
+
+    #[test]
+    fn a_cause_is_named_by_its_word() {
+        for (text, cause) in [
+            ("limited_by == path", LimitedBy::Path),
+            ("limited_by != sender_cpu", LimitedBy::SenderCpu),
+            ("limited_by==sender CPU", LimitedBy::SenderCpu),
+            ("limited_by == round_trip", LimitedBy::RoundTrip),
+        ] {
+            assert_eq!(parse(text).unwrap().cause, Some(cause), "{text}");
+        }
+        assert!(LimitedBy::ALL.iter().all(|cause| LimitedBy::at(cause.index()) == Some(*cause)));
+        assert!(LimitedBy::ALL.iter().all(|cause| LimitedBy::named(&cause.key()) == Some(*cause)));
+        let wrong = |text: &str| parse(text).unwrap_err().to_string();
+        let list = wrong("limited_by == cpu");
+        assert!(
+            list.contains("`cpu` is no cause") && list.contains("path, wire") && list.contains("sender_cpu"),
+            "{list}"
+        );
+        assert!(wrong("limited_by < path").contains("has no size"));
+        assert!(matches!(parse("limited_by.mean == path"), Err(AssertionError::UnknownMetric(_))));
     }
 
     #[test]

@@ -40,6 +40,18 @@ pub const SURVEY: &[Metric] = &[
     },
 ];
 
+/// The cause of `limited_by`, of which statements name a word. It is no metric: it has no numbers, only an index into
+/// [`LimitedBy::ALL`](crate::words::LimitedBy::ALL).
+pub const LIMITED_BY: &Metric = &Metric {
+    name: "limited_by",
+    column: "limited_by",
+    unit: Unit::Count,
+    better: Better::Neither,
+    kind: Kind::Count,
+    label: "limited by",
+    own_range: None,
+};
+
 /// The figure of a survey with that name, or as verdicts name it.
 pub fn of_survey(name: &str) -> Option<&'static Metric> {
     SURVEY.iter().find(|figure| figure.name == name || figure.column == name)

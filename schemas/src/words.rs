@@ -281,6 +281,28 @@ impl Verdict {
     }
 }
 
+impl LimitedBy {
+    /// The cause as a statement names it: `sender_cpu` or `sender CPU`.
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|cause| cause.key() == text.trim().to_lowercase().replace(' ', "_"))
+    }
+
+    /// `sender_cpu`
+    pub fn key(self) -> String {
+        self.as_str().to_lowercase().replace(' ', "_")
+    }
+
+    /// Its place in [`Self::ALL`], as the value of an iteration.
+    pub fn index(self) -> f64 {
+        f64::from(self as u8)
+    }
+
+    /// The cause in that place.
+    pub fn at(index: f64) -> Option<Self> {
+        Self::ALL.iter().copied().find(|cause| cause.index().total_cmp(&index).is_eq())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ fn it_judges_as_the_run_did() {
     let folder = Folder::new();
     let tests = "  streams:\n    workload: tcp_stream\n    streams: 2\n    duration: 30ms\n    \
          iterations: {min: 3, max: 3, confidence: 80%, margin: 50%}\n    assert:\n      \
-         - {that: throughput > 1kbit/s, scope: stream}\n      - throughput > 900Tbit/s\n  \
+         - {that: throughput > 1kbit/s, scope: stream}\n      - throughput > 900Tbit/s\n      - limited_by != sender_cpu\n  \
          both:\n    workload: tcp_stream\n    duration: 30ms\n    iterations: 5\n    direction: bidirectional\n    assert:\n      \
          - {that: throughput > 1bit/s, scope: direction}\n  gone: {workload: tcp_rr, skip: not today, assert: [errors == 0]}\n  \
          behind: {workload: udp_stream, rate: 1Tbit/s, duration: 30ms, iterations: 3, assert: [loss_ratio <= 100%]}";
@@ -41,6 +41,11 @@ fn it_judges_as_the_run_did() {
     let behind = rows.iter().find(|r| r["case"] == "behind" && r["metric"] == "loss_ratio").unwrap();
     assert_eq!(behind["verdict"], "inconclusive");
     assert!(behind["note"].contains("of the plan's rate was offered") && ran.stdout.contains("of 1.00 Tbit/s offered"));
+    // Windows of 30 ms show no cause.
+    let cause = rows.iter().find(|r| r["metric"] == "limited_by").unwrap();
+    assert_eq!([&cause["verdict"], &cause["note"]], ["inconclusive", "unknown in 3 of 3 iterations"]);
+    assert_eq!([&cause["observed"], &cause["limit"]], ["", ""], "a cause is no number");
+    assert_eq!(ran.stdout.matches("unknown in 3 of 3 iterations").count(), 1, "{}", ran.stdout);
     let failed = rows.iter().find(|r| r["verdict"] == "fail" && r["assertion"].contains("900Tbit/s")).unwrap();
     assert!((number(failed, "confidence_level") - 0.8).abs() < 1e-9, "the plan's own confidence");
     let other = plumb(&["gate", "--plan", &plan, "--level", "99%", "-f", "csv", &table]);

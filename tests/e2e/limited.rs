@@ -25,3 +25,27 @@ fn rows_summaries_and_the_table_have_the_answer() {
     let report = plumb(&["report", &folder.name("r.csv")]);
     assert!(report.stdout.contains("\n- paced: "), "{}", report.stdout);
 }
+
+#[test]
+fn a_statement_about_a_cause_is_checked_before_anything_runs() {
+    let folder = Folder::new();
+    let wrong = |test: &str| {
+        let checked = plumb(&["check", &folder.plan("", &format!("  a: {test}"))]);
+        assert_eq!(checked.code, Some(2), "{}{}", checked.stdout, checked.stderr);
+        checked.stdout + &checked.stderr
+    };
+    let text = wrong("{workload: tcp_stream, assert: [limited_by == cpu]}");
+    assert!(text.contains("`cpu` is no cause") && text.contains("sender_cpu, receiver_cpu, path, wire"), "{text}");
+    let text = wrong("{workload: tcp_stream, assert: [limited_by < path]}");
+    assert!(text.contains("a cause has no size"), "{text}");
+    let text = wrong("{workload: tcp_stream, collect: [cpu], assert: [limited_by == path]}");
+    assert!(text.contains("`limits` is not in `collect`"), "{text}");
+    let text = wrong("{workload: tcp_collective, operation: barrier, ranks: 2, assert: [limited_by == path]}");
+    assert!(text.contains("only a test between two ends has a cause"), "{text}");
+    let text = wrong("{workload: tcp_stream, matrix: {streams: [1, 2]}, stop_when: limited_by == wire}");
+    assert!(text.contains("`stop_when` judges a number"), "{text}");
+    let group = "{concurrent: {members: {up: {workload: tcp_stream}, down: {workload: tcp_maerts}}}, assert: [limited_by == path]}";
+    assert!(wrong(group).contains("name the `member` of a group"));
+    let plan = folder.plan("", "  a: {workload: tcp_stream, assert: [limited_by == path, limited_by != sender CPU]}");
+    assert_eq!(plumb(&["check", &plan]).code, Some(0));
+}

@@ -92,7 +92,8 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
         (text, _) => text,
     };
     let what = if row.assertion.is_empty() { &row.metric } else { &row.assertion };
-    let note = if row.note.is_empty() { String::new() } else { format!(" ({})", row.note) };
+    let note = verdicts::remark(row);
+    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
     let (mut status, message) = match row.verdict {
         _ if row.fails() => (
             TestCaseStatus::non_success(NonSuccessKind::Failure),

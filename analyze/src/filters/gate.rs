@@ -271,6 +271,10 @@ impl Data {
         let mut rows = Vec::new();
         let index = self.index();
         for statement in statements {
+            // A cause is not made worse by a ratio.
+            if worse_by.is_some() && statement.assertion.cause.is_some() {
+                continue;
+            }
             if let Some(survey) = &statement.survey {
                 // One value that is worse is one of many pairs, and no measure of the gate.
                 rows.extend(worse_by.is_none().then(|| self.of_survey(statement, survey)));
@@ -460,6 +464,27 @@ mod tests {
         let data = Data::read(&mut table, &Selection::default(), &statements, None).unwrap();
         let rows = data.judge(&statements, None, &Environment::default(), worse);
         rows.into_iter().map(|r| (r.case, r.verdict.to_string(), r.note)).collect()
+    }
+
+    #[test]
+    fn a_cause_is_judged_by_its_word() {
+        let table = "case_id,case,record,phase,status,limited_by\nc1,a,iteration,measure,ok,path\nc1,a,iteration,measure,ok,path\n\
+            c1,a,iteration,measure,ok,unknown\nc1,a,iteration,measure,ok,a word of a later version\n\
+            c2,b,iteration,measure,ok,sender CPU\nc3,c,iteration,measure,ok,\n";
+        let judged = |statement: &str| {
+            let rows = verdicts_of(table, &[statement], None);
+            rows.into_iter().map(|(_, verdict, note)| format!("{verdict} {note}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            judged("limited_by == path"),
+            [
+                "pass path in 2 of 3 iterations, unknown in 1",
+                "fail sender CPU in 1 of 1 iteration",
+                "fail there is no sample of limited_by"
+            ]
+        );
+        assert!(judged("limited_by != sender_cpu")[1].starts_with("fail"));
+        assert_eq!(verdicts_of(table, &["limited_by == path"], Some(0.1)), [], "nothing to make worse");
     }
 
     #[test]

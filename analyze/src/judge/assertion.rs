@@ -15,10 +15,13 @@
 //! One or two iterations have no interval: they pass or fail if they agree. A count that must be 0 (`retransmits == 0`),
 //! an exact statement, and a limit at the end of the metric's range are about every iteration. A metric without a sample
 //! fails, because a test that measured nothing must not pass.
+//!
+//! A statement about `limited_by` is about the cause on which the iterations agree, as in the case's summary. Where they
+//! agree on none, or the cause is unknown, only a statement about `unknown` is decided.
 
 use schemars::JsonSchema;
 use schemas::assertion::{Assertion, Difference, Operator};
-use schemas::words::Verdict;
+use schemas::words::{LimitedBy, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::stats::confidence::{self, Interval};
@@ -84,6 +87,9 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
             reason: Some(format!("there is no sample of {}", assertion.metric.name)),
         };
     }
+    if let Some(cause) = assertion.cause {
+        return judge_cause(assertion, cause, &samples);
+    }
     if is_about_each(assertion) {
         return judge_each(assertion, &samples);
     }
@@ -113,6 +119,18 @@ fn is_about_each(assertion: &Assertion) -> bool {
     let range = assertion.range();
     matches!(assertion.operator, Operator::Equal | Operator::NotEqual)
         || [range.low, range.high].contains(&assertion.limit)
+}
+
+/// Judges the cause on which the iterations agree. The samples are indices of causes.
+fn judge_cause(assertion: &Assertion, cause: LimitedBy, samples: &[f64]) -> Judgement {
+    let found = crate::limits::agreed(samples.iter().filter_map(|index| LimitedBy::at(*index)));
+    let (by, counts) = found.unwrap_or((LimitedBy::Unknown, "no iteration has a cause".to_owned()));
+    let outcome = if by == LimitedBy::Unknown && cause != by {
+        Verdict::Inconclusive
+    } else {
+        verdict(assertion.operator.holds(by.index(), assertion.limit))
+    };
+    Judgement { verdict: outcome, observed: None, interval: None, n: samples.len(), needed: None, reason: Some(counts) }
 }
 
 /// Judges whether at least half of all iterations would keep the statement. The samples are sorted.
@@ -226,6 +244,30 @@ mod tests {
         let needed = unclear.needed.unwrap();
         assert!((20..200).contains(&needed), "{needed}");
         assert_eq!(unclear.reason.unwrap(), format!("violated in 1 of 3 iterations: needs about {needed} iterations"));
+    }
+
+    #[test]
+    fn a_cause_is_that_on_which_the_iterations_agree() {
+        use LimitedBy::{Loss, Path, Unknown};
+        let of = |text: &str, causes: &[LimitedBy]| {
+            let found = judged(text, &causes.iter().map(|cause| cause.index()).collect::<Vec<_>>());
+            assert_eq!((found.observed, found.n), (None, causes.len()), "a cause is no number");
+            (found.verdict, found.reason.unwrap())
+        };
+        let (verdict, why) = of("limited_by == path", &[Path, Path, Unknown]);
+        assert_eq!((verdict, why.as_str()), (Verdict::Pass, "path in 2 of 3 iterations, unknown in 1"));
+        assert_eq!(of("limited_by != path", &[Path; 3]).0, Verdict::Fail);
+        assert_eq!(of("limited_by != sender_cpu", &[Path]), (Verdict::Pass, "path in 1 of 1 iteration".into()));
+        let (verdict, why) = of("limited_by == path", &[Loss; 4]);
+        assert_eq!((verdict, why.as_str()), (Verdict::Fail, "loss in 4 of 4 iterations"));
+        // What is not known neither keeps nor breaks a promise.
+        for causes in [[Path, Loss, Unknown], [Unknown; 3], [Path, Loss, Path]] {
+            for text in ["limited_by == path", "limited_by != path", "limited_by != sender_cpu"] {
+                assert_eq!(of(text, &causes).0, Verdict::Inconclusive, "{text} {causes:?}");
+            }
+        }
+        assert_eq!(of("limited_by == unknown", &[Unknown; 3]).0, Verdict::Pass);
+        assert_eq!(judged("limited_by != path", &[]).verdict, Verdict::Fail, "no sample");
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Seve
         ci_low: interval.map(|i| i.low),
         ci_high: interval.map(|i| i.high),
         confidence_level: interval.map(|i| i.level),
-        limit: Some(assertion.limit),
+        limit: assertion.cause.is_none().then_some(assertion.limit),
         verdict: judgement.verdict,
         severity,
         needed_iterations: judgement.needed,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use schemas::{
     metrics::{self, Family},
-    words::{Record, Status, Way},
+    words::{LimitedBy, Record, Status, Way},
 };
 
 use super::Origin;
@@ -153,6 +153,8 @@ struct Columns {
     /// The column that splits the rows of a case.
     split: Option<usize>,
     metrics: Vec<usize>,
+    /// The column of causes, whose values are indices.
+    causes: Option<usize>,
     transactions: Option<usize>,
     iteration: Option<usize>,
     time: Option<usize>,
@@ -161,7 +163,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(table: &Table, metrics: &[usize], [by, split]: [Option<&str>; 2]) -> Result<Self, Error> {
+    fn of(table: &Table, columns: &[usize], [by, split]: [Option<&str>; 2]) -> Result<Self, Error> {
         let split = split.map(|name| table.require(name)).transpose()?;
         let header = table.header();
         let id = match by {
@@ -171,7 +173,8 @@ impl Columns {
         let [transactions, iteration, time, elapsed] =
             ["transactions", "iteration", "time", "elapsed_s"].map(|name| header.find(name));
         let texts = TEXTS.map(|name| header.find(name));
-        Ok(Self { id, split, metrics: metrics.to_vec(), transactions, iteration, time, elapsed, texts })
+        let causes = header.find(metrics::LIMITED_BY.column);
+        Ok(Self { id, split, metrics: columns.to_vec(), causes, transactions, iteration, time, elapsed, texts })
     }
 
     fn text<'a>(&self, row: &Row<'a>) -> [&'a str; TEXTS.len()] {
@@ -216,7 +219,12 @@ impl Reading {
         let case = &mut self.cases[i];
         columns.time.map_or("", |c| row.get(c)).clone_into(&mut case.origin.time);
         for ((values, row_of), column) in case.values.iter_mut().zip(&mut case.row_of).zip(&columns.metrics) {
-            if let Some(value) = row.number(*column)? {
+            let value = if Some(*column) == columns.causes {
+                row.get(*column).parse().ok().map(LimitedBy::index)
+            } else {
+                row.number(*column)?
+            };
+            if let Some(value) = value {
                 values.push(value);
                 row_of.push(case.rows.len());
             }

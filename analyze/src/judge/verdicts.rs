@@ -126,7 +126,7 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
         column("assertion", &|r| r.assertion.clone()),
         column("observed", &observed),
         column("where", &place),
-        column("", &|r| r.note.clone()),
+        column("", &|r| remark(r).to_owned()),
     ];
     columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|c| !c.is_empty()));
     columns
@@ -136,6 +136,9 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
 /// is wide. For a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.
 pub fn observed(row: &VerdictRow) -> String {
+    if is_about_cause(row) {
+        return row.note.clone();
+    }
     let metric = metrics::find(&row.metric).or_else(|| metrics::of_survey(&row.metric));
     let Some(unit) = metric.map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
@@ -158,6 +161,15 @@ pub fn observed(row: &VerdictRow) -> String {
     }
 }
 
+/// The note beside what was observed. Causes are words, which the note has: they were observed.
+pub fn remark(row: &VerdictRow) -> &str {
+    if is_about_cause(row) { "" } else { &row.note }
+}
+
+fn is_about_cause(row: &VerdictRow) -> bool {
+    row.metric == metrics::LIMITED_BY.column && row.n > 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +189,23 @@ mod tests {
         assert_eq!(shown(100.0, 99.5, 104.0), "100 µs (−0.50 % … +4.0 %)");
         assert_eq!(shown(60.0, 6.08, 1857.0), "60.0 µs (6.08 µs … 1.86 ms)");
         assert_eq!([shown(0.0, 0.0, 0.0), shown(1.0, 1.0, 1.0)], ["0 s", "1.00 µs"], "equal values");
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let row = VerdictRow {
+            case: "bulk".into(),
+            assertion: "limited_by == path".into(),
+            metric: "limited_by".into(),
+            n: 3,
+            verdict: Verdict::Fail,
+            note: "loss in 3 of 3 iterations".into(),
+            ..VerdictRow::default()
+        };
+        let mut out = Vec::new();
+        write(&[row], Format::Md, &Sheet::PLAIN, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.matches("loss in 3 of 3 iterations").count(), 1, "{text}");
     }
 
     #[test]

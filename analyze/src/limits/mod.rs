@@ -30,7 +30,7 @@ use schemas::{
 
 use evidence::Evidence;
 pub use lines::lines;
-pub use tally::{Tally, both_ways};
+pub use tally::{Tally, agreed, both_ways};
 
 /// Stands between a sentence and what could not be looked at for it.
 const UNSEEN: &str = "; not looked at: ";

@@ -31,7 +31,9 @@ fn lacks_of_job(job: &Job, metric: &Metric) -> Option<String> {
             "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`".to_owned(),
         );
     }
+    let is_cause = metric.name == metrics::LIMITED_BY.name;
     match job {
+        Job::Command(_) | Job::Ranks(_) if is_cause => Some("only a test between two ends has a cause".to_owned()),
         Job::Traffic(spec) => lacks_of(spec, metric),
         Job::Ranks(job) => lacks_of_ranks(job, metric),
         // Mistakes in how its output is read are already reported.
@@ -95,6 +97,7 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         (_, "jitter") if datagrams && !spec.times_messages() => "a message needs 16 bytes for the time of its sending",
         (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => "only streams of datagrams measure it",
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
+        (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
         ("tcp", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
         ("cpu", _) if !spec.collect.cpu => "`cpu` is not in `collect`",

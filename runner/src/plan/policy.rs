@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use analyze::judge::Scope;
 use netcore::spec::{Pattern, TestSpec};
 use schemas::{
     metrics,
@@ -133,6 +134,12 @@ pub(super) fn asserts(
             );
             continue;
         }
+        if detail.that.0.cause.is_some()
+            && (detail.scope == Some(Scope::Stream) || (members.len() > 1 && detail.member.is_none()))
+        {
+            out.error(span, "`limited_by` is the cause of a whole test", "name the `member` of a group, and no stream");
+            continue;
+        }
         let judged: Vec<&Member> =
             members.iter().filter(|m| detail.member.as_ref().is_none_or(|name| m.name == *name)).collect();
         if detail.that.0.difference.is_none() {
@@ -229,6 +236,10 @@ pub(super) fn stop_when(
             "`stop_when` judges one metric, not a difference of members",
             "for example added_latency.p95 > 1s",
         );
+        return None;
+    }
+    if detail.that.0.cause.is_some() {
+        out.error(span, "`stop_when` judges a number, and a cause is none", "for example throughput < 1Gbit/s");
         return None;
     }
     let all: Vec<&Member> = members.iter().collect();

@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use schemas::{
     columns::Row,
-    metrics::{METRICS, Metric},
+    metrics::{LIMITED_BY, METRICS, Metric},
     words::{Search as Finding, Way},
 };
 
@@ -51,10 +51,13 @@ pub struct Settings {
     pub retries: u32,
 }
 
-/// The values of every metric in one iteration's row, in the order of [`METRICS`].
+/// The values of every metric in one iteration's row, in the order of [`METRICS`]; then the index of its cause.
 pub type Values = Vec<Option<f64>>;
 
 pub fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
+    if metric.name == LIMITED_BY.name {
+        return values.get(METRICS.len()).copied().flatten();
+    }
     METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
 }
 

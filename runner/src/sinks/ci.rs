@@ -67,7 +67,8 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
 
 /// `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s`
 fn sentence(v: &VerdictRow) -> String {
-    let note = if v.note.is_empty() { String::new() } else { format!(" ({})", v.note) };
+    let note = verdicts::remark(v);
+    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
     format!("{}: {} does not hold: {}{note}", v.case, v.assertion, verdicts::observed(v))
 }
 

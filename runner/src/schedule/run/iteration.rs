@@ -15,7 +15,7 @@ use schemas::{
     metrics::METRICS,
     run_record::Discarded,
     units::{Unit, human},
-    words::{Phase, Record, Status, Way},
+    words::{LimitedBy, Phase, Record, Status, Way},
 };
 
 use super::{
@@ -378,7 +378,7 @@ impl Run<'_> {
 }
 
 fn values(row: &Row) -> Values {
-    METRICS.iter().map(|m| row.number(m.column)).collect()
+    METRICS.iter().map(|m| row.number(m.column)).chain([row.limited_by.map(LimitedBy::index)]).collect()
 }
 
 /// The cells that are equal in all members.
