@@ -1,0 +1,238 @@
+//! Programs whose lines have fixed words: a table of patterns says which column takes each figure.
+
+use schemas::columns::{self, ColumnType, Row};
+
+use super::sheet::{Sheet, number, set_workload, unknown};
+use crate::input::ParseError;
+
+/// How one program writes its results. [`lmbench`](super::lmbench) is a short example.
+pub(super) struct Format {
+    pub name: &'static str,
+    /// Parts of lines by which the program says that it failed.
+    pub failures: &'static [&'static str],
+    /// What a line should have been that begins like a pattern and goes on otherwise. Empty: the type of its column.
+    pub wanted: &'static str,
+    /// Without a line that begins a row, the whole text is one.
+    pub lines: &'static [Line],
+    /// Judges the open row after each line.
+    pub check: fn(&mut Row, &str) -> Result<(), String>,
+    /// Completes a row, of which the last line was seen or not. `None`: it has no result. An error points at its first line.
+    pub finish: fn(Row, bool, &mut Sheet) -> Result<Option<Row>, String>,
+}
+
+/// A line: its place, its pattern, and the cells that it implies, as `COLUMN=VALUE` with spaces between.
+///
+/// In a pattern, a space stands for any number of them. `{COLUMN}` takes a word, `{COLUMN*FACTOR}` a number in another unit,
+/// `{COLUMN:unit*FACTOR}` a number and its unit, `{}` a word without a column. `…` at the end is any rest.
+pub(super) struct Line(pub Place, pub &'static str, pub &'static str);
+
+/// The place of a line among those of its row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Begins,
+    Inside,
+    Ends,
+}
+
+/// Units after a number: the end of the column's name, the unit, and its size in the column's unit.
+const UNITS: [(&str, &str, f64); 22] = [
+    ("_us", "ns", 1e-3),
+    ("_us", "us", 1.0),
+    ("_us", "ms", 1e3),
+    ("_us", "sec", 1e6),
+    ("elapsed_s", "sec", 1.0),
+    ("_bytes", "", 1.0),
+    ("_bytes", "byte", 1.0),
+    ("_bytes", "bytes", 1.0),
+    ("_bytes", "KiB", 1024.0),
+    ("_bytes", "MiB", 1_048_576.0),
+    ("_bytes", "KB", 1e3),
+    ("_bytes", "MB", 1e6),
+    ("_bits_per_s", "bytes/sec", 8.0),
+    ("_bits_per_s", "KB/sec", 8e3),
+    ("_bits_per_s", "MB/sec", 8e6),
+    ("_bits_per_s", "GB/sec", 8e9),
+    ("_bits_per_s", "TB/sec", 8e12),
+    ("_bits_per_s", "b/sec", 1.0),
+    ("_bits_per_s", "Kb/sec", 1e3),
+    ("_bits_per_s", "Mb/sec", 1e6),
+    ("_bits_per_s", "Gb/sec", 1e9),
+    ("_bits_per_s", "Tb/sec", 1e12),
+];
+
+impl Format {
+    fn is_one_row(&self) -> bool {
+        !self.lines.iter().any(Line::is_first)
+    }
+
+    /// Whether the program wrote the text.
+    pub fn looks_like(&self, text: &str) -> bool {
+        text.lines().map(words).any(|line| {
+            let mut first = self.lines.iter().filter(|l| l.is_first() && !l.2.is_empty());
+            first.any(|l| l.has_head(&line) || l.is_taken(&mut unknown(), &line))
+                || self.failures.iter().any(|failure| line.starts_with(failure))
+                || self.is_one_row() && line.strip_prefix(self.name).is_some_and(|rest| rest.starts_with(':'))
+        })
+    }
+
+    pub fn read(&self, text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+        let mut open = self.is_one_row().then(|| (0, unknown()));
+        for (at, raw) in (1..).zip(text.lines()) {
+            let line = words(raw);
+            if self.failures.iter().any(|failure| line.contains(failure)) {
+                let said = line.strip_prefix(self.name).and_then(|l| l.strip_prefix(": ")).unwrap_or(&line);
+                return Err(ParseError::new(at, format!("{} failed: {said}", self.name)));
+            }
+            let mut fresh = unknown();
+            let taken = self.lines.iter().find(|l| match &mut open {
+                _ if l.is_first() => l.is_taken(&mut fresh, &line),
+                Some((_, row)) => l.is_taken(row, &line),
+                None => false,
+            });
+            match taken {
+                Some(first) if first.is_first() => self.close(open.replace((at, fresh)), false, sheet)?,
+                Some(_) => {}
+                None => {
+                    if let Some(like) =
+                        self.lines.iter().find(|l| (l.is_first() || open.is_some()) && l.has_head(&line))
+                    {
+                        let wanted = if self.wanted.is_empty() { like.type_wanted() } else { self.wanted };
+                        return Err(ParseError::expected(at, wanted, raw));
+                    }
+                }
+            }
+            if let Some((_, row)) = &mut open {
+                (self.check)(row, &line).map_err(|reason| ParseError::new(at, reason))?;
+            }
+            if taken.is_some_and(|l| l.0 == Place::Ends) {
+                self.close(open.take(), true, sheet)?;
+            }
+        }
+        self.close(open, false, sheet)
+    }
+
+    fn close(&self, row: Option<(usize, Row)>, is_whole: bool, sheet: &mut Sheet) -> Result<(), ParseError> {
+        let Some((line, row)) = row else { return Ok(()) };
+        if let Some(row) = (self.finish)(row, is_whole, sheet).map_err(|reason| ParseError::new(line, reason))? {
+            sheet.add_last(row);
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn is_first(&self) -> bool {
+        self.0 == Place::Begins
+    }
+
+    /// Whether a line begins with the words before the first figure.
+    fn has_head(&self, line: &str) -> bool {
+        self.1.split_once('{').is_some_and(|(head, _)| head.contains(' ') && line.starts_with(head))
+    }
+
+    /// Sets the cells of a line that fits the pattern.
+    fn is_taken(&self, row: &mut Row, line: &str) -> bool {
+        let Some(figures) = captures(self.1, line) else { return false };
+        for (column, value) in self.2.split_whitespace().filter_map(|cell| cell.split_once('=')) {
+            if column == "workload" {
+                set_workload(row, value);
+            } else if row.set(column, value).is_err() {
+                return false;
+            }
+        }
+        figures.into_iter().all(|(figure, value)| figure.is_empty() || fill(row, figure, value).is_some())
+    }
+
+    /// What the first figure should have been.
+    fn type_wanted(&self) -> &'static str {
+        let figure = self.1.split(['{', '*', ':', '}']).nth(1).and_then(columns::find);
+        if figure.is_some_and(|column| column.ty == ColumnType::Integer) { "a whole number" } else { "a number" }
+    }
+}
+
+/// A line without colours, with one space between its words.
+fn words(line: &str) -> String {
+    let mut pieces = line.split('\u{1b}');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    plain.extend(pieces.map(|piece| piece.split_once('m').map_or("", |(_, rest)| rest)));
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The figures of a pattern with their texts in a line; `None` where it does not fit.
+fn captures<'l>(pattern: &'l str, line: &'l str) -> Option<Vec<(&'l str, &'l str)>> {
+    let (pattern, is_whole) = pattern.strip_suffix('…').map_or((pattern, true), |pattern| (pattern, false));
+    let mut pieces = pattern.split('{');
+    let mut rest = line.strip_prefix(pieces.next()?)?;
+    let mut figures = Vec::new();
+    for piece in pieces {
+        let (figure, literal) = piece.split_once('}')?;
+        let (value, after) = if figure.contains(":unit") {
+            let end = rest.match_indices(' ').nth(1).map_or(rest.len(), |(at, _)| at);
+            (&rest[..end], rest[end..].strip_prefix(literal)?)
+        } else {
+            let end = if literal.is_empty() { rest.find(' ').unwrap_or(rest.len()) } else { rest.find(literal)? };
+            (&rest[..end], &rest[end + literal.len()..])
+        };
+        if value.is_empty() || value.contains(' ') && !figure.contains(":unit") {
+            return None;
+        }
+        figures.push((figure, value));
+        rest = after;
+    }
+    (rest.is_empty() || !is_whole).then_some(figures)
+}
+
+/// Sets the column of a figure.
+fn fill(row: &mut Row, figure: &str, text: &str) -> Option<()> {
+    let (figure, factor) = match figure.split_once('*') {
+        Some((figure, factor)) => (figure, factor.parse().ok()?),
+        None => (figure, 1.0),
+    };
+    if let Some(column) = figure.strip_suffix(":unit") {
+        let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
+        let (.., size) = UNITS.iter().find(|(end, name, _)| column.ends_with(end) && *name == unit)?;
+        // A comma separates thousands.
+        row.set_number(column, Some(number(&value.replace(',', "")).filter(|v| *v >= 0.0)? * size * factor));
+    } else if columns::find(figure)?.ty == ColumnType::Number || factor > 1.0 {
+        row.set_number(figure, Some(number(text).filter(|v| *v >= 0.0)? * factor));
+    } else {
+        row.set(figure, text).ok()?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{READERS, Reader};
+    use super::*;
+
+    /// A column that is misspelt in a table would be a line that is never taken.
+    #[test]
+    fn tables_name_columns_that_exist() {
+        for (_, reader) in &READERS {
+            let Reader::Table(format) = reader else { continue };
+            for Line(_, pattern, cells) in format.lines {
+                let figures = pattern.split('{').skip(1).filter_map(|piece| piece.split(['}', '*', ':']).next());
+                let cells = cells.split_whitespace().filter_map(|cell| cell.split('=').next());
+                for column in figures.chain(cells).filter(|column| !column.is_empty()) {
+                    assert!(columns::find(column).is_some(), "{}: `{pattern}` has no column `{column}`", format.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_take_words_numbers_and_units() {
+        let row = |pattern, line: &str| {
+            let mut row = Row::default();
+            Line(Place::Inside, pattern, "workload=tcp_rr").is_taken(&mut row, &words(line)).then_some(row)
+        };
+        let taken = row("to {to}: {latency_mean_us:unit*2}", " to  ::1:   1,000.5 ms ").expect("a fit");
+        assert_eq!((taken.to.as_deref(), taken.latency_mean_us), (Some("::1"), Some(2_001_000.0)));
+        assert_eq!(taken.transport.as_deref(), Some("tcp"));
+        assert_eq!(row("{} of {lost}…", "\u{1b}[2;35mone of 7 \u{1b}[0mmore").expect("a fit").lost, Some(7));
+        for wrong in ["to h: 5 MB/sec", "to h: -5 us", "to h: 5 us more", "to h i: 5 us", "to h:", "to : 5 us"] {
+            assert_eq!(row("to {to}: {latency_mean_us:unit*2}", wrong), None, "{wrong}");
+        }
+    }
+}
