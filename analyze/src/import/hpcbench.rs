@@ -248,49 +248,31 @@ fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError>
 /// A row of a result file. Newer versions end each with a time. `None`: the number of columns is another.
 fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
     let mut row = header.row();
-    let datagrams = |row: &mut Row, sent: [f64; 2], received: [f64; 2]| {
-        (row.messages_sent, row.bytes_sent) = (count(sent[0]), count(sent[1]));
-        (row.messages_received, row.bytes_received) = (count(received[0]), count(received[1]));
-    };
     if header.protocol == "udp" {
-        let network = match (cells, header.exponential, header.ping_pong) {
-            (
-                &[_, network, local, sent, sent_bytes, received, received_bytes, lost, share]
-                | &[_, network, local, sent, sent_bytes, received, received_bytes, lost, share, _],
-                false,
-                false,
-            ) => {
-                row.sent_bits_per_s = Some(local * 1e6);
-                datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
+        let mut cells = cells.to_vec();
+        if header.exponential && cells.len() > 1 {
+            row.message_bytes = count(cells.remove(1));
+        }
+        let &[_, network, local, sent, sent_bytes, received, received_bytes, ref rest @ ..] = cells.as_slice() else {
+            return None;
+        };
+        row.sent_bits_per_s = Some(local * 1e6);
+        let (sent, sent_bytes, received, received_bytes) = match *rest {
+            [lost, share] | [lost, share, _] if !header.ping_pong => {
                 (row.lost, row.loss_ratio) = (count(lost), Some(share));
-                network
+                (sent, sent_bytes, received, received_bytes)
             }
-            (
-                &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, share]
-                | &[_, size, network, local, sent, sent_bytes, received, received_bytes, lost, share, _],
-                true,
-                false,
-            ) => {
-                row.message_bytes = count(size);
-                row.sent_bits_per_s = Some(local * 1e6);
-                datagrams(&mut row, [sent, sent_bytes], [received, received_bytes]);
-                (row.lost, row.loss_ratio) = (count(lost), Some(share));
-                network
-            }
-            (
-                &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _]
-                | &[_, network, local, cs, csb, sr, srb, cr, crb, ss, ssb, _, _],
-                false,
-                true,
-            ) => {
-                row.sent_bits_per_s = Some(local * 1e6);
-                datagrams(&mut row, [cs + ss, csb + ssb], [sr + cr, srb + crb]);
-                // The table's loss is that of one direction.
-                set_messages(&mut row, count(cs + ss), count(sr + cr), None);
-                network
+            // The same of the other direction. The table's loss is that of one.
+            [back, back_bytes, answers, answer_bytes, _] | [back, back_bytes, answers, answer_bytes, _, _]
+                if header.ping_pong && !header.exponential =>
+            {
+                set_messages(&mut row, count(sent + answers), count(received + back), None);
+                (sent + answers, sent_bytes + answer_bytes, received + back, received_bytes + back_bytes)
             }
             _ => return None,
         };
+        (row.messages_sent, row.bytes_sent) = (count(sent), count(sent_bytes));
+        (row.messages_received, row.bytes_received) = (count(received), count(received_bytes));
         row.throughput_bits_per_s = Some(bits(network, header, sheet));
         return Some(row);
     }

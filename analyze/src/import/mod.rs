@@ -29,7 +29,6 @@ use schemas::columns::{AXIS_PREFIX, CellError, Row};
 
 use crate::error::Error;
 use crate::input::ParseError;
-use format::Format;
 
 /// The programs whose output is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -56,47 +55,34 @@ pub enum Program {
     Npb,
 }
 
-/// What knows a program's output: code, or a table of its lines.
-enum Reader {
-    Code(fn(&str) -> bool, fn(&str, &mut Sheet) -> Result<(), ParseError>),
-    Table(&'static Format),
-}
+/// Whether a program wrote a text.
+type LooksLike = fn(&str) -> bool;
 
-impl Reader {
-    /// Whether the program wrote a text.
-    fn knows(&self, text: &str) -> bool {
-        match self {
-            Self::Code(looks_like, _) => looks_like(text),
-            Self::Table(format) => format.looks_like(text),
-        }
-    }
-
-    fn read(&self, text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
-        match self {
-            Self::Code(_, read) => read(text, sheet),
-            Self::Table(format) => format.read(text, sheet),
-        }
-    }
-}
+/// Reads the rows of a text.
+type Read = fn(&str, &mut Sheet) -> Result<(), ParseError>;
 
 /// The readers. Detection takes the first that fits, so those with the most specific marks come first.
-const READERS: [(Program, Reader); 10] = [
-    (Program::Iperf3, Reader::Code(iperf3::looks_like, iperf3::read)),
-    (Program::Sockperf, Reader::Table(&sockperf::SOCKPERF)),
-    (Program::Hpcbench, Reader::Code(hpcbench::looks_like, hpcbench::read)),
-    (Program::Ping, Reader::Code(ping::looks_like, ping::read)),
-    (Program::Netperf, Reader::Code(netperf::looks_like, netperf::read)),
-    (Program::Nuttcp, Reader::Code(nuttcp::looks_like, nuttcp::read)),
-    (Program::Lmbench, Reader::Table(&lmbench::LMBENCH)),
-    (Program::Qperf, Reader::Table(&qperf::QPERF)),
-    (Program::Netpipe, Reader::Code(netpipe::looks_like, netpipe::read)),
-    (Program::Npb, Reader::Table(&npb::NPB)),
+const READERS: [(Program, LooksLike, Read); 10] = [
+    (Program::Iperf3, iperf3::looks_like, iperf3::read),
+    (Program::Sockperf, |text| sockperf::SOCKPERF.looks_like(text), |text, sheet| sockperf::SOCKPERF.read(text, sheet)),
+    (Program::Hpcbench, hpcbench::looks_like, hpcbench::read),
+    (Program::Ping, ping::looks_like, ping::read),
+    (Program::Netperf, netperf::looks_like, netperf::read),
+    (Program::Nuttcp, nuttcp::looks_like, nuttcp::read),
+    (Program::Lmbench, |text| lmbench::LMBENCH.looks_like(text), |text, sheet| lmbench::LMBENCH.read(text, sheet)),
+    (Program::Qperf, |text| qperf::QPERF.looks_like(text), |text, sheet| qperf::QPERF.read(text, sheet)),
+    (Program::Netpipe, netpipe::looks_like, netpipe::read),
+    (Program::Npb, |text| npb::NPB.looks_like(text), |text, sheet| npb::NPB.read(text, sheet)),
 ];
 
 /// The reader of a program, or without one of the program that wrote the text.
-fn reader(program: Option<Program>, text: &str) -> Option<(Program, &'static Reader)> {
-    let fits = |of: Program, reader: &Reader| program.map_or_else(|| reader.knows(text), |program| program == of);
-    READERS.iter().find(|(of, reader)| fits(*of, reader)).map(|(program, reader)| (*program, reader))
+fn reader(program: Option<Program>, text: &str) -> Option<(Program, Read)> {
+    let mut readers = READERS.into_iter();
+    let found = match program {
+        Some(program) => readers.find(|(of, ..)| *of == program),
+        None => readers.find(|(_, looks_like, _)| looks_like(text)),
+    };
+    found.map(|(program, _, read)| (program, read))
 }
 
 impl Sheet {
@@ -129,7 +115,7 @@ impl Sheet {
         if text.trim().is_empty() {
             return fail("there is nothing in it");
         }
-        let Some((program, reader)) = reader(program, text) else {
+        let Some((program, read)) = reader(program, text) else {
             return fail("no known program writes this; say whose output it is with --from, if it is one of theirs");
         };
         let name = program.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
@@ -142,7 +128,7 @@ impl Sheet {
             return Err(ParseError::new(text.lines().count(), reason).of(file));
         }
         let start = self.begin();
-        reader.read(text, self).map_err(|error| error.of(file))?;
+        read(text, self).map_err(|error| error.of(file))?;
         if self.rows_from(start).len() == 0 {
             return fail(&format!("there is no result of {name} in it"));
         }
