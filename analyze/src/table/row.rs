@@ -1,5 +1,7 @@
 //! Records of a text, one at a time, and the row that one of them is.
 
+use std::{borrow::Cow, ops::Range};
+
 use csv::StringRecord;
 use memchr::{memchr, memchr2};
 
@@ -145,4 +147,41 @@ impl Cells for Row<'_> {
     fn error(&self, column: Option<usize>, reason: String) -> Error {
         (*self).error(column, reason)
     }
+}
+
+/// The places of the fields of a line of CSV, quotes included; `false`: a quoted field has no end.
+pub(crate) fn fields(line: &str) -> (Vec<Range<usize>>, bool) {
+    let mut found = Vec::with_capacity(20);
+    let (mut start, mut is_quoted) = (0, false);
+    for at in memchr::memchr2_iter(b',', b'"', line.as_bytes()) {
+        if line.as_bytes()[at] == b'"' {
+            is_quoted = !is_quoted;
+        } else if !is_quoted {
+            found.push(start..at);
+            start = at + 1;
+        }
+    }
+    found.push(start..line.len());
+    (found, !is_quoted)
+}
+
+/// The text of a field.
+pub(crate) fn unquoted(field: &str) -> Cow<'_, str> {
+    if !field.contains('"') {
+        return Cow::Borrowed(field);
+    }
+    let mut cell = String::new();
+    let mut chars = field.chars().peekable();
+    let mut is_quoted = false;
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                cell.push('"');
+            }
+            '"' => is_quoted = !is_quoted,
+            c => cell.push(c),
+        }
+    }
+    Cow::Owned(cell)
 }

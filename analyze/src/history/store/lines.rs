@@ -7,7 +7,10 @@ use schemas::{
     time,
 };
 
-use crate::history::{accepted::is_mark_of_merge, series::Key};
+use crate::{
+    history::{accepted::is_mark_of_merge, series::Key},
+    table::{fields, unquoted},
+};
 
 /// Columns that are read, in the order of [`Row`]'s fields.
 const NAMES: [&str; 16] = [
@@ -272,41 +275,4 @@ pub(super) fn push_cell(text: &mut String, cell: &str) {
     } else {
         text.push_str(&cell);
     }
-}
-
-/// The places of a line's fields, quotes included; `false`: a quoted field has no end.
-pub(super) fn fields(line: &str) -> (Vec<Range<usize>>, bool) {
-    let mut found = Vec::with_capacity(20);
-    let (mut start, mut is_quoted) = (0, false);
-    for at in memchr::memchr2_iter(b',', b'"', line.as_bytes()) {
-        if line.as_bytes()[at] == b'"' {
-            is_quoted = !is_quoted;
-        } else if !is_quoted {
-            found.push(start..at);
-            start = at + 1;
-        }
-    }
-    found.push(start..line.len());
-    (found, !is_quoted)
-}
-
-/// The text of a field.
-pub(super) fn unquoted(field: &str) -> Cow<'_, str> {
-    if !field.contains('"') {
-        return Cow::Borrowed(field);
-    }
-    let mut cell = String::new();
-    let mut chars = field.chars().peekable();
-    let mut is_quoted = false;
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if is_quoted && chars.peek() == Some(&'"') => {
-                chars.next();
-                cell.push('"');
-            }
-            '"' => is_quoted = !is_quoted,
-            c => cell.push(c),
-        }
-    }
-    Cow::Owned(cell)
 }

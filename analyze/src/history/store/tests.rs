@@ -418,9 +418,9 @@ proptest::proptest! {
             }
             lines::push_cell(&mut line, cell);
         }
-        let (fields, is_whole) = lines::fields(&line);
+        let (fields, is_whole) = crate::table::fields(&line);
         proptest::prop_assert!(is_whole);
-        let back: Vec<_> = fields.into_iter().map(|field| lines::unquoted(&line[field]).into_owned()).collect();
+        let back: Vec<_> = fields.into_iter().map(|field| crate::table::unquoted(&line[field]).into_owned()).collect();
         proptest::prop_assert_eq!(back, cells);
     }
 

@@ -13,7 +13,7 @@ mod unit;
 use schemas::columns::Row;
 
 use super::sheet::{Sheet, host, whole};
-use crate::input::ParseError;
+use crate::{input::ParseError, table};
 use classic::Heading;
 use kind::Kind;
 use omni::Collected;
@@ -249,7 +249,8 @@ fn is_csv_result(line: &str) -> bool {
 }
 
 fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, sheet: &mut Sheet) -> Result<Row, ParseError> {
-    let values = omni::csv_fields(line);
+    // netperf quotes its tag and its command line only.
+    let values: Vec<&str> = table::fields(line).0.into_iter().map(|field| &line[field]).collect();
     if values.len() != names.len() {
         let reason = format!("the line has {} values under {} headings", values.len(), names.len());
         return Err(ParseError::new(at, reason));

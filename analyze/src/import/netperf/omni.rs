@@ -20,23 +20,6 @@ pub fn csv_header(line: &str) -> bool {
     line.split(',').filter(|name| of_title(name).is_some()).count() >= 2
 }
 
-/// Fields between commas. netperf quotes its tag and its command line only.
-pub fn csv_fields(line: &str) -> Vec<&str> {
-    let (mut fields, mut start, mut quoted) = (Vec::new(), 0, false);
-    for (at, c) in line.char_indices() {
-        match c {
-            '"' => quoted = !quoted,
-            ',' if !quoted => {
-                fields.push(&line[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    fields.push(&line[start..]);
-    fields
-}
-
 /// An interim result of `-o`: value, unit, seconds, time.
 pub fn csv_interim(line: &str) -> Option<[&str; 4]> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();

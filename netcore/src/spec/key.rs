@@ -1,0 +1,21 @@
+//! The keys of plans that refusals and notes name: one that is misspelt in code does not compile. Keys of socket options are in
+//! their table ([`super::socket`]). `port` and `port_count` are the two halves of a plan's `ports`.
+
+macro_rules! keys {
+    ($($name:ident)*) => {
+        $(
+            #[expect(non_upper_case_globals, reason = "spelt like the key")]
+            pub const $name: &str = stringify!($name);
+        )*
+
+        /// All of them.
+        pub const ALL: &[&str] = &[$($name),*];
+    };
+}
+
+keys! {
+    arrival bind buffers bytes close coalesce collect connected control
+    cooldown direction duration inflight integrity io message_size pacing payload
+    port port_count ports rate receive receive_size remote_buffers remote_cpu remote_ports
+    remote_socket reply_timeout request_size response_size streams threads transactions warmup workload
+}
