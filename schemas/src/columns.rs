@@ -52,7 +52,7 @@ pub struct Column {
     pub ty: ColumnType,
     /// The group of the contract it belongs to (`identity`, `latency`, …).
     pub group: &'static str,
-    /// For the data dictionary; `{words}` stands for the list of words.
+    /// For the data dictionary; `{words}` stands for the list of words, `{end}` and `{side}` for the end of its name.
     text: &'static str,
     words: &'static [Word],
     /// The metric that it holds.
@@ -62,7 +62,9 @@ pub struct Column {
 impl Column {
     /// For the data dictionary.
     pub fn description(&self) -> String {
-        self.text.replace("{words}", &words::listed(self.words))
+        let [side, end] = if self.name.starts_with("local_") { ["local", "from"] } else { ["remote", "to"] };
+        let text = self.text.replace("{words}", &words::listed(self.words));
+        text.replace("{side}", side).replace("{end}", end)
     }
 
     /// Whether it is a parameter: rows that differ in one are not comparable. Buffers and MSS as the kernel reports them
@@ -94,17 +96,60 @@ fn set_number<C: Cell>(cell: &mut C, value: Option<f64>) {
     }
 }
 
-/// Makes a table of one list: the columns, their metrics, and a row with a field per column.
+/// Makes a table of one list: the columns, their metrics and names, and a row with a field per column.
 ///
 /// A column is `name: type = "meaning";`, with `=> (metric, unit, better, kind, label)` behind it where it holds a metric.
-/// `at_least(low)` or `any()` after the label is the metric's range if it is another than the unit's.
+/// `at_least(low)` or `any()` after the label is the metric's range if it is another than the unit's. `@ends { … }` has
+/// columns of both ends, each once, `name (local_name remote_name): …`: first those of `from` are written, then those of `to`. In a meaning `{end}` is `from` or
+/// `to`, and `{side}` `local` or `remote`; a label gets `here` or `there`.
 macro_rules! columns {
+    (
+        $(#[$meta:meta])*
+        $row:ident, $columns:ident, $metrics:tt $(, $extra:ident: $extra_type:ty)?;
+        $( $group:literal {
+            $( $name:ident : $ty:ty = $text:literal $(=> $metric:tt)?; )*
+            $(
+                @ends { $(
+                    $stem:ident ($local:ident $remote:ident) : $end:ty = $end_text:literal
+                    $(=> ($near:literal $far:literal, $unit:ident, $better:ident, $kind:ident, $label:literal))?;
+                )* }
+                $( $later:ident : $later_ty:ty = $later_text:literal $(=> $later_metric:tt)?; )*
+            )*
+        } )*
+    ) => {
+        /// The columns of both ends, as `[local, remote]`.
+        pub mod ends {
+            $( $( $(
+                #[expect(non_upper_case_globals, reason = "spelt like the columns")]
+                pub const $stem: [&str; 2] = [stringify!($local), stringify!($remote)];
+            )* )* )*
+        }
+
+        $crate::columns::table! {
+            $(#[$meta])*
+            $row, $columns, $metrics $(, $extra: $extra_type)?;
+            $( $group {
+                $( $name: $ty = $text $(=> $metric)?; )*
+                $(
+                    $( $local: $end = $end_text
+                        $(=> ($near, $unit, $better, $kind, concat!($label, " here")))?; )*
+                    $( $remote: $end = $end_text
+                        $(=> ($far, $unit, $better, $kind, concat!($label, " there")))?; )*
+                    $( $later: $later_ty = $later_text $(=> $later_metric)?; )*
+                )*
+            } )*
+        }
+    };
+}
+
+/// The table of [`columns`], whose columns stand in one list.
+macro_rules! table {
     (
         $(#[$meta:meta])*
         $row:ident, $columns:ident, $metrics:tt $(, $extra:ident: $extra_type:ty)?;
         $( $group:literal { $(
             $name:ident : $ty:ty = $text:literal
-            $(=> ($metric:literal, $unit:ident, $better:ident, $kind:ident, $label:literal
+            $(=> ($metric:literal, $unit:ident, $better:ident, $kind:ident, $label:expr
                 $(, $range:ident($($low:literal)?))?))?;
         )* } )*
     ) => {
@@ -115,18 +160,24 @@ macro_rules! columns {
             group: $group,
             text: $text,
             words: <<$ty as $crate::columns::Cell>::Value as $crate::columns::Value>::WORDS,
-            metric: columns!(@option $(
-                columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?)
+            metric: $crate::columns::table!(@option $(
+                $crate::columns::table!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?)
             )?),
         }, )* )*];
 
         pub const $metrics: &[$crate::columns::metric::Metric] =
-            &[$( $( $( columns!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?), )? )* )*];
+            &[$( $( $( $crate::columns::table!(@metric $name, $metric, $unit, $better, $kind, $label $(, $range($($low)?))?), )? )* )*];
 
         $(#[$meta])*
         pub struct $row {
             $( $( #[doc = $text] pub $name: $ty, )* )*
             $( pub $extra: $extra_type, )?
+        }
+
+        /// The names of the columns: one that is misspelt in code does not compile.
+        #[expect(non_upper_case_globals, reason = "spelt like the columns")]
+        pub mod column {
+            $( $( pub const $name: &str = stringify!($name); )* )*
         }
 
         impl $row {
@@ -166,7 +217,7 @@ macro_rules! columns {
     };
     (@option) => { None };
     (@option $metric:expr) => { Some($metric) };
-    (@metric $name:ident, $metric:literal, $unit:ident, $better:ident, $kind:ident, $label:literal
+    (@metric $name:ident, $metric:literal, $unit:ident, $better:ident, $kind:ident, $label:expr
         $(, $range:ident($($low:literal)?))?) => {
         $crate::columns::metric::Metric {
             name: $metric,
@@ -175,12 +226,13 @@ macro_rules! columns {
             better: $crate::columns::metric::Better::$better,
             kind: $crate::columns::metric::Kind::$kind,
             label: $label,
-            own_range: columns!(@option $($crate::units::Range::$range($($low)?))?),
+            own_range: $crate::columns::table!(@option $($crate::units::Range::$range($($low)?))?),
         }
     };
 }
 
 pub(crate) use columns;
+pub(crate) use table;
 
 /// A number as the contract writes it: shortest form that reads back the same; empty where it is not finite.
 pub fn number(value: f64) -> String {

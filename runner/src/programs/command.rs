@@ -13,7 +13,7 @@ use crate::{
     plan::{case::Endpoint, model::Command, output::OutputParser},
     schedule::{
         bench::{MeasureError, Measured, Printed, ProgramFacts},
-        rows::{printed, window::local_cpu},
+        rows::{printed, window::cpu_shares},
         step::Step,
     },
 };
@@ -70,7 +70,7 @@ pub fn measure(
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
                 // Of the whole machine, from the program's start to its end, as for every other workload.
-                local_cpu(row, cpu);
+                cpu_shares(row, 0, cpu);
             }
         }
     }

@@ -65,15 +65,16 @@ columns! {
         offered_unit: Option<OfferedUnit> = "{words}.";
         congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";
-        local_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `from`, as the kernel reports it.";
-        local_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `from`, as the kernel reports it.";
-        remote_send_buffer_bytes: Integer = "SO_SNDBUF at the end of the run at `to`, as the kernel reports it.";
-        remote_receive_buffer_bytes: Integer = "SO_RCVBUF at the end of the run at `to`, as the kernel reports it.";
+        @ends {
+            send_buffer_bytes (local_send_buffer_bytes remote_send_buffer_bytes): Integer = "SO_SNDBUF at the end of the run at `{end}`, as the kernel reports it.";
+            receive_buffer_bytes (local_receive_buffer_bytes remote_receive_buffer_bytes): Integer = "SO_RCVBUF at the end of the run at `{end}`, as the kernel reports it.";
+        }
         gso: Integer = "Messages that the sender hands to the kernel as one datagram (UDP_SEGMENT), as granted; empty: each by itself.";
         gro: Boolean = "Whether the receiver accepts several messages as one datagram (UDP_GRO), as granted; empty: not asked for.";
         mss_bytes: Integer = "Maximum segment size in use at the end.";
-        local_cpu: Text = "CPU affinity of the data threads at `from`; empty: not pinned.";
-        remote_cpu: Text = "CPU affinity of the data threads at `to`; empty: not pinned.";
+        @ends {
+            cpu (local_cpu remote_cpu): Text = "CPU affinity of the data threads at `{end}`; empty: not pinned.";
+        }
     }
     "volume" {
         throughput_bits_per_s: Number = "Arrivals, as the receiver counted them: payload bits over the receiver's own elapsed time."
@@ -210,51 +211,35 @@ columns! {
         verified: Boolean = "Whether the result of a NAS kernel is the published one.";
     }
     "cpu" {
-        local_cpu_ratio: Number = "Busy share of all CPUs of the machine of `from`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
-            => ("cpu.local", Ratio, Lower, Gauge, "CPU here");
-        local_cpu_user_ratio: Number = "User (and nice) share at `from`.";
-        local_cpu_system_ratio: Number = "System share at `from`.";
-        local_cpu_iowait_ratio: Number = "Iowait share at `from`.";
-        local_cpu_irq_ratio: Number = "Hard-interrupt share at `from`.";
-        local_cpu_softirq_ratio: Number = "Soft-interrupt share at `from`.";
-        local_cpu_steal_ratio: Number = "Share stolen by the hypervisor at `from`.";
-        local_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `from`."
-            => ("cpu.local_peak", Ratio, Lower, Gauge, "busiest CPU here");
-        local_cpu_peak_id: Integer = "The busiest CPU at `from`.";
-        local_process_cpus: Number = "CPUs that plumb's own process at `from` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
-        local_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `from`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
-            => ("cpu.local_throttled", Ratio, Lower, Gauge, "held back by a quota here");
-        local_spin_ratio: Number = "With `io: spin`: share of the waits at `from` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
-            => ("spin.local", Ratio, Neither, Gauge, "waits that ended in a spin here");
-        local_service_demand: Number = "CPU time of `from` per unit of work, in `service_demand_unit`."
-            => ("service_demand.local", ServiceDemand, Lower, Gauge, "service demand here");
-        remote_cpu_ratio: Number = "Busy share of all CPUs of the machine of `to`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
-            => ("cpu.remote", Ratio, Lower, Gauge, "CPU there");
-        remote_cpu_user_ratio: Number = "User (and nice) share at `to`.";
-        remote_cpu_system_ratio: Number = "System share at `to`.";
-        remote_cpu_iowait_ratio: Number = "Iowait share at `to`.";
-        remote_cpu_irq_ratio: Number = "Hard-interrupt share at `to`.";
-        remote_cpu_softirq_ratio: Number = "Soft-interrupt share at `to`.";
-        remote_cpu_steal_ratio: Number = "Share stolen by the hypervisor at `to`.";
-        remote_cpu_peak_ratio: Number = "Busy share of the busiest CPU at `to`."
-            => ("cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU there");
-        remote_cpu_peak_id: Integer = "The busiest CPU at `to`.";
-        remote_process_cpus: Number = "CPUs that plumb's own process at `to` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
-        remote_throttled_ratio: Number = "Share of the elapsed time in which a CPU quota held back the control group of `to`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
-            => ("cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota there");
-        remote_spin_ratio: Number = "With `io: spin`: share of the waits at `to` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
-            => ("spin.remote", Ratio, Neither, Gauge, "waits that ended in a spin there");
-        remote_service_demand: Number = "CPU time of `to` per unit of work, in `service_demand_unit`."
-            => ("service_demand.remote", ServiceDemand, Lower, Gauge, "service demand there");
+        @ends {
+            cpu_ratio (local_cpu_ratio remote_cpu_ratio): Number = "Busy share of all CPUs of the machine of `{end}`, also in a container (`cpu_shares_of` in `run.json`), 0 … 1 (everything but idle and iowait)."
+                => ("cpu.local" "cpu.remote", Ratio, Lower, Gauge, "CPU");
+            cpu_user_ratio (local_cpu_user_ratio remote_cpu_user_ratio): Number = "User (and nice) share at `{end}`.";
+            cpu_system_ratio (local_cpu_system_ratio remote_cpu_system_ratio): Number = "System share at `{end}`.";
+            cpu_iowait_ratio (local_cpu_iowait_ratio remote_cpu_iowait_ratio): Number = "Iowait share at `{end}`.";
+            cpu_irq_ratio (local_cpu_irq_ratio remote_cpu_irq_ratio): Number = "Hard-interrupt share at `{end}`.";
+            cpu_softirq_ratio (local_cpu_softirq_ratio remote_cpu_softirq_ratio): Number = "Soft-interrupt share at `{end}`.";
+            cpu_steal_ratio (local_cpu_steal_ratio remote_cpu_steal_ratio): Number = "Share stolen by the hypervisor at `{end}`.";
+            cpu_peak_ratio (local_cpu_peak_ratio remote_cpu_peak_ratio): Number = "Busy share of the busiest CPU at `{end}`."
+                => ("cpu.local_peak" "cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU");
+            cpu_peak_id (local_cpu_peak_id remote_cpu_peak_id): Integer = "The busiest CPU at `{end}`.";
+            process_cpus (local_process_cpus remote_process_cpus): Number = "CPUs that plumb's own process at `{end}` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
+            throttled_ratio (local_throttled_ratio remote_throttled_ratio): Number = "Share of the elapsed time in which a CPU quota held back the control group of `{end}`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
+                => ("cpu.local_throttled" "cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota");
+            spin_ratio (local_spin_ratio remote_spin_ratio): Number = "With `io: spin`: share of the waits at `{end}` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
+                => ("spin.local" "spin.remote", Ratio, Neither, Gauge, "waits that ended in a spin");
+            service_demand (local_service_demand remote_service_demand): Number = "CPU time of `{end}` per unit of work, in `service_demand_unit`."
+                => ("service_demand.local" "service_demand.remote", ServiceDemand, Lower, Gauge, "service demand");
+        }
         service_demand_unit: Option<DemandUnit> = "{words}.";
     }
     "tcp" {
         retransmits: Integer = "Segments retransmitted in what the row counts by whoever sends its data: `from` of a forward stream, `to` of a reverse one, both of transactions and of both directions together."
             => ("retransmits", Count, Lower, Count, "retransmits");
-        local_retransmits: Integer = "Segments retransmitted by `from` in what the row counts."
-            => ("local_retransmits", Count, Lower, Count, "retransmits here");
-        remote_retransmits: Integer = "Segments retransmitted by `to` in what the row counts."
-            => ("remote_retransmits", Count, Lower, Count, "retransmits there");
+        @ends {
+            retransmits (local_retransmits remote_retransmits): Integer = "Segments retransmitted by `{end}` in what the row counts."
+                => ("local_retransmits" "remote_retransmits", Count, Lower, Count, "retransmits");
+        }
         rtt_us: Number = "Smoothed round-trip time of the sender's kernel at the end, microseconds; mean over streams."
             => ("rtt", Microseconds, Lower, Gauge, "TCP round-trip time");
         rtt_var_us: Number = "Round-trip time variation of the sender's kernel at the end, microseconds; mean over streams."
@@ -271,10 +256,10 @@ columns! {
             => ("rwnd_limited_ratio", Ratio, Lower, Gauge, "limited by the receive window");
         sndbuf_limited_ratio: Number = "Share of the elapsed time in which its send buffer limited the sender (growth of tcpi_sndbuf_limited over the sender's elapsed time), 0 … 1; mean over streams."
             => ("sndbuf_limited_ratio", Ratio, Lower, Gauge, "limited by the send buffer");
-        local_time_wait_before: Integer = "Connections in TIME_WAIT at `from` (in its network namespace) before the load of a connect workload.";
-        local_time_wait_after: Integer = "The same after it.";
-        remote_time_wait_before: Integer = "Connections in TIME_WAIT at `to` (in its network namespace) before the load of a connect workload.";
-        remote_time_wait_after: Integer = "The same after it.";
+        @ends {
+            time_wait_before (local_time_wait_before remote_time_wait_before): Integer = "Connections in TIME_WAIT at `{end}` (in its network namespace) before the load of a connect workload.";
+            time_wait_after (local_time_wait_after remote_time_wait_after): Integer = "The same after it.";
+        }
     }
     "limits" {
         limited_by: Option<LimitedBy> = "Why the test was not faster, in rows of the measure phase and in summaries: {words}.";
@@ -285,36 +270,23 @@ columns! {
         pacing_rate_bits_per_s: Number = "Rate at which the sender's kernel paces (tcpi_pacing_rate), at the end; sum over streams; empty where it paces none.";
         receive_window_bytes: Integer = "Window that the receivers announced last (tcpi_snd_wnd of the sender), bytes; sum over streams."
             => ("receive_window", Bytes, Neither, Gauge, "receive window");
-        local_thread_busy_ratio: Number = "Share of the elapsed time in which the busiest data thread at `from` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `local_thread_waiting_ratio`.";
-        local_thread_waiting_ratio: Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU (its schedstat), 0 … 1.";
-        local_thread_cpu_id: Integer = "The CPU that it ran on last (its stat, field 39).";
-        local_thread_cpu_busy_ratio: Number = "Busy share of that CPU (/proc/stat), 0 … 1.";
-        local_thread_softirq_ratio: Number = "Share of soft interrupts on that CPU (/proc/stat), 0 … 1.";
-        local_softirq_peak_ratio: Number = "Share of soft interrupts on the CPU at `from` that has the most (/proc/stat), 0 … 1.";
-        local_softirq_peak_id: Integer = "Number of that CPU.";
-        local_qdisc_drops: Integer = "Packets that the queueing discipline of the interface at `from` dropped, with its classes, and those at its ingress (as `tc -s qdisc` shows them). All traffic of the interface counts, as in the next two."
-            => ("drops.local_qdisc", Count, Lower, Count, "drops of the queueing discipline here");
-        local_interface_drops: Integer = "Packets that the interface at `from` dropped, in sending or receiving: no room in its ring, or dropped by its driver (rx_dropped, rx_missed_errors, rx_over_errors, rx_fifo_errors, tx_dropped, tx_fifo_errors). Those of softnet count here too."
-            => ("drops.local_interface", Count, Lower, Count, "drops of the interface here");
-        local_softnet_drops: Integer = "Packets that the kernel at `from` dropped between its interfaces and its protocols (/proc/net/softnet_stat), on all CPUs."
-            => ("drops.local_softnet", Count, Lower, Count, "drops of softnet here");
-        local_socket_drops: Integer = "Packets that the data sockets at `from` dropped: no room in their receive buffers (SO_MEMINFO)."
-            => ("drops.local_socket", Count, Lower, Count, "drops of the sockets here");
-        remote_thread_busy_ratio: Number = "Share of the elapsed time in which the busiest data thread at `to` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `remote_thread_waiting_ratio`.";
-        remote_thread_waiting_ratio: Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU (its schedstat), 0 … 1.";
-        remote_thread_cpu_id: Integer = "The CPU that it ran on last (its stat, field 39).";
-        remote_thread_cpu_busy_ratio: Number = "Busy share of that CPU (/proc/stat), 0 … 1.";
-        remote_thread_softirq_ratio: Number = "Share of soft interrupts on that CPU (/proc/stat), 0 … 1.";
-        remote_softirq_peak_ratio: Number = "Share of soft interrupts on the CPU at `to` that has the most (/proc/stat), 0 … 1.";
-        remote_softirq_peak_id: Integer = "Number of that CPU.";
-        remote_qdisc_drops: Integer = "Packets that the queueing discipline of the interface at `to` dropped, with its classes, and those at its ingress (as `tc -s qdisc` shows them). All traffic of the interface counts, as in the next two."
-            => ("drops.remote_qdisc", Count, Lower, Count, "drops of the queueing discipline there");
-        remote_interface_drops: Integer = "Packets that the interface at `to` dropped, in sending or receiving: no room in its ring, or dropped by its driver (rx_dropped, rx_missed_errors, rx_over_errors, rx_fifo_errors, tx_dropped, tx_fifo_errors). Those of softnet count here too."
-            => ("drops.remote_interface", Count, Lower, Count, "drops of the interface there");
-        remote_softnet_drops: Integer = "Packets that the kernel at `to` dropped between its interfaces and its protocols (/proc/net/softnet_stat), on all CPUs."
-            => ("drops.remote_softnet", Count, Lower, Count, "drops of softnet there");
-        remote_socket_drops: Integer = "Packets that the data sockets at `to` dropped: no room in their receive buffers (SO_MEMINFO)."
-            => ("drops.remote_socket", Count, Lower, Count, "drops of the sockets there");
+        @ends {
+            thread_busy_ratio (local_thread_busy_ratio remote_thread_busy_ratio): Number = "Share of the elapsed time in which the busiest data thread at `{end}` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `{side}_thread_waiting_ratio`.";
+            thread_waiting_ratio (local_thread_waiting_ratio remote_thread_waiting_ratio): Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU (its schedstat), 0 … 1.";
+            thread_cpu_id (local_thread_cpu_id remote_thread_cpu_id): Integer = "The CPU that it ran on last (its stat, field 39).";
+            thread_cpu_busy_ratio (local_thread_cpu_busy_ratio remote_thread_cpu_busy_ratio): Number = "Busy share of that CPU (/proc/stat), 0 … 1.";
+            thread_softirq_ratio (local_thread_softirq_ratio remote_thread_softirq_ratio): Number = "Share of soft interrupts on that CPU (/proc/stat), 0 … 1.";
+            softirq_peak_ratio (local_softirq_peak_ratio remote_softirq_peak_ratio): Number = "Share of soft interrupts on the CPU at `{end}` that has the most (/proc/stat), 0 … 1.";
+            softirq_peak_id (local_softirq_peak_id remote_softirq_peak_id): Integer = "Number of that CPU.";
+            qdisc_drops (local_qdisc_drops remote_qdisc_drops): Integer = "Packets that the queueing discipline of the interface at `{end}` dropped, with its classes, and those at its ingress (as `tc -s qdisc` shows them). All traffic of the interface counts, as in the next two."
+                => ("drops.local_qdisc" "drops.remote_qdisc", Count, Lower, Count, "drops of the queueing discipline");
+            interface_drops (local_interface_drops remote_interface_drops): Integer = "Packets that the interface at `{end}` dropped, in sending or receiving: no room in its ring, or dropped by its driver (rx_dropped, rx_missed_errors, rx_over_errors, rx_fifo_errors, tx_dropped, tx_fifo_errors). Those of softnet count here too."
+                => ("drops.local_interface" "drops.remote_interface", Count, Lower, Count, "drops of the interface");
+            softnet_drops (local_softnet_drops remote_softnet_drops): Integer = "Packets that the kernel at `{end}` dropped between its interfaces and its protocols (/proc/net/softnet_stat), on all CPUs."
+                => ("drops.local_softnet" "drops.remote_softnet", Count, Lower, Count, "drops of softnet");
+            socket_drops (local_socket_drops remote_socket_drops): Integer = "Packets that the data sockets at `{end}` dropped: no room in their receive buffers (SO_MEMINFO)."
+                => ("drops.local_socket" "drops.remote_socket", Count, Lower, Count, "drops of the sockets");
+        }
     }
     "ecn" {
         ecn: Boolean = "Whether Explicit Congestion Notification was in use: of TCP, whether the two kernels agreed on it; of datagrams, whether they were sent as ECT(0) (`socket.ecn`). Of several streams: of all.";

@@ -2,13 +2,22 @@
 
 use analyze::limits::{self, Limit};
 use netcore::spec::TestSpec;
-use schemas::{columns::Row, words::Way};
+use schemas::{
+    columns::{Row, results::ends},
+    words::Way,
+};
 
 use super::{limits as evidence, ways, window::Pair};
 
 /// Columns about an end as a whole. Of two ways at once they say nothing about one.
-const OF_THE_END: &[&str] =
-    &["thread_busy_ratio", "softirq_peak_ratio", "qdisc_drops", "interface_drops", "softnet_drops", "socket_drops"];
+const OF_THE_END: [[&str; 2]; 6] = [
+    ends::thread_busy_ratio,
+    ends::softirq_peak_ratio,
+    ends::qdisc_drops,
+    ends::interface_drops,
+    ends::softnet_drops,
+    ends::socket_drops,
+];
 
 /// Fills the cells of these rows, one per way. The test may have left the evidence out.
 pub fn fill(rows: &mut [(Way, Row)], spec: &TestSpec, pair: Pair<'_>) {
@@ -41,10 +50,8 @@ pub fn fill(rows: &mut [(Way, Row)], spec: &TestSpec, pair: Pair<'_>) {
 /// The row without evidence that both ways share.
 fn of_one_way(row: &Row) -> Row {
     let mut row = row.clone();
-    for column in OF_THE_END {
-        for side in ["local", "remote"] {
-            row.set_number(&format!("{side}_{column}"), None);
-        }
+    for column in OF_THE_END.as_flattened() {
+        row.set_number(column, None);
     }
     row
 }

@@ -1,7 +1,7 @@
 //! The cells of the evidence on what held a test back, from one phase at both ends.
 
 use netcore::report::{Evidence, TcpLimits, Window};
-use schemas::columns::Row;
+use schemas::columns::{Row, results::ends};
 
 use super::window::{End, Pair};
 
@@ -26,24 +26,24 @@ pub(super) fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> 
 pub(super) fn of_ends(row: &mut Row, pair: Pair<'_>) {
     let [near, far] = [pair.near, pair.far].map(|window| evidence(window)?.machine);
     row.same_machine = near.zip(far).map(|(near, far)| near == far);
-    for (end, window) in [("local", pair.near), ("remote", pair.far)] {
+    for (end, window) in [pair.near, pair.far].into_iter().enumerate() {
         let Some(Evidence { thread, softirq_peak, drops, .. }) = evidence(window) else { continue };
         let count = |count: Option<u64>| count.map(|count| count as f64);
         let cells = [
-            ("thread_busy_ratio", thread.map(|thread| thread.busy)),
-            ("thread_waiting_ratio", thread.and_then(|thread| thread.waiting)),
-            ("thread_cpu_id", thread.map(|thread| thread.cpu.into())),
-            ("thread_cpu_busy_ratio", thread.and_then(|thread| thread.cpu_busy)),
-            ("thread_softirq_ratio", thread.and_then(|thread| thread.cpu_softirq)),
-            ("softirq_peak_ratio", softirq_peak.map(|peak| peak.ratio)),
-            ("softirq_peak_id", softirq_peak.map(|peak| peak.cpu.into())),
-            ("qdisc_drops", count(drops.qdisc)),
-            ("interface_drops", count(drops.interface)),
-            ("softnet_drops", count(drops.softnet)),
-            ("socket_drops", count(drops.socket)),
+            (ends::thread_busy_ratio, thread.map(|thread| thread.busy)),
+            (ends::thread_waiting_ratio, thread.and_then(|thread| thread.waiting)),
+            (ends::thread_cpu_id, thread.map(|thread| thread.cpu.into())),
+            (ends::thread_cpu_busy_ratio, thread.and_then(|thread| thread.cpu_busy)),
+            (ends::thread_softirq_ratio, thread.and_then(|thread| thread.cpu_softirq)),
+            (ends::softirq_peak_ratio, softirq_peak.map(|peak| peak.ratio)),
+            (ends::softirq_peak_id, softirq_peak.map(|peak| peak.cpu.into())),
+            (ends::qdisc_drops, count(drops.qdisc)),
+            (ends::interface_drops, count(drops.interface)),
+            (ends::softnet_drops, count(drops.softnet)),
+            (ends::socket_drops, count(drops.socket)),
         ];
-        for (name, value) in cells {
-            row.set_number(&format!("{end}_{name}"), value);
+        for (names, value) in cells {
+            row.set_number(names[end], value);
         }
     }
 }

@@ -9,7 +9,7 @@ use netcore::{
     spec::{Dialect, Direction, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
-    columns::Row,
+    columns::{Row, results::ends},
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
@@ -332,19 +332,24 @@ fn tcp(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         .map(|b| b as f64 * 8.0);
 }
 
-/// The shares of the near end's CPUs.
-pub fn local_cpu(row: &mut Row, cpu: &CpuUse) {
-    row.local_cpu_ratio = Some(cpu.busy);
-    row.local_cpu_user_ratio = Some(cpu.user);
-    row.local_cpu_system_ratio = Some(cpu.system);
-    row.local_cpu_iowait_ratio = Some(cpu.iowait);
-    row.local_cpu_irq_ratio = Some(cpu.irq);
-    row.local_cpu_softirq_ratio = Some(cpu.softirq);
-    row.local_cpu_steal_ratio = Some(cpu.steal);
-    row.local_cpu_peak_ratio = Some(cpu.peak);
-    row.local_cpu_peak_id = Some(cpu.peak_id.into());
-    row.local_process_cpus = cpu.process_cpus;
-    row.local_throttled_ratio = cpu.throttled;
+/// The shares of an end's CPUs: 0 is the near end.
+pub fn cpu_shares(row: &mut Row, end: usize, cpu: &CpuUse) {
+    let cells = [
+        (ends::cpu_ratio, Some(cpu.busy)),
+        (ends::cpu_user_ratio, Some(cpu.user)),
+        (ends::cpu_system_ratio, Some(cpu.system)),
+        (ends::cpu_iowait_ratio, Some(cpu.iowait)),
+        (ends::cpu_irq_ratio, Some(cpu.irq)),
+        (ends::cpu_softirq_ratio, Some(cpu.softirq)),
+        (ends::cpu_steal_ratio, Some(cpu.steal)),
+        (ends::cpu_peak_ratio, Some(cpu.peak)),
+        (ends::cpu_peak_id, Some(cpu.peak_id.into())),
+        (ends::process_cpus, cpu.process_cpus),
+        (ends::throttled_ratio, cpu.throttled),
+    ];
+    for (names, value) in cells {
+        row.set_number(names[end], value);
+    }
 }
 
 fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>, whole: bool) {
@@ -355,32 +360,16 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
     let units = units.filter(|_| whole);
     let demand =
         |end: &End<'_>, cpu: &CpuUse| units.and_then(|units| service_demand_us(cpu, end.window.elapsed_ns, units));
-    if let Some((end, cpu)) = near.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
-        local_cpu(row, cpu);
-        row.local_service_demand = demand(end, cpu);
-    }
-    if let Some((end, cpu)) = far.and_then(|e| e.window.cpu.as_ref().map(|c| (e, c))) {
-        row.remote_process_cpus = cpu.process_cpus;
-        if spec.dialect.is_iperf3() {
+    for (side, end) in [near, far].into_iter().enumerate() {
+        let Some((end, cpu)) = end.and_then(|end| Some((end, end.window.cpu.as_ref()?))) else { continue };
+        if side == 1 && spec.dialect.is_iperf3() {
             // It reports its own time only.
-            return demand_unit(row, unit);
+            row.remote_process_cpus = cpu.process_cpus;
+        } else {
+            cpu_shares(row, side, cpu);
+            row.set_number(ends::service_demand[side], demand(end, cpu));
         }
-        row.remote_cpu_ratio = Some(cpu.busy);
-        row.remote_cpu_user_ratio = Some(cpu.user);
-        row.remote_cpu_system_ratio = Some(cpu.system);
-        row.remote_cpu_iowait_ratio = Some(cpu.iowait);
-        row.remote_cpu_irq_ratio = Some(cpu.irq);
-        row.remote_cpu_softirq_ratio = Some(cpu.softirq);
-        row.remote_cpu_steal_ratio = Some(cpu.steal);
-        row.remote_cpu_peak_ratio = Some(cpu.peak);
-        row.remote_cpu_peak_id = Some(cpu.peak_id.into());
-        row.remote_throttled_ratio = cpu.throttled;
-        row.remote_service_demand = demand(end, cpu);
     }
-    demand_unit(row, unit);
-}
-
-fn demand_unit(row: &mut Row, unit: DemandUnit) {
     if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
         row.service_demand_unit = Some(unit);
     }
