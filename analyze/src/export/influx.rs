@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::Write;
 
+use schemas::columns::results::column;
 use schemas::columns::{self, AXIS_PREFIX, Column, ColumnType};
 use schemas::{time, vocabulary};
 
@@ -16,10 +17,17 @@ const MEASUREMENT: &str = "plumb";
 
 /// Columns of a row that are neither tags nor fields. A database keeps an index of each value of a tag, and every run has another
 /// `run_id`; `time` is the timestamp; rows that count have no error.
-const LEFT_OUT: [&str; 4] = ["run_id", "time", "status", "error"];
+const LEFT_OUT: [&str; 4] = [column::run_id, column::time, column::status, column::error];
 
 /// Tags beyond place and parameters: words that say what the numbers of a row mean.
-const MEANINGS: [&str; 6] = ["latency_kind", "service_demand_unit", "operation", "algorithm", "library", "class"];
+const MEANINGS: [&str; 6] = [
+    column::latency_kind,
+    column::service_demand_unit,
+    column::operation,
+    column::algorithm,
+    column::library,
+    column::class,
+];
 
 /// What becomes of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +66,7 @@ pub fn write(
         .iter()
         .map(|name| vocabulary::metric(name).map(|m| m.column).map_err(|e| Error::Usage(format!("-m: {e}"))))
         .collect::<Result<_, _>>()?;
-    let mut chosen = vec![table.require("time")?];
+    let mut chosen = vec![table.require(column::time)?];
     let (mut tags, mut fields) = (Vec::new(), Vec::new());
     for name in &wanted {
         table.require(name)?;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use schemas::columns::results::column;
 use schemas::{
     columns::VerdictRow,
     metrics, units,
@@ -26,7 +27,7 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
             cases.push((String::from("gate"), of_verdict(&verdict, class)));
         }
     } else {
-        table.require("case")?;
+        table.require(column::case)?;
         let columns = Columns::of(table);
         while let Some(row) = table.next_row()? {
             cases.extend(columns.result(&row)?);
@@ -163,10 +164,10 @@ impl Columns {
     /// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.
     fn result(&self, row: &Row<'_>) -> Result<Option<(String, TestCase)>, Error> {
         let is = |name, word: &str| ["", word].contains(&self.get(row, name));
-        if !is("record", Record::Iteration.as_str()) || !is("phase", Phase::Measure.as_str()) {
+        if !is(column::record, Record::Iteration.as_str()) || !is(column::phase, Phase::Measure.as_str()) {
             return Ok(None);
         }
-        let (word, error) = (self.get(row, "status"), self.get(row, "error"));
+        let (word, error) = (self.get(row, column::status), self.get(row, column::error));
         let (status, message) = match word.parse() {
             Ok(Status::Ok) => (TestCaseStatus::success(), String::new()),
             Ok(Status::Skipped | Status::Discarded | Status::Confirm | Status::Cut) => {
@@ -179,11 +180,11 @@ impl Columns {
                 (status, error.to_owned())
             }
         };
-        let name = match (self.get(row, "case"), self.get(row, "iteration")) {
+        let name = match (self.get(row, column::case), self.get(row, column::iteration)) {
             (case, "") => case.to_owned(),
             (case, iteration) => format!("{case} #{iteration}"),
         };
-        let mut case = case(&name, self.get(row, "test"), status, &message);
+        let mut case = case(&name, self.get(row, column::test), status, &message);
         for (metric, index) in &self.metrics {
             if row.number(*index)?.is_some() {
                 case.add_property(Property::new(metric.column, row.get(*index)));
@@ -192,8 +193,9 @@ impl Columns {
         if let Some((_, elapsed)) = self.metrics.iter().find(|(m, _)| m.name == "elapsed") {
             set_seconds(&mut case, row.number(*elapsed)?);
         }
-        let plan = self.get(row, "plan");
-        if let Some(metric) = metrics::headline(self.get(row, "workload"), |m| !self.get(row, m.column).is_empty())
+        let plan = self.get(row, column::plan);
+        if let Some(metric) =
+            metrics::headline(self.get(row, column::workload), |m| !self.get(row, m.column).is_empty())
             && let Some(value) =
                 row.number(self.named.iter().find(|(n, _)| n == metric.column).map_or(0, |(_, i)| *i))?
         {

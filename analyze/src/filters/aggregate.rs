@@ -5,6 +5,7 @@ mod statistic;
 
 use std::io::Write;
 
+use schemas::columns::results::column;
 use schemas::columns::{self, AXIS_PREFIX, Column, number};
 use schemas::metrics::{self, Kind};
 use schemas::units;
@@ -147,9 +148,11 @@ impl Plan {
         let histogram = if pooled {
             let wanted = metrics
                 .iter()
-                .map(|c| header.names()[*c].starts_with("latency_") || header.names()[*c] == "round_trips_per_min")
+                .map(|c| {
+                    header.names()[*c].starts_with("latency_") || header.names()[*c] == column::round_trips_per_min
+                })
                 .collect();
-            Some((table.require("latency_histogram")?, wanted))
+            Some((table.require(column::latency_histogram)?, wanted))
         } else {
             None
         };
@@ -163,7 +166,7 @@ impl Plan {
             intervals: Intervals { method: args.ci, level: args.level, centre, seed: args.seed },
             columns: Columns {
                 totals: totals(header, &watched),
-                case: header.find("case"),
+                case: header.find(column::case),
                 group,
                 metrics,
                 histogram,
@@ -295,9 +298,9 @@ fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = us
     let condensed = |part: &str| metrics.iter().any(|c| header.names()[*c].contains(part));
     let (latency, demand) = (condensed("latency"), condensed("service_demand"));
     let watched = move |name: &str| match name {
-        "member" | "from" | "to" | "direction" => true,
-        "latency_kind" => latency,
-        "service_demand_unit" => demand,
+        column::member | column::from | column::to | column::direction => true,
+        column::latency_kind => latency,
+        column::service_demand_unit => demand,
         _ if name.starts_with(AXIS_PREFIX) => true,
         _ => columns::find(name).is_some_and(Column::is_parameter),
     };
@@ -307,8 +310,8 @@ fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = us
 /// The places among the watched columns in which a value stands for all others together, with that value.
 fn totals(header: &Header, watched: &[usize]) -> Vec<(usize, &'static str)> {
     let total = |(place, column): (usize, &usize)| match header.names()[*column].as_str() {
-        "direction" => Some((place, Way::Both.as_str())),
-        "member" => Some((place, "")),
+        column::direction => Some((place, Way::Both.as_str())),
+        column::member => Some((place, "")),
         _ => None,
     };
     watched.iter().enumerate().filter_map(total).collect()

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use indexmap::IndexMap;
 use schemas::columns::number;
+use schemas::columns::results::column;
 use schemas::words::Phase;
 
 use crate::error::{Error, Verdict};
@@ -38,7 +39,15 @@ pub struct Args {
 }
 
 /// The columns that tell series apart, besides the file.
-const SERIES: [&str; 7] = ["run_id", "case_id", "case", "iteration", "member", "direction", "stream"];
+const SERIES: [&str; 7] = [
+    column::run_id,
+    column::case_id,
+    column::case,
+    column::iteration,
+    column::member,
+    column::direction,
+    column::stream,
+];
 
 /// Intervals by what tells series apart: place in the table, end in seconds, value.
 type Series = IndexMap<Vec<String>, Vec<(usize, Option<f64>, f64)>>;
@@ -52,8 +61,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let metric = table.require_rate(args.metric.as_deref())?;
     let names = table.header().names().to_vec();
     let keys: Vec<usize> = SERIES.iter().filter_map(|n| table.header().find(n)).collect();
-    let [record, phase] = [table.require("record")?, table.require("phase")?];
-    let start = table.header().find("start_s").zip(table.header().find("elapsed_s"));
+    let [record, phase] = [table.require(column::record)?, table.require(column::phase)?];
+    let start = table.header().find(column::start_s).zip(table.header().find(column::elapsed_s));
     let keep = args.mark || args.trim;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut all = Series::new();
@@ -116,9 +125,9 @@ fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &
     let shown: Vec<usize> = (0..keys.len())
         .filter(|k| {
             let varies = all.keys().zip(all.keys().skip(1)).any(|(a, b)| a[*k] != b[*k]);
-            keys[*k] == "case"
-                || varies && !matches!(keys[*k], "run_id" | "case_id")
-                || varies && keys[*k] != "file" && !keys.contains(&"case")
+            keys[*k] == column::case
+                || varies && !matches!(keys[*k], column::run_id | column::case_id)
+                || varies && keys[*k] != "file" && !keys.contains(&column::case)
         })
         .collect();
     let mut writer = csv::Writer::from_writer(output);

@@ -15,6 +15,7 @@ use analyze::{
     stats::quantiles,
     table::{InputArgs, Rows, Selection, Table, beside},
 };
+use schemas::columns::results::column;
 use schemas::{
     metrics,
     run_record::{Promotion, RunRecord},
@@ -128,7 +129,7 @@ impl Run {
         })?;
         let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
         let mut table = Table::from_text(&results.display().to_string(), text).map_err(broken)?;
-        for column in ["case_id", "case", "record", "iteration"] {
+        for column in [column::case_id, column::case, column::record, column::iteration] {
             table.require(column).map_err(broken)?;
         }
         let mut table = Rows::read_all(&mut table).map_err(broken)?;

@@ -1,5 +1,6 @@
 //! `intervals`: what `from` counted, as iperf3's client does.
 
+use schemas::columns::results::column;
 use schemas::words::Phase;
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::error::Error;
 
 /// The intervals of a run whose warm-up had this length.
 pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
-    let alone = run.totals[0].text("streams") == "1";
+    let alone = run.totals[0].text(column::streams) == "1";
     let mut found: Vec<Interval> = Vec::new();
     for line in &run.intervals {
         let (bytes, _) = near(line);
@@ -17,11 +18,11 @@ pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
             // What the other end counted, in a time of its own.
             continue;
         }
-        let warmup = line.text("phase") == Phase::Warmup.as_str();
-        let start = line.number("start_s")?.unwrap_or(0.0);
-        let slot = (line.is_reverse(), line.text("stream").to_owned());
+        let warmup = line.text(column::phase) == Phase::Warmup.as_str();
+        let start = line.number(column::start_s)?.unwrap_or(0.0);
+        let slot = (line.is_reverse(), line.text(column::stream).to_owned());
         if found.last().is_none_or(|i| i.slots.contains(&slot) || start >= i.middle) {
-            let middle = start + line.number("elapsed_s")?.unwrap_or(0.0) / 2.0;
+            let middle = start + line.number(column::elapsed_s)?.unwrap_or(0.0) / 2.0;
             found.push(Interval { middle, warmup, ..Interval::default() });
         }
         let object = interval(line, if warmup { start + omit } else { start })?;
@@ -33,9 +34,9 @@ pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
             put(&mut stream, "socket", Some(number));
             stream.append(&mut object.clone());
             if !line.is_reverse() {
-                put(&mut stream, "snd_cwnd", line.number("cwnd_bytes")?);
-                put(&mut stream, "rtt", line.number("rtt_us")?);
-                put(&mut stream, "rttvar", line.number("rtt_var_us")?);
+                put(&mut stream, "snd_cwnd", line.number(column::cwnd_bytes)?);
+                put(&mut stream, "rtt", line.number(column::rtt_us)?);
+                put(&mut stream, "rttvar", line.number(column::rtt_var_us)?);
             }
             current.streams.push(flagged(stream, warmup, !line.is_reverse()).into());
         }
@@ -114,10 +115,10 @@ fn interval(line: &Line<'_>, start: f64) -> Result<Object, Error> {
         if line.is_reverse() {
             datagrams(&mut object, line)?;
         } else {
-            put(&mut object, "packets", line.number("messages_sent")?);
+            put(&mut object, "packets", line.number(column::messages_sent)?);
         }
     } else if !line.is_reverse() {
-        put(&mut object, "retransmits", line.number("retransmits")?);
+        put(&mut object, "retransmits", line.number(column::retransmits)?);
     }
     Ok(object)
 }

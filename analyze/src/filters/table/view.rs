@@ -1,5 +1,6 @@
 //! The columns to show to a person, with titles and units.
 
+use schemas::columns::results::column;
 use schemas::columns::{self, CellError, VerdictRow};
 use schemas::metrics::{self, Kind};
 use schemas::units::{self, Unit};
@@ -14,33 +15,33 @@ use crate::table::{Record, Rows, Selection, Table, parse_number};
 
 /// The columns shown of a raw results file.
 const FIRST_SIGHT: &[&str] = &[
-    "case",
-    "member",
-    "tag",
-    "record",
-    "iteration",
-    "phase",
-    "stream",
-    "start_s",
-    "direction",
-    "throughput_bits_per_s",
-    "transactions_per_s",
-    "operation_time_us",
-    "own_time_us",
-    "arrival_spread_us",
-    "bus_bits_per_s",
-    "mops_per_s",
-    "verified",
-    "latency_p50_us",
-    "latency_p99_us",
-    "latency_max_us",
-    "loss_ratio",
-    "local_cpu_ratio",
-    "remote_cpu_ratio",
-    "retransmits",
-    "limited_by",
-    "status",
-    "error",
+    column::case,
+    column::member,
+    column::tag,
+    column::record,
+    column::iteration,
+    column::phase,
+    column::stream,
+    column::start_s,
+    column::direction,
+    column::throughput_bits_per_s,
+    column::transactions_per_s,
+    column::operation_time_us,
+    column::own_time_us,
+    column::arrival_spread_us,
+    column::bus_bits_per_s,
+    column::mops_per_s,
+    column::verified,
+    column::latency_p50_us,
+    column::latency_p99_us,
+    column::latency_max_us,
+    column::loss_ratio,
+    column::local_cpu_ratio,
+    column::remote_cpu_ratio,
+    column::retransmits,
+    column::limited_by,
+    column::status,
+    column::error,
 ];
 
 /// The columns shown of a table of counters.
@@ -48,7 +49,8 @@ const COUNTERS: &[&str] =
     &["case", "member", "iteration", "host", "span", "source", "key", "before", "after", "delta", "rate_per_s", "note"];
 
 /// Columns shown even if they say the same in every row.
-const ALWAYS: &[&str] = &["case", "throughput_bits_per_s", "transactions_per_s", "key", "before", "after", "delta"];
+const ALWAYS: &[&str] =
+    &[column::case, column::throughput_bits_per_s, column::transactions_per_s, "key", "before", "after", "delta"];
 
 /// The kind of a table, from its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl Contents {
     fn of(table: &Table) -> Self {
         let has = |names: &[&str]| names.iter().all(|name| table.header().names().iter().any(|n| n == name));
         match () {
-            () if has(&["record", "run_id"]) => Self::Results,
+            () if has(&[column::record, column::run_id]) => Self::Results,
             () if has(&["verdict", "assertion", "severity"]) => Self::Verdicts,
             () if has(&["source", "key", "delta"]) => Self::Counters,
             () => Self::Other,
@@ -231,7 +233,7 @@ impl View {
             wanted.extend([table.require("metric")?, table.require("change_ratio")?]);
         }
         if choice.record.is_some() {
-            table.require("record")?;
+            table.require(column::record)?;
         }
         // All kinds of rows of a results file would show the same traffic several times.
         let one_kind = contents == Contents::Results && !choice.all;
@@ -268,9 +270,9 @@ impl View {
         let keep: Vec<bool> = (0..self.names.len())
             .map(|i| {
                 let name = self.names[i].as_str();
-                let measured = metrics::find(name).is_some() && name != "start_s";
-                let fine = name == "status" && self.cells.iter().all(|r| r[i] == Status::Ok.as_str());
-                !fine && name != "record" && (ALWAYS.contains(&name) || measured || !constant(i))
+                let measured = metrics::find(name).is_some() && name != column::start_s;
+                let fine = name == column::status && self.cells.iter().all(|r| r[i] == Status::Ok.as_str());
+                !fine && name != column::record && (ALWAYS.contains(&name) || measured || !constant(i))
             })
             .collect();
         let mut kept = keep.iter();
@@ -309,7 +311,7 @@ impl View {
                     if raw || self.verbatim { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
-                    (Some(_), Ok(Some(value))) if name.ends_with("margin_ratio") => units::margin_of_error(value),
+                    (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => units::margin_of_error(value),
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
@@ -346,7 +348,7 @@ impl View {
                     let small = parse_number(&r[margin]).ok().flatten().is_some_and(|m| m < units::WIDEST_MARGIN);
                     r[i].is_empty() || small
                 }),
-                None if name == "confidence_level" => level,
+                None if name == column::confidence_level => level,
                 None if name.ends_with("_count") => count.is_some_and(|c| c != i),
                 None => false,
             };

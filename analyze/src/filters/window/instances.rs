@@ -9,6 +9,7 @@ use super::grid::Piece;
 use crate::error::Error;
 use crate::parallel::{self, Row};
 use crate::table::{Cells, Picker, Record, Selection, Table};
+use schemas::columns::results::column;
 use schemas::{time, words::Way};
 
 /// Clock by which intervals are aligned.
@@ -137,13 +138,13 @@ impl Columns {
         let find = |name: &str| table.header().find(name);
         Ok(Self {
             keys: group.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
-            measurement: [find("run_id"), find("case_id"), find("iteration")],
-            member: find("member"),
-            direction: find("direction"),
-            stream: find("stream"),
-            start: find("start_s"),
-            elapsed: table.require("elapsed_s")?,
-            time: find("time"),
+            measurement: [find(column::run_id), find(column::case_id), find(column::iteration)],
+            member: find(column::member),
+            direction: find(column::direction),
+            stream: find(column::stream),
+            start: find(column::start_s),
+            elapsed: table.require(column::elapsed_s)?,
+            time: find(column::time),
             metric,
         })
     }
@@ -234,7 +235,7 @@ fn align(key: Vec<String>, mut instances: Instances, clock: Clock) -> Result<Gro
         Clock::Auto => starts && (same_run || !times),
     };
     if by_start && !starts || !by_start && !times {
-        let column = if by_start { "start_s" } else { "time" };
+        let column = if by_start { column::start_s } else { column::time };
         return Err(Error::Usage(format!(
             "the intervals of {} cannot be aligned: some have no {column}",
             if key.is_empty() { "the input".to_owned() } else { key.join(" ") }

@@ -1,6 +1,7 @@
 //! The subject and the footer of a picture, from the rows that are drawn.
 
 use super::Records;
+use schemas::columns::results::column;
 
 impl Records {
     /// The footer: run, hosts, date, iterations.
@@ -15,7 +16,7 @@ impl Records {
         }
         let mut hosts: Vec<String> = Vec::new();
         for record in &self.list {
-            let pair = format!("{} → {}", self.text(record, "from"), self.text(record, "to"));
+            let pair = format!("{} → {}", self.text(record, column::from), self.text(record, column::to));
             if pair.chars().count() > 3 && !hosts.contains(&pair) {
                 hosts.push(pair);
             }
@@ -25,14 +26,15 @@ impl Records {
             1..=3 => parts.push(hosts.join(", ")),
             more => parts.push(format!("{} and {} more pairs of hosts", hosts[0], more - 1)),
         }
-        let mut days: Vec<&str> = self.distinct("time").into_iter().map(|t| t.split('T').next().unwrap_or(t)).collect();
+        let mut days: Vec<&str> =
+            self.distinct(column::time).into_iter().map(|t| t.split('T').next().unwrap_or(t)).collect();
         days.sort_unstable();
         match (days.first(), days.last()) {
             (Some(first), Some(last)) if first == last => parts.push((*first).to_owned()),
             (Some(first), Some(last)) => parts.push(format!("{first} … {last}")),
             _ => {}
         }
-        match self.distinct("iteration").len() {
+        match self.distinct(column::iteration).len() {
             0 => {}
             1 => parts.push("1 iteration".to_owned()),
             n => parts.push(format!("{n} iterations")),
@@ -42,8 +44,8 @@ impl Records {
 
     /// The subject of the title: the name of the plan, and of the test and the member where there is only one.
     pub fn subject(&self) -> Option<String> {
-        let plans = self.distinct("plan");
-        let tests = self.distinct("test");
+        let plans = self.distinct(column::plan);
+        let tests = self.distinct(column::test);
         let mut parts: Vec<&str> = Vec::new();
         if let [plan] = plans[..] {
             parts.push(plan);
@@ -53,8 +55,8 @@ impl Records {
         {
             parts.push(test);
         }
-        if let [member] = self.distinct("member")[..]
-            && self.list.iter().all(|record| !self.text(record, "member").is_empty())
+        if let [member] = self.distinct(column::member)[..]
+            && self.list.iter().all(|record| !self.text(record, column::member).is_empty())
             && !parts.contains(&member)
         {
             parts.push(member);
