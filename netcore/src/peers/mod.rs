@@ -24,7 +24,7 @@ use crate::{
     error::EndError,
     report::SideReport,
     spec::{
-        Dialect, Direction, Io, Pattern, Receive, Role, Side, TestSpec,
+        Dialect, Direction, Io, Pattern, Receive, Role, Side, TestSpec, key,
         support::{Unsupported, refuse_if},
     },
     sys::{self, opt},
@@ -171,10 +171,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     // iperf3's own word for it is -Z.
     let sends_files = program == Program::Iperf3 && spec.io == Io::Sendfile;
     refuse_if! {
-        sends && !spec.io.facts().copies && !sends_files => "io",
+        sends && !spec.io.facts().copies && !sends_files => key::io,
             "io: {} is for a sender, and here {} sends: leave `io` out", spec.io.name(), program.name();
         // iperf3 has --skip-rx-copy, and one that does not know it copies without a word.
-        spec.receive == Receive::Discard && spec.has_role(Side::Far, Role::Receiver) => "receive",
+        spec.receive == Receive::Discard && spec.has_role(Side::Far, Role::Receiver) => key::receive,
             "receive: discard is for what arrives at this end, and here {} receives: use it with `direction: reverse`",
             program.name();
     }

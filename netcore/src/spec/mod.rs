@@ -7,6 +7,7 @@ mod collect;
 mod dialect;
 mod ecn;
 mod ends;
+pub mod key;
 pub mod memory;
 pub mod names;
 mod payload;

@@ -3,7 +3,7 @@
 //! Each applies to one end by itself, and to that end's flows of its direction.
 
 use super::{
-    Direction, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport,
+    Direction, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, key,
     support::{Unsupported, refuse_if},
 };
 
@@ -113,7 +113,7 @@ fn sender(spec: &TestSpec, side: Side, key: &'static str, segments: u32) -> Resu
         pace.is_some_and(|pace| pace.burst < segments) => key,
             "at each due time {} message(s) are sent, fewer than a datagram of {segments} takes: write \
              `pacing: {{burst: {segments}}}`, or leave gso out", pace.map_or(1, |pace| pace.burst);
-        sends && ring > 1 && ring < segments => "buffers",
+        sends && ring > 1 && ring < segments => key::buffers,
             "each of a datagram's {segments} messages takes a buffer of its own: write `ring: {segments}` or more, or a \
              smaller gso";
     }

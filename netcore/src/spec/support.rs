@@ -9,8 +9,8 @@ use pages::{constant, discard};
 use transports::{datagrams, messages, pipes};
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, memory,
-    segments, threads,
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, key,
+    memory, segments, threads,
 };
 
 /// A test that these engines cannot run on any machine.
@@ -35,7 +35,7 @@ pub(crate) use refuse_if;
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let (transport, io) = (spec.transport.name(), spec.io.name());
     let methods = spec.transport.methods(spec.pattern);
-    refuse_if! { methods.is_empty() => "workload", "this pattern over {transport} is not available yet"; }
+    refuse_if! { methods.is_empty() => key::workload, "this pattern over {transport} is not available yet"; }
     sizes(spec)?;
     memory::check(spec)?;
     threads::check(spec)?;
@@ -44,16 +44,16 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let known = || methods.iter().map(|io| io.name()).collect::<Vec<_>>().join(", ");
     refuse_if! {
         spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) =>
-            "io", "{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP;
+            key::io, "{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP;
         spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) =>
-            "io", "io: {io} does not run this workload: leave `io` out, or write {}", known();
+            key::io, "io: {io} does not run this workload: leave `io` out, or write {}", known();
     }
     let dirty = spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0;
     refuse_if! {
         spec.integrity && spec.pattern == Pattern::Connect =>
-            "integrity", "integrity: these connections carry no bytes to check; choose a workload that ends in _crr";
+            key::integrity, "integrity: these connections carry no bytes to check; choose a workload that ends in _crr";
         spec.integrity && dirty =>
-            "integrity", "integrity: the receiver does not expect the bytes that `dirty` writes before each send";
+            key::integrity, "integrity: the receiver does not expect the bytes that `dirty` writes before each send";
     }
     if spec.receive == Receive::Discard {
         discard(spec)?;
@@ -65,29 +65,29 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let stream = spec.pattern == Pattern::Stream;
     refuse_if! {
         !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
-            "connected", "connected: false is for udp and udplite, not for {transport}";
+            key::connected, "connected: false is for udp and udplite, not for {transport}";
         spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>
-            "buffers", "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean";
+            key::buffers, "`coalesce` sends many requests from one buffer: leave out ring, dirty and clean";
         !stream && spec.direction != Direction::Forward =>
-            "direction", "requests go from the near end to the far end: exchange `from` and `to` instead";
+            key::direction, "requests go from the near end to the far end: exchange `from` and `to` instead";
         spec.phases.cooldown_ns > 0 && !matches!(spec.phases.stop, Stop::AfterNs(_)) =>
-            "cooldown", "a cool-down needs `duration`: after a count of bytes or transactions the load is over";
+            key::cooldown, "a cool-down needs `duration`: after a count of bytes or transactions the load is over";
         matches!(spec.phases.stop, Stop::AfterTransactions(_)) && stream =>
-            "transactions", "a stream has no transactions: stop it by `duration` or `bytes`";
+            key::transactions, "a stream has no transactions: stop it by `duration` or `bytes`";
         matches!(spec.phases.stop, Stop::AfterBytes(_)) && !stream =>
-            "bytes", "requests and connections are counted by `transactions`, not by `bytes`";
+            key::bytes, "requests and connections are counted by `transactions`, not by `bytes`";
         spec.pattern.is_connecting() && spec.inflight != 1 =>
-            "inflight", "a connection test has one connection at a time and stream: use `streams` instead";
+            key::inflight, "a connection test has one connection at a time and stream: use `streams` instead";
     }
     if spec.pattern == Pattern::Connect {
         dataless(spec)?;
     }
     refuse_if! {
         spec.pattern.is_connecting() && spec.near.port_count.is_some() && spec.near.port.is_none() =>
-            "port_count", "a range of local ports needs its first one: `port`";
+            key::port_count, "a range of local ports needs its first one: `port`";
         // The kernel silently truncates a packet that does not fit the receive call; for MPI that is an error.
         spec.transport.has_messages() && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
-            "receive_size", "over {transport} messages are received whole: receive_size must not be less than message_size";
+            key::receive_size, "over {transport} messages are received whole: receive_size must not be less than message_size";
     }
     if let Some(reuseport) = spec.far.socket.reuseport {
         shared_port(spec, reuseport)?;
@@ -116,9 +116,9 @@ fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
     let last = |first: Option<u16>, count: u32| u32::from(first.unwrap_or(0)).saturating_add(count.saturating_sub(1));
     let (last_near, last_far) = (last(spec.near.port, near), last(spec.far.port, far));
     refuse_if! {
-        spec.near.port.is_some() && last_near > 65535 => "port",
+        spec.near.port.is_some() && last_near > 65535 => key::port,
             "the near end takes {near} ports, and the last one would be {last_near}: begin at {} or below", 65536 - near.min(65535);
-        spec.far.port.is_some() && last_far > 65535 => "remote_ports",
+        spec.far.port.is_some() && last_far > 65535 => key::remote_ports,
             "the far end takes {far} ports, and the last one would be {last_far}: begin at {} or below", 65536 - far.min(65535);
     }
     Ok(())
@@ -171,20 +171,20 @@ fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
     let reverse = spec.direction == Direction::Reverse;
     let echoed = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
     refuse_if! {
-        !tcp && !udp => "control",
+        !tcp && !udp => key::control,
             "control: none is for ping and for services over TCP and UDP, not over {}", spec.transport.name();
-        spec.far.port.is_none() => "control",
+        spec.far.port.is_none() => key::control,
             "control: none needs the port of the service: remote_ports (7 echoes, 9 discards, 19 generates characters)";
-        matches!(spec.direction, Direction::Bidirectional | Direction::Duplex) => "direction",
+        matches!(spec.direction, Direction::Bidirectional | Direction::Duplex) => key::direction,
             "with control: none only the near end reports: what arrives at the far end is unknown";
-        reverse && udp => "direction", "a service sends one datagram for each that it receives: use udp_rr";
-        reverse && spec.integrity => "integrity",
+        reverse && udp => key::direction, "a service sends one datagram for each that it receives: use udp_rr";
+        reverse && spec.integrity => key::integrity,
             "with control: none the receiver does not know what the service sends";
-        reverse && !matches!(spec.phases.stop, Stop::AfterNs(_)) => "bytes",
+        reverse && !matches!(spec.phases.stop, Stop::AfterNs(_)) => key::bytes,
             "with control: none the receiver cannot tell the sender to stop: use `duration`";
-        spec.pattern.is_connecting() && spec.close == Close::FarFirst => "close",
+        spec.pattern.is_connecting() && spec.close == Close::FarFirst => key::close,
             "a service waits for the near end to close: `close: near_first` or `reset`";
-        echoed && tcp && spec.sizes.request_bytes != spec.sizes.response_bytes => "response_size",
+        echoed && tcp && spec.sizes.request_bytes != spec.sizes.response_bytes => key::response_size,
             "an echo is as long as its request: response_size must equal request_size";
     }
     Ok(())
@@ -196,12 +196,12 @@ fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let stream = spec.pattern == Pattern::Stream;
     let data = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
     let zero = [
-        ("streams", spec.streams == 0),
-        ("inflight", spec.inflight == 0),
-        ("message_size", stream && sizes.message_bytes == 0),
-        ("receive_size", stream && sizes.receive_bytes == 0),
-        ("request_size", data && sizes.request_bytes == 0),
-        ("response_size", data && sizes.response_bytes == 0),
+        (key::streams, spec.streams == 0),
+        (key::inflight, spec.inflight == 0),
+        (key::message_size, stream && sizes.message_bytes == 0),
+        (key::receive_size, stream && sizes.receive_bytes == 0),
+        (key::request_size, data && sizes.request_bytes == 0),
+        (key::response_size, data && sizes.response_bytes == 0),
     ];
     for (key, is_zero) in zero {
         refuse_if! { is_zero => key, "{key}: at least 1"; }
@@ -217,18 +217,18 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     let kernel = pace.mode == PaceMode::Kernel;
     let udp = matches!(spec.transport, Transport::Udp | Transport::UdpLite);
     refuse_if! {
-        !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) => "rate", "the rate must be a positive number";
-        requests && !user => "pacing", "requests are paced by the requester: `mode: user`";
-        requests && pace.burst > 1 => "pacing", "requests come one at a time: a burst is for streams";
-        requests && spec.coalesce => "coalesce",
+        !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) => key::rate, "the rate must be a positive number";
+        requests && !user => key::pacing, "requests are paced by the requester: `mode: user`";
+        requests && pace.burst > 1 => key::pacing, "requests come one at a time: a burst is for streams";
+        requests && spec.coalesce => key::coalesce,
             "requests that wait for their due times cannot share a call: leave out `rate` or `coalesce`";
-        !user && pace.burst > 1 => "pacing", "the kernel spreads messages out: a burst needs `mode: user`";
-        kernel && pace.arrival != Arrival::Closed => "arrival",
+        !user && pace.burst > 1 => key::pacing, "the kernel spreads messages out: a burst needs `mode: user`";
+        kernel && pace.arrival != Arrival::Closed => key::arrival,
             "the kernel paces evenly by itself: for an arrival use `mode: user` or `txtime`";
         // The queueing discipline for UDP is checked once the flows exist.
-        kernel && !spec.transport.is_tcp() && !udp => "pacing",
+        kernel && !spec.transport.is_tcp() && !udp => key::pacing,
             "the kernel paces TCP and UDP; for other transports use `mode: user`";
-        pace.mode == PaceMode::Txtime && !udp => "pacing", "SO_TXTIME is for UDP: use `mode: kernel` or `user`";
+        pace.mode == PaceMode::Txtime && !udp => key::pacing, "SO_TXTIME is for UDP: use `mode: kernel` or `user`";
     }
     Ok(())
 }

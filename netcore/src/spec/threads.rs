@@ -1,7 +1,7 @@
 //! The number of data threads, and the limits of a thread that serves several flows.
 
 use super::{
-    Direction, Side, TestSpec, Transport,
+    Direction, Side, TestSpec, Transport, key,
     support::{Unsupported, refuse_if},
 };
 
@@ -38,17 +38,17 @@ impl TestSpec {
 
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
-        spec.transport == Transport::Mpi && spec.threads.is_some_and(|threads| threads != 1) => "threads",
+        spec.transport == Transport::Mpi && spec.threads.is_some_and(|threads| threads != 1) => key::threads,
             "the library of a rank is called by one thread: leave `threads` out";
-        spec.transport == Transport::Mpi && spec.loops() > 1 && !spec.io.facts().shares_threads => "io",
+        spec.transport == Transport::Mpi && spec.loops() > 1 && !spec.io.facts().shares_threads => key::io,
             "one thread calls the library of a rank, and with several flows it must not wait for one of them: leave `io` out, \
              or write nonblocking";
     }
     let Some(threads) = spec.threads else { return Ok(()) };
     let (flows, loops, io) = (spec.flows(), spec.loops(), spec.io.name());
     refuse_if! {
-        threads == 0 => "threads", "threads: at least 1";
-        threads > loops => "threads",
+        threads == 0 => key::threads, "threads: at least 1";
+        threads > loops => key::threads,
             "a flow has at most one thread (duplex: two), so at most {loops} here and not {threads}: leave `threads` \
              out, or raise `streams`";
     }
@@ -57,14 +57,14 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     let instead = format!("leave `threads` out, or set it to {loops}");
     refuse_if! {
-        threads > flows => "threads",
+        threads > flows => key::threads,
             "each connection of a duplex test has two threads ({loops} in all), or shares one: {flows} at most, not \
              {threads}";
-        spec.transport == Transport::Pipe => "threads",
+        spec.transport == Transport::Pipe => key::threads,
             "calls on a pipe block, and a thread of several flows must not: {instead}";
-        spec.transport == Transport::Sctp => "threads",
+        spec.transport == Transport::Sctp => key::threads,
             "{NO_END_OF_SCTP}, and a thread of several flows must not block: {instead}";
-        !spec.io.facts().shares_threads => "io",
+        !spec.io.facts().shares_threads => key::io,
             "io: {io} needs a thread for each loop, and here {loops} loops share {threads}: leave `io` out, or {instead}";
     }
     Ok(())

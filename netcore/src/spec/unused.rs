@@ -1,6 +1,6 @@
 //! Keys that are set and mean nothing to the workload. They are noted and accepted, since `defaults` serve many workloads.
 
-use super::{Io, Pattern, TestSpec, Transport, segments};
+use super::{Io, Pattern, TestSpec, Transport, key, segments};
 
 /// Unused keys by their names in plans. A key set to its default looks like an absent key.
 pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
@@ -12,22 +12,22 @@ pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
     let ports = spec.transport.uses_ip() && spec.transport != Transport::Icmp;
     let remote_ports = ports || spec.transport == Transport::Vsock;
     [
-        ("message_size", now.message_bytes != then.message_bytes && !stream && spec.pattern != Pattern::Ping),
-        ("receive_size", now.receive_bytes > then.receive_bytes.max(now.message_bytes) && !stream),
-        ("request_size", now.request_bytes != then.request_bytes && !exchange),
-        ("response_size", now.response_bytes != then.response_bytes && !exchange),
+        (key::message_size, now.message_bytes != then.message_bytes && !stream && spec.pattern != Pattern::Ping),
+        (key::receive_size, now.receive_bytes > then.receive_bytes.max(now.message_bytes) && !stream),
+        (key::request_size, now.request_bytes != then.request_bytes && !exchange),
+        (key::response_size, now.response_bytes != then.response_bytes && !exchange),
         (
-            "inflight",
+            key::inflight,
             spec.inflight != default.inflight
                 && stream
                 && !(spec.has_window() && spec.resolved_io() == Io::Nonblocking),
         ),
-        ("coalesce", spec.coalesce && spec.pattern != Pattern::RequestResponse),
-        ("close", spec.close != default.close && !spec.pattern.is_connecting()),
-        ("reply_timeout", spec.reply_timeout_ns != default.reply_timeout_ns && !answers_may_be_lost),
-        ("payload", spec.payload != default.payload && spec.pattern == Pattern::Connect),
-        ("ports", spec.near.port.is_some() && !ports),
-        ("remote_ports", spec.far.port.is_some() && !remote_ports),
+        (key::coalesce, spec.coalesce && spec.pattern != Pattern::RequestResponse),
+        (key::close, spec.close != default.close && !spec.pattern.is_connecting()),
+        (key::reply_timeout, spec.reply_timeout_ns != default.reply_timeout_ns && !answers_may_be_lost),
+        (key::payload, spec.payload != default.payload && spec.pattern == Pattern::Connect),
+        (key::ports, spec.near.port.is_some() && !ports),
+        (key::remote_ports, spec.far.port.is_some() && !remote_ports),
     ]
     .into_iter()
     .chain(segments::is_unused(spec))

@@ -235,6 +235,15 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_the_engines_name_are_keys() {
+        // `bind` is a key of a host; a plan has one key for two of the engines' (`beyond_the_engines`).
+        let others = ["bind", "port", "port_count"];
+        for key in netcore::spec::key::ALL {
+            assert!(find(key).is_some() || others.contains(key), "{key}");
+        }
+    }
+
+    #[test]
     fn keys_with_a_column_are_keys() {
         for (key, _) in schemas::vocabulary::KEY_COLUMNS {
             assert!(find(key).is_some(), "{key}");

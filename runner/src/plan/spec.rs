@@ -3,7 +3,8 @@
 use netcore::{
     peers,
     spec::{
-        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport, support,
+        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport, key,
+        support,
     },
 };
 use schemas::units::Rate;
@@ -125,9 +126,9 @@ pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecEr
     let unsupported = support::check(spec).and_then(|()| peers::check(spec)).err()?;
     // A plan has one key for some pairs of engine keys.
     let key = match unsupported.key {
-        "port" | "port_count" => "ports",
-        "request_size" | "response_size" if matches!(workload.kind, Kind::Traffic { pingpong: true, .. }) => {
-            "message_size"
+        key::port | key::port_count => key::ports,
+        key::request_size | key::response_size if matches!(workload.kind, Kind::Traffic { pingpong: true, .. }) => {
+            key::message_size
         }
         other => other,
     };

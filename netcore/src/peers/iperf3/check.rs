@@ -4,7 +4,7 @@ use super::parameters::{
     MOST_BLOCK_BYTES, MOST_BURST, MOST_OMIT_SECONDS, MOST_SECONDS, MOST_STREAMS, MOST_WINDOW_BYTES, UDP_BLOCK_BYTES,
 };
 use crate::spec::{
-    Arrival, Direction, Io, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport,
+    Arrival, Direction, Io, PaceMode, Pattern, Payload, Role, Side, Stop, TestSpec, Transport, key,
     socket::{MtuDiscover, SOCKET_OPTIONS, Setter, SocketOption},
     support::{Unsupported, refuse_if},
 };
@@ -20,18 +20,18 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let transport = spec.transport.name();
     refuse_if! {
         spec.pattern != Pattern::Stream =>
-            "workload", "iperf3 has no requests, connection tests or pings: use tcp_stream, udp_stream or mptcp_stream, or a \
+            key::workload, "iperf3 has no requests, connection tests or pings: use tcp_stream, udp_stream or mptcp_stream, or a \
              host that speaks netperf";
         !matches!(spec.transport, Transport::Tcp | Transport::Mptcp | Transport::Udp) =>
-            "workload", "iperf3 is spoken over tcp, mptcp and udp, not over {transport}";
+            key::workload, "iperf3 is spoken over tcp, mptcp and udp, not over {transport}";
         spec.direction == Direction::Duplex =>
-            "workload", "iperf3 has one direction per connection: use `direction: bidirectional`";
+            key::workload, "iperf3 has one direction per connection: use `direction: bidirectional`";
         spec.streams > MOST_STREAMS =>
-            "streams", "iperf3 serves at most {MOST_STREAMS} streams each way";
+            key::streams, "iperf3 serves at most {MOST_STREAMS} streams each way";
         spec.integrity =>
-            "integrity", "iperf3 neither checks bytes nor tells which it sends: leave `integrity` out";
+            key::integrity, "iperf3 neither checks bytes nor tells which it sends: leave `integrity` out";
         spec.collect.latency =>
-            "collect", "iperf3 measures no latency at its end: leave `latency` out of `collect`";
+            key::collect, "iperf3 measures no latency at its end: leave `latency` out of `collect`";
     }
     sizes(spec)?;
     phases(spec)?;
@@ -48,9 +48,9 @@ fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let udp = spec.transport == Transport::Udp;
     refuse_if! {
         udp && !UDP_BLOCK_BYTES.contains(&bytes) =>
-            "message_size", "iperf3's datagrams have {} to {} bytes", UDP_BLOCK_BYTES.start(), UDP_BLOCK_BYTES.end();
+            key::message_size, "iperf3's datagrams have {} to {} bytes", UDP_BLOCK_BYTES.start(), UDP_BLOCK_BYTES.end();
         !udp && bytes > MOST_BLOCK_BYTES =>
-            "message_size", "iperf3's messages have at most {MOST_BLOCK_BYTES} bytes";
+            key::message_size, "iperf3's messages have at most {MOST_BLOCK_BYTES} bytes";
     }
     Ok(())
 }
@@ -60,17 +60,17 @@ fn phases(spec: &TestSpec) -> Result<(), Unsupported> {
     let longest_ns = MOST_SECONDS * NS;
     refuse_if! {
         phases.settle_ns > 0 =>
-            "warmup", "iperf3 cannot begin its count on request: give the warm-up a length in whole seconds";
+            key::warmup, "iperf3 cannot begin its count on request: give the warm-up a length in whole seconds";
         !phases.warmup_ns.is_multiple_of(NS) || phases.warmup_ns > MOST_OMIT_SECONDS * NS =>
-            "warmup", "iperf3's warm-up (omit) has whole seconds, at most {MOST_OMIT_SECONDS}";
+            key::warmup, "iperf3's warm-up (omit) has whole seconds, at most {MOST_OMIT_SECONDS}";
         phases.cooldown_ns > 0 =>
-            "cooldown", "iperf3 counts until the end of the load: leave the cool-down out";
+            key::cooldown, "iperf3 counts until the end of the load: leave the cool-down out";
         matches!(phases.stop, Stop::AfterNs(ns) if ns > longest_ns) =>
-            "duration", "iperf3 runs at most {MOST_SECONDS} s";
+            key::duration, "iperf3 runs at most {MOST_SECONDS} s";
         matches!(phases.stop, Stop::AfterBytes(_)) && far_sends(spec) =>
-            "bytes", "iperf3 -s sends until its client ends the test: use `duration`, or `direction: forward`";
+            key::bytes, "iperf3 -s sends until its client ends the test: use `duration`, or `direction: forward`";
         matches!(phases.stop, Stop::AfterBytes(_)) && phases.warmup_ns > 0 =>
-            "warmup", "iperf3 counts bytes from the beginning: leave the warm-up out, or use `duration`";
+            key::warmup, "iperf3 counts bytes from the beginning: leave the warm-up out, or use `duration`";
     }
     Ok(())
 }
@@ -79,13 +79,13 @@ fn pace(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(pace) = spec.pace.filter(|_| far_sends(spec)) else { return Ok(()) };
     refuse_if! {
         pace.arrival == Arrival::Poisson =>
-            "arrival", "iperf3 sends evenly: leave `arrival` out";
+            key::arrival, "iperf3 sends evenly: leave `arrival` out";
         pace.mode == PaceMode::Txtime =>
-            "pacing", "iperf3 -s has no SO_TXTIME: use `mode: user`, or `kernel`";
+            key::pacing, "iperf3 -s has no SO_TXTIME: use `mode: user`, or `kernel`";
         pace.burst > MOST_BURST =>
-            "pacing", "iperf3's bursts have at most {MOST_BURST} messages";
+            key::pacing, "iperf3's bursts have at most {MOST_BURST} messages";
         pace.events_per_s * spec.sizes.message_bytes as f64 * 8.0 < 1.0 =>
-            "rate", "iperf3's least rate is 1 bit/s";
+            key::rate, "iperf3's least rate is 1 bit/s";
     }
     Ok(())
 }
@@ -105,27 +105,27 @@ fn far_end(spec: &TestSpec) -> Result<(), Unsupported> {
     let window = window(spec);
     refuse_if! {
         foreign.is_some() =>
-            "remote_socket", "iperf3 -s does not set {name}: take it from that end by `remote_socket: {{{name}: ~}}`";
+            key::remote_socket, "iperf3 -s does not set {name}: take it from that end by `remote_socket: {{{name}: ~}}`";
         differ =>
-            "remote_socket", "iperf3 -s gives both of its buffers one size: ask for equal ones, send_buffer and receive_buffer";
+            key::remote_socket, "iperf3 -s gives both of its buffers one size: ask for equal ones, send_buffer and receive_buffer";
         window > MOST_WINDOW_BYTES =>
-            "remote_socket", "iperf3's socket buffers have at most {MOST_WINDOW_BYTES} bytes";
+            key::remote_socket, "iperf3's socket buffers have at most {MOST_WINDOW_BYTES} bytes";
         far.socket.mss.is_some_and(|mss| mss.0 > 9216) =>
-            "remote_socket", "iperf3's maximum segment size is at most 9216 bytes";
+            key::remote_socket, "iperf3's maximum segment size is at most 9216 bytes";
         far.socket.mtu_discover.is_some_and(|mode| !matches!(mode, MtuDiscover::Do | MtuDiscover::Want)) =>
-            "remote_socket", "iperf3 -s knows `mtu_discover: do` only: take it from that end by `remote_socket: {{mtu_discover: ~}}`";
+            key::remote_socket, "iperf3 -s knows `mtu_discover: do` only: take it from that end by `remote_socket: {{mtu_discover: ~}}`";
         far.port.is_some() =>
-            "remote_ports", "iperf3's data goes to the port of its control connection: leave `remote_ports` out";
+            key::remote_ports, "iperf3's data goes to the port of its control connection: leave `remote_ports` out";
         !far.bind.is_empty() =>
-            "bind", "iperf3 -s accepts the data at the address of its control connection: leave `bind` out at that host";
+            key::bind, "iperf3 -s accepts the data at the address of its control connection: leave `bind` out at that host";
         far.cpus.as_ref().is_some_and(|cpus| cpus.0.len() != 1) =>
-            "remote_cpu", "iperf3 -s runs on one CPU or on any: name one";
+            key::remote_cpu, "iperf3 -s runs on one CPU or on any: name one";
         far.buffers != crate::spec::BufferOptions::default() =>
-            "remote_buffers", "iperf3 -s has one buffer of its own: leave `remote_buffers` out";
+            key::remote_buffers, "iperf3 -s has one buffer of its own: leave `remote_buffers` out";
         far_sends(spec) && matches!(spec.payload, Payload::File(_) | Payload::Zero) =>
-            "payload", "iperf3 -s sends random bytes: leave `payload` out";
+            key::payload, "iperf3 -s sends random bytes: leave `payload` out";
         far_sends(spec) && spec.io == Io::Sendfile && spec.transport == Transport::Udp =>
-            "io", "iperf3 -s has sendfile only over tcp";
+            key::io, "iperf3 -s has sendfile only over tcp";
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! The tests that a netserver can be the far end of. The others are refused with the plan's key and what to write instead.
 
 use crate::spec::{
-    BufferOptions, Close, Direction, Pattern, Payload, Stop, TestSpec, Transport,
+    BufferOptions, Close, Direction, Pattern, Payload, Stop, TestSpec, Transport, key,
     socket::{SOCKET_OPTIONS, Setter, SocketOption, SocketOptions},
-    support::Unsupported,
+    support::{Unsupported, refuse_if},
 };
 
 /// Largest number that a request can hold.
@@ -16,22 +16,14 @@ pub(super) fn near_counts(spec: &TestSpec) -> bool {
 
 /// Checks a test that the engines can run ([`crate::spec::support::check`]).
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
-    let rules = [workload, phases, stop, sizes, far_end];
-    match rules.iter().find_map(|rule| rule(spec)) {
-        Some((key, reason)) => Err(Unsupported { key, reason }),
-        None => Ok(()),
-    }
+    workload(spec)?;
+    phases(spec)?;
+    stop(spec)?;
+    sizes(spec)?;
+    far_end(spec)
 }
 
-/// A key and the reason, or `None`.
-type Refusal = Option<(&'static str, String)>;
-
-/// The first condition that holds.
-fn first<const N: usize>(rules: [(bool, &'static str, &str); N]) -> Refusal {
-    rules.into_iter().find(|(holds, ..)| *holds).map(|(_, key, reason)| (key, reason.to_owned()))
-}
-
-fn workload(spec: &TestSpec) -> Refusal {
+fn workload(spec: &TestSpec) -> Result<(), Unsupported> {
     let known = match spec.pattern {
         Pattern::Stream | Pattern::RequestResponse => {
             matches!(spec.transport, Transport::Tcp | Transport::Udp | Transport::Sctp)
@@ -40,142 +32,105 @@ fn workload(spec: &TestSpec) -> Refusal {
         Pattern::Ping => false,
     };
     let reverse = spec.direction == Direction::Reverse;
-    first([
-        (
-            !known,
-            "workload",
-            "netperf lacks this workload: use tcp_stream, tcp_rr, tcp_crr, tcp_cc, udp_stream, udp_rr, sctp_stream or sctp_rr",
-        ),
-        (
-            spec.direction == Direction::Duplex,
-            "workload",
-            "netperf sends one way on a connection: use two `concurrent` members, one of them with `direction: reverse`",
-        ),
-        (
-            spec.direction == Direction::Bidirectional,
-            "direction",
-            "a netperf test goes one way: use two `concurrent` members, one of them with `direction: reverse`",
-        ),
-        (
-            reverse && spec.transport == Transport::Udp,
-            "direction",
-            "netperf's UDP streams go to the netserver: leave `direction` out",
-        ),
-        (spec.streams > 1, "streams", "a netperf test has one connection: use a `concurrent` member for each stream"),
-        (
-            spec.integrity,
-            "integrity",
-            "netperf neither checks nor repeats the bytes that arrive: leave `integrity` out",
-        ),
-        (
-            spec.pace.is_some() && reverse,
-            "rate",
-            "netperf sends without a rate: leave `rate` out, or exchange `from` and `to`",
-        ),
-        (
-            spec.close == Close::NearFirst,
-            "close",
-            "netperf's server closes each connection first: use `far_first` or `reset`",
-        ),
-    ])
+    refuse_if! {
+        !known =>
+            key::workload, "netperf lacks this workload: use tcp_stream, tcp_rr, tcp_crr, tcp_cc, udp_stream, udp_rr, sctp_stream or sctp_rr";
+        spec.direction == Direction::Duplex =>
+            key::workload, "netperf sends one way on a connection: use two `concurrent` members, one of them with `direction: reverse`";
+        spec.direction == Direction::Bidirectional =>
+            key::direction, "a netperf test goes one way: use two `concurrent` members, one of them with `direction: reverse`";
+        reverse && spec.transport == Transport::Udp =>
+            key::direction, "netperf's UDP streams go to the netserver: leave `direction` out";
+        spec.streams > 1 =>
+            key::streams, "a netperf test has one connection: use a `concurrent` member for each stream";
+        spec.integrity =>
+            key::integrity, "netperf neither checks nor repeats the bytes that arrive: leave `integrity` out";
+        spec.pace.is_some() && reverse =>
+            key::rate, "netperf sends without a rate: leave `rate` out, or exchange `from` and `to`";
+        spec.close == Close::NearFirst =>
+            key::close, "netperf's server closes each connection first: use `far_first` or `reset`";
+    }
+    Ok(())
 }
 
-fn phases(spec: &TestSpec) -> Refusal {
+fn phases(spec: &TestSpec) -> Result<(), Unsupported> {
     let phases = &spec.phases;
     let far = !near_counts(spec);
-    first([
-        (
-            phases.settle_ns > 0,
-            "warmup",
-            "netperf tells nothing while a test runs, so the end of a warm-up cannot be found: give it as a time",
-        ),
-        (
-            far && phases.warmup_ns > 0,
-            "warmup",
-            "netperf counts what arrives from the first byte on: leave `warmup` out, or measure `direction: reverse`",
-        ),
-        (
-            far && phases.cooldown_ns > 0,
-            "cooldown",
-            "netperf counts what arrives to the last byte: leave `cooldown` out, or measure `direction: reverse`",
-        ),
-    ])
+    refuse_if! {
+        phases.settle_ns > 0 =>
+            key::warmup, "netperf tells nothing while a test runs, so the end of a warm-up cannot be found: give it as a time";
+        far && phases.warmup_ns > 0 =>
+            key::warmup, "netperf counts what arrives from the first byte on: leave `warmup` out, or measure `direction: reverse`";
+        far && phases.cooldown_ns > 0 =>
+            key::cooldown, "netperf counts what arrives to the last byte: leave `cooldown` out, or measure `direction: reverse`";
+    }
+    Ok(())
 }
 
-fn stop(spec: &TestSpec) -> Refusal {
+fn stop(spec: &TestSpec) -> Result<(), Unsupported> {
     const SECOND_NS: u64 = 1_000_000_000;
+    let stop = spec.phases.stop;
     let warm = spec.phases.warmup_ns > 0;
     let reverse = spec.direction == Direction::Reverse;
-    match spec.phases.stop {
-        Stop::AfterNs(_) => {
-            let length_ns = spec.phases.length_ns().unwrap_or(u64::MAX);
-            first([
-                (length_ns.div_ceil(SECOND_NS) > MOST, "duration", "netperf runs at most 2147483647 seconds"),
-                (
-                    reverse && !length_ns.is_multiple_of(SECOND_NS),
-                    "duration",
-                    "the sending netserver counts whole seconds: choose `duration`, with `warmup` and `cooldown`, so that they \
-                     make whole seconds",
-                ),
-            ])
-        }
-        Stop::AfterBytes(bytes) => first([
-            (reverse && bytes > MOST, "bytes", "a netserver sends at most 2147483647 bytes: use `duration`"),
-            (warm, "warmup", "netperf counts bytes from the first one on: leave `warmup` out, or use `duration`"),
-        ]),
-        Stop::AfterTransactions(transactions) => first([
-            (transactions > MOST, "transactions", "netperf counts at most 2147483647 transactions: use `duration`"),
-            (
-                warm,
-                "warmup",
-                "netperf counts transactions from the first one on: leave `warmup` out, or use `duration`",
-            ),
-        ]),
+    let length_ns = match stop {
+        Stop::AfterNs(_) => spec.phases.length_ns().unwrap_or(u64::MAX),
+        _ => 0,
+    };
+    refuse_if! {
+        length_ns.div_ceil(SECOND_NS) > MOST =>
+            key::duration, "netperf runs at most {MOST} seconds";
+        reverse && !length_ns.is_multiple_of(SECOND_NS) =>
+            key::duration, "the sending netserver counts whole seconds: choose `duration`, with `warmup` and `cooldown`, so that they \
+             make whole seconds";
+        reverse && matches!(stop, Stop::AfterBytes(bytes) if bytes > MOST) =>
+            key::bytes, "a netserver sends at most {MOST} bytes: use `duration`";
+        warm && matches!(stop, Stop::AfterBytes(_)) =>
+            key::warmup, "netperf counts bytes from the first one on: leave `warmup` out, or use `duration`";
+        matches!(stop, Stop::AfterTransactions(transactions) if transactions > MOST) =>
+            key::transactions, "netperf counts at most {MOST} transactions: use `duration`";
+        warm && matches!(stop, Stop::AfterTransactions(_)) =>
+            key::warmup, "netperf counts transactions from the first one on: leave `warmup` out, or use `duration`";
     }
+    Ok(())
 }
 
-fn sizes(spec: &TestSpec) -> Refusal {
+fn sizes(spec: &TestSpec) -> Result<(), Unsupported> {
     let sizes = &spec.sizes;
     let keys = match spec.pattern {
-        Pattern::Stream => [("message_size", sizes.message_bytes), ("receive_size", sizes.receive_bytes)],
-        _ => [("request_size", sizes.request_bytes), ("response_size", sizes.response_bytes)],
+        Pattern::Stream => [(key::message_size, sizes.message_bytes), (key::receive_size, sizes.receive_bytes)],
+        _ => [(key::request_size, sizes.request_bytes), (key::response_size, sizes.response_bytes)],
     };
-    keys.into_iter()
-        .find_map(|(key, bytes)| (bytes > MOST).then(|| (key, format!("{key}: netperf has at most {MOST} bytes"))))
+    for (key, bytes) in keys {
+        refuse_if! { bytes > MOST => key, "{key}: netperf has at most {MOST} bytes"; }
+    }
+    Ok(())
 }
 
 /// Options of the netserver's end.
-fn far_end(spec: &TestSpec) -> Refusal {
+fn far_end(spec: &TestSpec) -> Result<(), Unsupported> {
     let far = &spec.far;
     let BufferOptions { ring, alignment, offset, dirty, clean, fill_file } = &far.buffers;
     let sends = spec.pattern != Pattern::Stream || spec.direction == Direction::Reverse;
     let too_large = u64::from(*ring) > MOST || alignment.unwrap_or(0) > MOST || *offset > MOST;
-    unavailable(&spec.near.socket, &far.socket).or_else(|| {
-        first([
-            (
-                far.socket.congestion_control.as_ref().is_some_and(|name| name.len() > 15),
-                "remote_socket.congestion_control",
-                "a request to netperf has room for 15 characters",
-            ),
-            (too_large, "remote_buffers", "numbers in a request to netperf are at most 2147483647"),
-            (
-                *dirty > 0 || *clean > 0,
-                "remote_buffers",
-                "most netservers cannot dirty their buffers: write remote_buffers: {dirty: 0, clean: 0}",
-            ),
-            (
-                sends && (fill_file.is_some() || matches!(spec.payload, Payload::File(_))),
-                "payload",
-                "a netserver sends bytes of its own: leave the file out",
-            ),
-            (
-                far.cpus.as_ref().is_some_and(|cpus| cpus.0.len() != 1),
-                "remote_cpu",
-                "a netserver runs on one CPU: name one",
-            ),
-            (far.bind.len() > 1, "remote_ports", "a netserver has one data address: name one in hosts.NAME.bind"),
-        ])
-    })
+    if let Some(row) = unavailable(&spec.near.socket, &far.socket) {
+        let reason = format!("netperf cannot set {} at its end: leave it out of `remote_socket`", row.name);
+        return Err(Unsupported { key: row.remote_key, reason });
+    }
+    refuse_if! {
+        far.socket.congestion_control.as_ref().is_some_and(|name| name.len() > 15) =>
+            "remote_socket.congestion_control", "a request to netperf has room for 15 characters";
+        too_large =>
+            key::remote_buffers, "numbers in a request to netperf are at most {MOST}";
+        *dirty > 0 || *clean > 0 =>
+            key::remote_buffers, "most netservers cannot dirty their buffers: write remote_buffers: {{dirty: 0, clean: 0}}";
+        sends && (fill_file.is_some() || matches!(spec.payload, Payload::File(_))) =>
+            key::payload, "a netserver sends bytes of its own: leave the file out";
+        far.cpus.as_ref().is_some_and(|cpus| cpus.0.len() != 1) =>
+            key::remote_cpu, "a netserver runs on one CPU: name one";
+        far.bind.len() > 1 =>
+            key::remote_ports, "a netserver has one data address: name one in hosts.NAME.bind";
+    }
+    Ok(())
 }
 
 /// Options that a request can ask for.
@@ -193,14 +148,12 @@ const ASKABLE: [&str; 9] = [
 
 /// An option that a netserver does not set on request. The far end has the near end's options unless the plan says otherwise:
 /// those are set at the near end only, and the report says so ([`near_only`]).
-fn unavailable(near: &SocketOptions, far: &SocketOptions) -> Refusal {
+fn unavailable(near: &SocketOptions, far: &SocketOptions) -> Option<&'static SocketOption> {
     let differs = |row: &&SocketOption| {
         let asked = (row.asked)(far);
         asked.is_some() && asked != (row.asked)(near) && !ASKABLE.contains(&row.name)
     };
-    let row = SOCKET_OPTIONS.iter().find(differs)?;
-    let reason = format!("netperf cannot set {} at its end: leave it out of `remote_socket`", row.name);
-    Some((row.remote_key, reason))
+    SOCKET_OPTIONS.iter().find(differs)
 }
 
 /// Options that the near end has and a netserver cannot set. `dont_route` is asked for in another way.

@@ -1,6 +1,6 @@
 //! Rules of ends that do not copy: senders of pages and receivers that discard.
 
-use super::{Direction, Io, Pattern, TestSpec, Unsupported, refuse_if};
+use super::{Direction, Io, Pattern, TestSpec, Unsupported, key, refuse_if};
 use crate::spec::{Role, Side};
 
 /// Whether a loop writes to, or reads from, more of an end's buffers than its calls do.
@@ -18,8 +18,8 @@ pub(super) fn constant(spec: &TestSpec) -> Result<(), Unsupported> {
     let touched = |side| of_pages && is_touched(spec, side, Role::Sender);
     refuse_if! {
         !spec.io.facts().copies && dirty || touched(Side::Near) || touched(Side::Far) =>
-            "buffers", "io: {io} sends pages that must stay as they are: leave `dirty` and `clean` out";
-        of_pages && spec.is_alone() && spec.direction == Direction::Reverse => "io",
+            key::buffers, "io: {io} sends pages that must stay as they are: leave `dirty` and `clean` out";
+        of_pages && spec.is_alone() && spec.direction == Direction::Reverse => key::io,
             "with control: none the sender is a service, which sends as it does: leave `io` out";
     }
     Ok(())
@@ -30,15 +30,15 @@ pub(super) fn discard(spec: &TestSpec) -> Result<(), Unsupported> {
     let (transport, io) = (spec.transport.name(), spec.resolved_io());
     let touched = |side| is_touched(spec, side, Role::Receiver);
     refuse_if! {
-        spec.pattern != Pattern::Stream => "receive",
+        spec.pattern != Pattern::Stream => key::receive,
             "receive: discard is for streams: requests and responses are counted by their bytes";
-        !spec.transport.discards() => "receive", "over {transport} a receiver cannot discard: leave `receive` out";
-        !io.facts().discards => "receive",
+        !spec.transport.discards() => key::receive, "over {transport} a receiver cannot discard: leave `receive` out";
+        !io.facts().discards => key::receive,
             "io: {} receives into buffers of its own: leave `receive` or `io` out", io.name();
-        spec.integrity => "integrity", "integrity checks bytes that `receive: discard` leaves where they are: choose one";
-        touched(Side::Near) || touched(Side::Far) => "buffers",
+        spec.integrity => key::integrity, "integrity checks bytes that `receive: discard` leaves where they are: choose one";
+        touched(Side::Near) || touched(Side::Far) => key::buffers,
             "receive: discard leaves nothing for the receiver to read or write: leave `dirty` and `clean` out there";
-        spec.is_alone() && spec.direction == Direction::Forward => "receive",
+        spec.is_alone() && spec.direction == Direction::Forward => key::receive,
             "with control: none the receiver is a service, which receives as it does: leave `receive` out";
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Rules of single transports.
 
-use super::{Direction, Io, Pattern, TestSpec, Transport, Unsupported, refuse_if};
+use super::{Direction, Io, Pattern, TestSpec, Transport, Unsupported, key, refuse_if};
 use crate::spec::{EndSpec, shape::stamped};
 
 /// Whether an end sends from a ring of buffers.
@@ -26,11 +26,11 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     };
     let (ping, link) = (spec.pattern == Pattern::Ping, spec.transport == Transport::Link);
     refuse_if! {
-        spec.direction == Direction::Duplex => "workload",
+        spec.direction == Direction::Duplex => key::workload,
             "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead";
-        ping && sizes.message_bytes > LARGEST_UDP => "message_size",
+        ping && sizes.message_bytes > LARGEST_UDP => key::message_size,
             "an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes;
-        ping && spec.inflight > 1 << 16 => "inflight",
+        ping && spec.inflight > 1 << 16 => key::inflight,
             "an ICMP echo's number has 16 bits: at most 65536 can be told apart";
     }
     if ping {
@@ -43,16 +43,16 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
             "a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}";
         link && (spec.near.socket.device.is_none() || spec.far.socket.device.is_none()) => "socket.device",
             "a link test needs the interface of each end: socket.device and remote_socket.device";
-        spec.integrity && number_bytes == 0 && sends_from_ring(spec) => "integrity",
+        spec.integrity && number_bytes == 0 && sends_from_ring(spec) => key::integrity,
             "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
              ring: choose longer ones, or one buffer";
-        spec.pattern == Pattern::RequestResponse && number_bytes == 0 && spec.inflight > 1 => "inflight",
+        spec.pattern == Pattern::RequestResponse && number_bytes == 0 && spec.inflight > 1 => key::inflight,
             "these messages have no number, by which the answers of several requests can be told apart: leave `inflight` \
              out, or choose request_size and response_size of at least {NUMBERED} bytes and a far end that returns the number";
-        spec.pattern == Pattern::RequestResponse && number_bytes < 4 && u64::from(spec.inflight) > 1 << (8 * number_bytes) => "inflight",
+        spec.pattern == Pattern::RequestResponse && number_bytes < 4 && u64::from(spec.inflight) > 1 << (8 * number_bytes) => key::inflight,
             "messages of less than {NUMBERED} bytes have a number of {} bits: at most {} can be told apart. Choose \
              request_size and response_size of at least {NUMBERED} bytes", 8 * number_bytes, 1 << (8 * number_bytes);
-        spec.coalesce => "coalesce", "datagrams keep their boundaries: requests cannot share one";
+        spec.coalesce => key::coalesce, "datagrams keep their boundaries: requests cannot share one";
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
     let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
     refuse_if! {
         // Calls on a pipe block: everything in flight must fit.
-        spec.pattern == Pattern::RequestResponse && spec.inflight > 1 && all > PIPE_BYTES => "inflight",
+        spec.pattern == Pattern::RequestResponse && spec.inflight > 1 && all > PIPE_BYTES => key::inflight,
             "a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up";
     }
     Ok(())
@@ -72,15 +72,15 @@ pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
 pub(super) fn messages(spec: &TestSpec) -> Result<(), Unsupported> {
     let touches = |end: &EndSpec| end.buffers.dirty.max(end.buffers.clean) > 0;
     refuse_if! {
-        spec.io == Io::Blocking && spec.pattern == Pattern::RequestResponse && spec.inflight > 1 => "inflight",
+        spec.io == Io::Blocking && spec.pattern == Pattern::RequestResponse && spec.inflight > 1 => key::inflight,
             "both ends would wait in MPI_Send: leave `io` out, or write nonblocking";
-        spec.resolved_io() == Io::Nonblocking && (touches(&spec.near) || touches(&spec.far)) => "buffers",
+        spec.resolved_io() == Io::Nonblocking && (touches(&spec.near) || touches(&spec.far)) => key::buffers,
             "io: nonblocking over mpi leaves messages in progress, whose buffers must stay as they are: leave `dirty` and \
              `clean` out, or write io: blocking";
-        spec.coalesce => "coalesce", "messages of MPI keep their boundaries: requests cannot share one";
-        spec.streams > MOST_STREAMS => "streams",
+        spec.coalesce => key::coalesce, "messages of MPI keep their boundaries: requests cannot share one";
+        spec.streams > MOST_STREAMS => key::streams,
             "each stream over MPI has tags of its own: at most {MOST_STREAMS}, not {}", spec.streams;
-        sizes_of(spec).any(|bytes| bytes > LARGEST_MPI) => "message_size",
+        sizes_of(spec).any(|bytes| bytes > LARGEST_MPI) => key::message_size,
             "a message of MPI has at most {LARGEST_MPI} bytes";
     }
     Ok(())
