@@ -288,6 +288,7 @@ mod tests {
             let limit = match m.unit {
                 units::Unit::BitsPerSecond => "3Mbit/s",
                 units::Unit::PerSecond => "3/s",
+                units::Unit::MopsPerSecond => "3Mop/s",
                 units::Unit::Bytes => "3KiB",
                 units::Unit::Seconds | units::Unit::Microseconds => "3ms",
                 units::Unit::Ratio => "3%",

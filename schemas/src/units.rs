@@ -19,6 +19,8 @@ pub enum Unit {
     BitsPerSecond,
     /// Events per second.
     PerSecond,
+    /// Millions of operations per second, as the NAS benchmarks count them.
+    MopsPerSecond,
     /// Bytes.
     Bytes,
     /// Seconds.
@@ -57,6 +59,7 @@ impl Unit {
             Self::Ratio => Range::SHARE,
             Self::BitsPerSecond
             | Self::PerSecond
+            | Self::MopsPerSecond
             | Self::Bytes
             | Self::Seconds
             | Self::Microseconds
@@ -71,6 +74,7 @@ impl Unit {
         match self {
             Self::BitsPerSecond => "bit/s",
             Self::PerSecond => "1/s",
+            Self::MopsPerSecond => "Mop/s",
             Self::Bytes => "byte",
             Self::Seconds => "s",
             Self::Microseconds => "us",

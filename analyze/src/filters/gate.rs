@@ -1,6 +1,6 @@
 //! `plumb gate`: assertions over a results file.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -200,6 +200,9 @@ struct Data {
     columns: Vec<String>,
 }
 
+/// Share of the time in which others took a CPU.
+const CPU_TAKEN: &str = "cpu_taken_ratio";
+
 impl Data {
     fn read(
         table: &mut Table,
@@ -210,7 +213,8 @@ impl Data {
         let mut columns: Vec<String> = Vec::new();
         let mut indices: Vec<usize> = Vec::new();
         let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
-        let surveyed = statements.iter().filter_map(|s| s.survey.as_ref()).map(|survey| survey.metric.column);
+        let surveyed = statements.iter().filter_map(|s| s.survey.as_ref());
+        let surveyed = surveyed.flat_map(|survey| [survey.metric.column, CPU_TAKEN]);
         let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
         let subtracted = subtracted.map(|metric| metric.column);
         let asserted = statements.iter().map(|s| s.assertion.metric.column).chain(subtracted);
@@ -238,6 +242,15 @@ impl Data {
 
     fn values<'a>(&self, case: &'a Case, column: &str) -> &'a [f64] {
         self.columns.iter().position(|c| c == column).and_then(|m| case.values.get(m)).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// The values of a column in the rows of each value of another one.
+    fn beside(&self, case: &Case, column: &str, other: &str) -> Vec<Option<f64>> {
+        let place = |column: &str| self.columns.iter().position(|c| c == column);
+        let (Some(own), Some(other)) = (place(column), place(other)) else { return Vec::new() };
+        let by_row: HashMap<usize, f64> =
+            case.row_of[other].iter().copied().zip(case.values[other].iter().copied()).collect();
+        case.row_of[own].iter().map(|row| by_row.get(row).copied()).collect()
     }
 
     /// The shares of its load that the iterations of a case offered.
@@ -346,6 +359,7 @@ impl Data {
             to: case.origin.to.clone(),
             way: way(case),
             values: self.values(case, survey.metric.column).to_vec(),
+            cpu_taken: self.beside(case, survey.metric.column, CPU_TAKEN),
         };
         let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();
         let family = cases.first().map(|case| case.family).unwrap_or_default();

@@ -29,8 +29,8 @@ static LEAST_EFFECT: LazyLock<String> =
 /// listed apart. On a terminal with room for it, and in pipes, the text has the table of all pairs, otherwise one of all hosts.
 ///
 /// The CSV has a row for each survey as a whole, with its overall value, its spread ((95th − 5th percentile) ÷ median) and
-/// the noise of a pair, and a row for each finding: host, link, failed, missing. Columns `from` and `to` name the slowest pair
-/// that shows it.
+/// the noise of a pair, and a row for each finding: host, link, failed, disturbed, missing. Columns `from` and `to` name
+/// the slowest pair that shows it.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Metric to survey [default: the headline of each test's workload: throughput of streams, transaction rate of
@@ -60,7 +60,7 @@ pub enum FailOn {
     Nothing,
     /// A suspect
     Suspects,
-    /// A suspect, or a pair that failed or was not measured
+    /// A suspect, or a pair that failed, was disturbed or was not measured
     Incomplete,
 }
 
@@ -110,7 +110,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 fn verdict(fail_on: FailOn, surveys: &[Judged]) -> Verdict {
     let any = |is: fn(&Survey) -> bool| surveys.iter().any(|s| is(&s.found));
-    let incomplete = fail_on == FailOn::Incomplete && any(|s| !s.failed.is_empty() || !s.missing.is_empty());
+    let incomplete = fail_on == FailOn::Incomplete
+        && any(|s| ![&s.failed, &s.disturbed, &s.missing].iter().all(|list| list.is_empty()));
     match fail_on {
         FailOn::Nothing => Verdict::Ok,
         _ if incomplete || any(|s| !s.suspects.is_empty()) => Verdict::Failed,

@@ -15,9 +15,13 @@ use crate::{
         environment::{self, Environment},
         samples::{Case, Samples},
     },
+    limits,
     stats::{confidence, quantiles},
     table::{InputArgs, Selection, Table},
 };
+
+/// Metric of the share of the time in which others took a CPU.
+pub const CPU_TAKEN: &str = "cpu.taken";
 
 /// Level of the interval that a row carries.
 pub const LEVEL: f64 = 0.95;
@@ -57,7 +61,9 @@ pub fn rows(run: &Path, commit: &str, labels: &[String], more: &[&'static Metric
     let mut rows = Vec::new();
     for case in &samples.cases {
         for (index, (metric, _)) in present.iter().enumerate() {
-            let wanted = is_of(case, metric, &present) || more.iter().any(|other| other.name == metric.name);
+            let wanted = is_of(case, metric, &present)
+                || more.iter().any(|other| other.name == metric.name)
+                || metric.name == CPU_TAKEN && is_disturbed(&case.values[index]);
             if wanted && let Some(row) = of_run.row(case, metric, &case.values[index]) {
                 rows.push(row);
             }
@@ -69,6 +75,11 @@ pub fn rows(run: &Path, commit: &str, labels: &[String], more: &[&'static Metric
     Ok(rows)
 }
 
+/// Whether others took a CPU from the typical iteration of a case. A history keeps the share of such runs only.
+fn is_disturbed(values: &[f64]) -> bool {
+    quantiles::select_median(&mut values.to_vec()).is_some_and(limits::disturbed(Vec::new()))
+}
+
 /// All metrics that a history may keep.
 fn kept(more: &[&'static Metric]) -> Vec<&'static Metric> {
     let mut all = metrics::headlines();
@@ -77,6 +88,7 @@ fn kept(more: &[&'static Metric]) -> Vec<&'static Metric> {
         all.push(metric);
     }
     all.extend(more);
+    all.extend(metrics::find(CPU_TAKEN));
     let mut seen = Vec::new();
     all.retain(|metric| {
         let is_new = !seen.contains(&metric.name);

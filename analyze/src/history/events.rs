@@ -61,6 +61,7 @@ mod tests {
         let all = reading.series().into_iter().map(|series| Told {
             trend: trend(&series, 0.01),
             series,
+            disturbed: 0,
             accepted: Vec::new(),
             commits: Vec::new(),
         });

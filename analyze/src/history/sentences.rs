@@ -167,6 +167,11 @@ pub fn doubts(told: &Told) -> Vec<String> {
         let s = if have == 1 { "" } else { "s" };
         doubts.push(format!("{have} run{s}: {missing} more make the {FEWEST} that changes are searched in"));
     }
+    if told.disturbed > 0 {
+        let s = if told.disturbed == 1 { " is" } else { "s are" };
+        let count = told.disturbed;
+        doubts.push(format!("{count} run{s} left out: others took a CPU meanwhile (metric cpu.taken tells how much)"));
+    }
     if told.trend.metric.is_none() {
         doubts
             .push(format!("`{}` is no metric of this version: better and worse are not known", told.series.key.metric));

@@ -1,18 +1,22 @@
 //! Series that were asked for, with what they tell and what is known of it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use rayon::prelude::*;
 use schemas::{units, vocabulary};
 
 use super::{
     accepted::{self, Accepted},
+    added::CPU_TAKEN,
     commits::{self, Commit},
-    series::{Reading, Run, Series},
+    series::{Key, Point, Reading, Run, Series},
     store,
     trend::{Finding, Trend, trend},
 };
-use crate::error::Error;
+use crate::{error::Error, limits};
 
 /// Words of a command line that choose series of a history.
 #[derive(Debug, Clone, clap::Args)]
@@ -49,6 +53,8 @@ fn parse_least(text: &str) -> Result<f64, String> {
 pub struct Told {
     pub series: Series,
     pub trend: Trend,
+    /// Runs that are left out: others took a CPU meanwhile.
+    pub disturbed: usize,
     /// Of each finding: the known change that covers it.
     pub accepted: Vec<Option<Accepted>>,
     /// Of each finding: the commits that lie between and how many more there are, or why they are not known.
@@ -89,19 +95,35 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error
             && asked.case.as_ref().is_none_or(|text| series.case.contains(text))
             && metric.is_none_or(|metric| metric == series.key.metric)
     };
-    let all: Vec<Series> = reading.series().into_iter().filter(is_wanted).collect();
+    // A history has this metric for disturbed runs only: it explains the others, unless it is asked for.
+    let (taken, mut all): (Vec<Series>, Vec<Series>) =
+        reading.series().into_iter().partition(|series| series.key.metric == CPU_TAKEN && metric != Some(CPU_TAKEN));
+    all.retain(is_wanted);
     if all.is_empty() {
         return Err(Error::Usage(format!("{} has no such series", history.display())));
     }
-    let told = |series: Series| {
+    let told = |mut series: Series| {
+        let disturbed = leave_out_disturbed(&mut series, &taken);
         let trend = trend(&series, asked.min_effect);
-        Told { series, trend, accepted: Vec::new(), commits: Vec::new() }
+        Told { series, trend, disturbed, accepted: Vec::new(), commits: Vec::new() }
     };
     let mut all: Vec<Told> = all.into_par_iter().map(told).collect();
     for told in &mut all {
         complete(told, &reading, &accepted, &asked.repository);
     }
     Ok((reading, all))
+}
+
+/// Drops the runs of a series in which others took a CPU: its level then was not that of the network. The number of them.
+fn leave_out_disturbed(series: &mut Series, taken: &[Series]) -> usize {
+    let key = Key { metric: CPU_TAKEN.to_owned(), ..series.key.clone() };
+    let Some(taken) = taken.iter().find(|taken| taken.key == key) else { return 0 };
+    let of: HashMap<usize, f64> = taken.points.iter().map(|point| (point.run, point.centre)).collect();
+    let share = |point: &Point| of.get(&point.run).copied().unwrap_or(0.0);
+    let is_disturbed = limits::disturbed(series.points.iter().map(share).collect());
+    let before = series.points.len();
+    series.points.retain(|point| !is_disturbed(share(point)));
+    before - series.points.len()
 }
 
 /// Adds what is known of each finding.

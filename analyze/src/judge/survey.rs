@@ -7,7 +7,8 @@ use schemas::{
 };
 
 use super::Judgement;
-use crate::survey::{self, Ends, Limit, Matrix, Rule};
+use crate::limits;
+use crate::survey::{self, Cell, Ends, Limit, Matrix, Rule};
 
 /// Suspects that a verdict names.
 const MOST_NAMED: usize = 8;
@@ -20,6 +21,8 @@ pub struct Pair {
     pub to: String,
     pub way: Way,
     pub values: Vec<f64>,
+    /// By value: the share of the time in which others took a CPU of the hosts, where it is known.
+    pub cpu_taken: Vec<Option<f64>>,
 }
 
 /// A survey, judged.
@@ -35,12 +38,18 @@ impl Surveyed {
     /// Judges pairs by a metric of their workload's family.
     pub fn of(pairs: &[Pair], metric: &'static Metric, family: Family) -> Self {
         let ends = if family == Family::Stream { Ends::Stream } else { Ends::Request };
+        let is_disturbed =
+            &limits::disturbed(pairs.iter().flat_map(|pair| &pair.cpu_taken).copied().flatten().collect());
         let values = pairs.iter().flat_map(|pair| {
             // In the reverse direction `to` sends.
             let swap = pair.way == Way::Reverse && ends == Ends::Stream;
             let (from, to) = if swap { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
-            let failed = pair.values.is_empty().then_some((from, to, None));
-            pair.values.iter().map(move |value| (from, to, Some(*value))).chain(failed)
+            let failed = pair.values.is_empty().then_some((from, to, Cell::Failed));
+            let cell = |(i, value): (usize, &f64)| {
+                let taken = pair.cpu_taken.get(i).copied().flatten();
+                if taken.is_some_and(is_disturbed) { Cell::Disturbed } else { Cell::Value(*value) }
+            };
+            pair.values.iter().enumerate().map(move |value| (from, to, cell(value))).chain(failed)
         });
         let matrix = Matrix::of(values);
         let found = survey::survey(&matrix, &Rule::new(metric.better));
@@ -51,7 +60,7 @@ impl Surveyed {
     pub fn summary(&self) -> String {
         let human = |value| schemas::units::human(self.metric.unit, value);
         let found = &self.found;
-        let tried = found.measured + found.failed.len();
+        let tried = found.measured + found.disturbed.len() + found.failed.len();
         let suspects = match found.suspect_count() {
             None => "too few pairs to name a suspect".to_owned(),
             Some(0) => "no suspects".to_owned(),
@@ -62,6 +71,7 @@ impl Surveyed {
             Some(format!("{} of {tried} pairs", found.measured)),
             found.overall.map(|median| format!("median {}", human(median))),
             found.spread.map(|spread| format!("spread {}", survey::percent(spread))),
+            (!found.disturbed.is_empty()).then(|| format!("{} disturbed", found.disturbed.len())),
             Some(suspects),
         ]
         .into_iter()
@@ -80,10 +90,13 @@ impl Surveyed {
         let is_spread = assertion.metric.name == "spread";
         let observed = if is_spread { self.found.spread } else { self.found.suspect_count().map(|count| count as f64) };
         let holds = observed.map(|observed| assertion.operator.holds(observed, assertion.limit));
-        let failed = self.found.failed.len();
+        let unknown = [
+            (&self.found.failed, ["pair has no value", "pairs have no value"]),
+            (&self.found.disturbed, ["pair was disturbed", "pairs were disturbed"]),
+        ];
         let mut reasons: Vec<String> = Vec::new();
         let verdict = match holds {
-            _ if self.found.measured == 0 => {
+            _ if self.found.measured == 0 && self.found.disturbed.is_empty() => {
                 reasons.push("no pair has a value".to_owned());
                 Verdict::Fail
             }
@@ -92,10 +105,12 @@ impl Surveyed {
                 reasons.extend(few.map(Limit::sentence));
                 Verdict::Inconclusive
             }
-            Some(true) if failed > 0 => {
-                let list = survey::pairs(self.matrix.hosts(), &self.found.failed, MOST_NAMED);
-                let words = if failed == 1 { "pair has" } else { "pairs have" };
-                reasons.push(format!("{failed} {words} no value: {list}"));
+            Some(true) if unknown.iter().any(|(pairs, _)| !pairs.is_empty()) => {
+                for (pairs, [one, several]) in unknown.iter().filter(|(pairs, _)| !pairs.is_empty()) {
+                    let list = survey::pairs(self.matrix.hosts(), pairs, MOST_NAMED);
+                    let words = if pairs.len() == 1 { one } else { several };
+                    reasons.push(format!("{} {words}: {list}", pairs.len()));
+                }
                 Verdict::Inconclusive
             }
             Some(true) => Verdict::Pass,
@@ -136,6 +151,7 @@ mod tests {
             to: format!("n{to}"),
             way: Way::Forward,
             values: if failed.contains(&(from, to)) { Vec::new() } else { vec![value(from, to)] },
+            cpu_taken: Vec::new(),
         };
         let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));
         let pairs: Vec<Pair> = all.map(|(from, to)| pair(from, to)).collect();
@@ -168,8 +184,13 @@ mod tests {
         assert_eq!(judged("suspects == 0", &fabric(true, &[(1, 2)])).0, Verdict::Fail);
         let none = Surveyed::of(&[], metrics::find("throughput").unwrap(), Family::Stream);
         assert_eq!(judged("suspects == 0", &none).0, Verdict::Fail);
-        let pair =
-            |from: &str, to: &str| Pair { from: from.into(), to: to.into(), way: Way::Forward, values: vec![1e9] };
+        let pair = |from: &str, to: &str| Pair {
+            from: from.into(),
+            to: to.into(),
+            way: Way::Forward,
+            values: vec![1e9],
+            cpu_taken: Vec::new(),
+        };
         let two = [pair("a", "b"), pair("b", "a")];
         let few = Surveyed::of(&two, metrics::find("throughput").unwrap(), Family::Stream);
         assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);

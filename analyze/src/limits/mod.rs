@@ -10,12 +10,14 @@
 //! - `path`: the rules of a link between the ends that is full
 //! - `tally`: the cause on which the iterations of a case agree
 //! - `lines`: the lines below a table
+//! - `taken`: whether others took a CPU from the test
 
 mod datagrams;
 mod ends;
 mod evidence;
 mod lines;
 mod path;
+mod taken;
 mod tally;
 mod tcp;
 mod thresholds;
@@ -30,6 +32,7 @@ use schemas::{
 
 use evidence::Evidence;
 pub use lines::lines;
+pub use taken::{disturbed, taken};
 pub use tally::{Tally, agreed, both_ways};
 
 /// Stands between a sentence and what could not be looked at for it.
@@ -121,7 +124,8 @@ fn silent_far_end(row: &Row) -> Option<String> {
 
 /// `Err`: why no cause can be named.
 fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
-    if let Some(limit) = ends::wire(evidence).or_else(|| ends::offered(evidence)) {
+    let known = ends::wire(evidence).or_else(|| ends::offered(evidence)).or_else(|| taken::starved(evidence));
+    if let Some(limit) = known {
         return Ok(limit);
     }
     match evidence.family {

@@ -140,6 +140,7 @@ impl Notation {
                 Self::Prefixed { .. } => Self::Prefixed { unit: "1/s".to_owned() },
                 other => other,
             },
+            Some(Unit::MopsPerSecond) => scaled(1.0, "Mop/s".to_owned()),
             Some(Unit::Bytes) if spacing.is_logarithmic() => Self::Prefixed { unit: "bytes".to_owned() },
             Some(Unit::Bytes) => {
                 let units =

@@ -27,6 +27,7 @@ const NAMED: usize = 3;
 const ITSELF: Colour = Colour::GRID;
 const MISSING: Colour = Colour(0xf4, 0xf4, 0xf4);
 const FAILED: Colour = Colour(0xd5, 0x5e, 0x00);
+const DISTURBED: Colour = Colour(0xb0, 0xb0, 0xb0);
 
 /// Whether the axes are the hosts of pairs: asked for, or by default in a table whose pairs were swept.
 pub fn are_asked_for(options: &Options, table: &Table) -> bool {
@@ -117,6 +118,7 @@ fn layers(pairs: &Pairs, colours: &Axis, turned: bool) -> Vec<Layer> {
             Cell::Failed => {
                 failed.push(at);
             }
+            Cell::Disturbed => layers.push(cell(at, DISTURBED)),
             Cell::Missing => {
                 layers.push(cell(at, MISSING));
                 layers.push(Layer::Line {
@@ -139,6 +141,9 @@ fn legend(pairs: &Pairs) -> Vec<Entry> {
     let mut entries = vec![entry("a host with itself", Key::Patch(ITSELF))];
     if has(Cell::Failed) {
         entries.push(entry("failed", Key::Mark(Sign::Cross, FAILED)));
+    }
+    if has(Cell::Disturbed) {
+        entries.push(entry("disturbed", Key::Patch(DISTURBED)));
     }
     if has(Cell::Missing) {
         entries.push(entry("not measured", Key::Struck { patch: MISSING, stroke: Colour::MUTED }));
@@ -195,6 +200,7 @@ fn points(pairs: &Pairs) -> Points {
         let (value, status) = match cell {
             Cell::Value(value) => (number(value), "ok"),
             Cell::Failed => (String::new(), "failed"),
+            Cell::Disturbed => (String::new(), "disturbed"),
             Cell::Missing => (String::new(), "missing"),
         };
         vec![hosts[from].clone(), hosts[to].clone(), value, status.to_owned()]

@@ -2,7 +2,8 @@
 //!
 //! `y(from, to) = level + sender(from) + receiver(to) + residual`
 
-use super::matrix::{Cell, Matrix};
+use super::matrix::{Cell, Matrix, Scatter};
+use crate::stats::quantiles::select_median;
 
 /// Pairs in one role from which on a host has an effect of its own in that role. With fewer, a bad link among them
 /// cannot be told from the host, and they are judged as links.
@@ -14,12 +15,18 @@ pub struct Observation {
     pub from: usize,
     pub to: usize,
     pub y: f64,
+    /// Its iterations, if it has several.
+    pub scatter: Option<Scatter>,
     level: usize,
     sender: Option<usize>,
     receiver: Option<usize>,
 }
 
 impl Observation {
+    pub fn iterations(&self) -> f64 {
+        self.scatter.map_or(1.0, |scatter| scatter.count as f64)
+    }
+
     pub fn columns(&self) -> impl Iterator<Item = usize> + '_ {
         [Some(self.level), self.sender, self.receiver].into_iter().flatten()
     }
@@ -45,6 +52,8 @@ pub struct Design {
     pub columns: usize,
     /// By host: column of its effect as a sender and as a receiver.
     pub effects: Vec<[Option<usize>; 2]>,
+    /// Iterations of a pair: the median over the pairs.
+    pub iterations: f64,
     /// By column of an effect: the level of its group.
     group: Vec<usize>,
 }
@@ -92,18 +101,21 @@ impl Design {
             group.push(levels_of[root(&mut parent, node)].unwrap_or(0));
             columns += 1;
         }
-        let observations = measured
+        let observations: Vec<Observation> = measured
             .into_iter()
             .map(|(from, to, y)| Observation {
                 from,
                 to,
                 y,
+                scatter: matrix.scatter(from, to),
                 level: levels_of[root(&mut parent, from)].unwrap_or(0),
                 sender: effects[from][0],
                 receiver: effects[to][1],
             })
             .collect();
-        Self { observations, levels, columns, effects, group }
+        let mut counts: Vec<f64> = observations.iter().map(Observation::iterations).collect();
+        let iterations = select_median(&mut counts).unwrap_or(1.0);
+        Self { observations, levels, columns, effects, iterations, group }
     }
 
     /// The effects of a side in the group of that level: host and column.

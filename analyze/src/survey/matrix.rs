@@ -3,9 +3,11 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::stats::quantiles;
+use schemas::metrics::Better;
 
-/// One ordered pair of a survey.
+use crate::stats::{moments::Moments, quantiles};
+
+/// One ordered pair of a survey, or one measurement of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Cell {
     /// Not measured, or not asked for.
@@ -13,8 +15,20 @@ pub enum Cell {
     Missing,
     /// Tried, without a value.
     Failed,
+    /// Measured only while others took a CPU of its hosts: nothing is concluded from it.
+    Disturbed,
     /// Measured: a positive number.
     Value(f64),
+}
+
+/// The iterations of a pair that has several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scatter {
+    pub count: usize,
+    /// Smallest and largest value.
+    pub range: (f64, f64),
+    /// Standard deviation of the values' logarithms.
+    pub deviation: f64,
 }
 
 /// Hosts in order, and a cell for each ordered pair of them.
@@ -23,34 +37,41 @@ pub struct Matrix {
     hosts: Vec<String>,
     /// `from` × hosts + `to`.
     cells: Vec<Cell>,
+    scatter: HashMap<(usize, usize), Scatter>,
 }
 
 impl Matrix {
     /// A matrix in which every pair is missing.
     pub fn new(hosts: Vec<String>) -> Self {
         let cells = vec![Cell::Missing; hosts.len() * hosts.len()];
-        Self { hosts, cells }
+        Self { hosts, cells, scatter: HashMap::new() }
     }
 
-    /// The matrix of measurements `(from, to, value)`, with the hosts in [`natural`] order. `None` is an attempt that
-    /// failed. The cell of a pair with several values is their median, which one disturbed iteration does not move far;
-    /// a pair has failed if every attempt has, or if half of its values are 0.
+    /// The matrix of measurements `(from, to, cell)`, with the hosts in [`natural`] order. The cell of a pair with several
+    /// values is their median, which one disturbed iteration does not move far; disturbed measurements count only as such,
+    /// where there is no other. A pair has failed if every attempt has, or if half of its values are 0.
     ///
     /// ```
     /// use analyze::survey::{Cell, Matrix};
     ///
-    /// let matrix = Matrix::of([("n2", "n10", Some(9.3)), ("n10", "n2", None), ("n2", "n10", Some(9.5))]);
+    /// let measured = [
+    ///     ("n2", "n10", Cell::Value(9.3)),
+    ///     ("n10", "n2", Cell::Failed),
+    ///     ("n2", "n10", Cell::Value(9.5)),
+    ///     ("n2", "n10", Cell::Disturbed),
+    /// ];
+    /// let matrix = Matrix::of(measured);
     /// assert_eq!(matrix.hosts(), ["n2", "n10"]);
     /// assert_eq!((matrix.cell(0, 1), matrix.cell(1, 0)), (Cell::Value(9.4), Cell::Failed));
     /// ```
-    pub fn of<S: AsRef<str>>(measurements: impl IntoIterator<Item = (S, S, Option<f64>)>) -> Self {
+    pub fn of<S: AsRef<str>>(measurements: impl IntoIterator<Item = (S, S, Cell)>) -> Self {
         Self::among(std::iter::empty::<&str>(), measurements)
     }
 
     /// Like [`Self::of`], also with hosts that no measurement names.
     pub fn among<H: AsRef<str>, S: AsRef<str>>(
         known: impl IntoIterator<Item = H>,
-        measurements: impl IntoIterator<Item = (S, S, Option<f64>)>,
+        measurements: impl IntoIterator<Item = (S, S, Cell)>,
     ) -> Self {
         let mut seen: HashMap<String, usize> = HashMap::new();
         let mut hosts: Vec<String> = Vec::new();
@@ -63,10 +84,15 @@ impl Matrix {
         for name in known {
             index(name.as_ref());
         }
-        let mut pairs: HashMap<(usize, usize), Vec<f64>> = HashMap::new();
-        for (from, to, value) in measurements {
+        let mut pairs: HashMap<(usize, usize), (Vec<f64>, bool)> = HashMap::new();
+        for (from, to, cell) in measurements {
             let pair = (index(from.as_ref()), index(to.as_ref()));
-            pairs.entry(pair).or_default().extend(value.filter(|v| v.is_finite()));
+            let (values, is_disturbed) = pairs.entry(pair).or_default();
+            match cell {
+                Cell::Value(value) if value.is_finite() => values.push(value),
+                Cell::Disturbed => *is_disturbed = true,
+                _ => {}
+            }
         }
         let mut order: Vec<usize> = (0..hosts.len()).collect();
         order.sort_by(|a, b| natural(&hosts[*a], &hosts[*b]));
@@ -75,11 +101,38 @@ impl Matrix {
             place[*old] = new;
         }
         let mut matrix = Self::new(order.iter().map(|old| hosts[*old].clone()).collect());
-        for ((from, to), mut values) in pairs {
-            let cell = quantiles::select_median(&mut values).filter(|v| *v > 0.0);
-            matrix.set(place[from], place[to], cell.map_or(Cell::Failed, Cell::Value));
+        for ((from, to), (mut values, is_disturbed)) in pairs {
+            let median = quantiles::select_median(&mut values).filter(|v| *v > 0.0);
+            let cell = match median {
+                Some(median) => Cell::Value(median),
+                None if values.is_empty() && is_disturbed => Cell::Disturbed,
+                None => Cell::Failed,
+            };
+            let pair = (place[from], place[to]);
+            matrix.set(pair.0, pair.1, cell);
+            if let (Cell::Value(_), Some(scatter)) = (cell, Scatter::of(&values)) {
+                matrix.scatter.insert(pair, scatter);
+            }
         }
         matrix
+    }
+
+    /// The iterations of a pair. `None`: it has one, or no value.
+    pub fn scatter(&self, from: usize, to: usize) -> Option<Scatter> {
+        self.scatter.get(&(from, to)).copied()
+    }
+
+    /// The matrix of the pairs' best iterations. `None`: no pair has several.
+    pub fn bests(&self, better: Better) -> Option<Self> {
+        if self.scatter.is_empty() {
+            return None;
+        }
+        let mut bests = Self { scatter: HashMap::new(), ..self.clone() };
+        for ((from, to), scatter) in &self.scatter {
+            let best = if better == Better::Lower { scatter.range.0 } else { scatter.range.1 };
+            bests.set(*from, *to, Cell::Value(best));
+        }
+        Some(bests)
     }
 
     pub fn hosts(&self) -> &[String] {
@@ -116,6 +169,19 @@ impl Matrix {
         let mut values: Vec<f64> = self.pairs().filter_map(|(_, _, cell)| value(cell)).collect();
         quantiles::sort(&mut values);
         values
+    }
+}
+
+impl Scatter {
+    /// `None` of fewer than two values. Values of 0 have no logarithm, and are left out of the deviation.
+    fn of(values: &[f64]) -> Option<Self> {
+        let range = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| (r.0.min(*v), r.1.max(*v)));
+        let logarithms: Vec<f64> = values.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
+        (values.len() > 1).then(|| Self {
+            count: values.len(),
+            range,
+            deviation: logarithms.iter().copied().collect::<Moments>().stddev().unwrap_or(0.0),
+        })
     }
 }
 
@@ -176,17 +242,24 @@ mod tests {
     #[test]
     fn iterations_become_one_value() {
         let matrix = Matrix::of([
-            ("b", "a", Some(3.0)),
-            ("b", "a", None),
-            ("b", "a", Some(9.0)),
-            ("b", "a", Some(4.0)),
-            ("c", "a", None),
-            ("a", "c", Some(0.0)),
+            ("b", "a", Cell::Value(3.0)),
+            ("b", "a", Cell::Failed),
+            ("b", "a", Cell::Value(9.0)),
+            ("b", "a", Cell::Disturbed),
+            ("b", "a", Cell::Value(4.0)),
+            ("c", "a", Cell::Failed),
+            ("a", "c", Cell::Value(0.0)),
+            ("c", "b", Cell::Disturbed),
+            ("c", "b", Cell::Failed),
         ]);
         assert_eq!(matrix.hosts(), ["a", "b", "c"]);
         assert_eq!(matrix.cell(1, 0), Cell::Value(4.0));
         assert_eq!((matrix.cell(2, 0), matrix.cell(0, 2)), (Cell::Failed, Cell::Failed));
-        assert_eq!(matrix.cell(0, 1), Cell::Missing);
+        assert_eq!((matrix.cell(0, 1), matrix.cell(2, 1)), (Cell::Missing, Cell::Disturbed));
+        let scatter = matrix.scatter(1, 0).unwrap();
+        assert_eq!((scatter.count, scatter.range, matrix.scatter(2, 1)), (3, (3.0, 9.0), None));
+        let best = |better| matrix.bests(better).unwrap().cell(1, 0);
+        assert_eq!((best(Better::Lower), best(Better::Higher)), (Cell::Value(3.0), Cell::Value(9.0)));
         assert_eq!(matrix.pairs().count(), 6);
         assert_eq!(matrix.values(), [4.0]);
     }

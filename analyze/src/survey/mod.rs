@@ -6,7 +6,7 @@
 //! and by at least a stated effect. `docs/statistics.md` gives the reasons and the simulated rates.
 //!
 //! ```
-//! use analyze::survey::{Kind, Matrix, Role, Rule, survey};
+//! use analyze::survey::{Cell, Kind, Matrix, Role, Rule, survey};
 //! use schemas::metrics::Better;
 //!
 //! // Eight hosts at about 100; whatever n3 sends is a tenth slower.
@@ -14,7 +14,7 @@
 //! let pairs = (1..=8).flat_map(|from| (1..=8).map(move |to| (from, to))).filter(|(from, to)| from != to);
 //! let matrix = Matrix::of(pairs.map(|(from, to)| {
 //!     let value = if from == 3 { 90.0 } else { 100.0 } + noise(from, to);
-//!     (format!("n{from}"), format!("n{to}"), Some(value))
+//!     (format!("n{from}"), format!("n{to}"), Cell::Value(value))
 //! }));
 //! let found = survey(&matrix, &Rule::new(Better::Higher));
 //! assert_eq!(found.suspects.len(), 1);
@@ -33,7 +33,7 @@ use schemas::metrics::Better;
 
 use crate::stats::quantiles;
 use design::Design;
-pub use matrix::{Cell, Matrix, natural};
+pub use matrix::{Cell, Matrix, Scatter, natural};
 pub use read::{Origin, Pairs, read};
 pub use words::{Ends, pairs, percent};
 
@@ -100,6 +100,18 @@ pub enum Kind {
     },
 }
 
+impl Kind {
+    /// Whether it blames the same link, or the same host in a direction that both name.
+    fn agrees(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Host { host, role }, Self::Host { host: same, role: of_other }) => {
+                host == same && (role == of_other || role == Role::Both || of_other == Role::Both)
+            }
+            _ => self == other,
+        }
+    }
+}
+
 /// Something that is significantly worse than the rest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspect {
@@ -164,6 +176,8 @@ pub struct Survey {
     pub sensitivity: Option<Sensitivity>,
     /// Pairs that were tried and have no value.
     pub failed: Vec<(usize, usize)>,
+    /// Pairs that were measured only while others took a CPU of their hosts.
+    pub disturbed: Vec<(usize, usize)>,
     /// Pairs that were not measured, where the others are all pairs, or one direction of each. Other shapes lack nothing.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
@@ -183,6 +197,9 @@ impl Survey {
 /// have no scale.
 const LEAST_NOISE: f64 = 1.0 / 15.0;
 
+/// Share of a suspect's effect that the best iterations must show.
+const SHOWN_AT_BEST: f64 = 2.0 / 3.0;
+
 /// Degrees of freedom below which nothing can be told from noise.
 const LEAST_FREEDOM: f64 = 4.0;
 
@@ -198,6 +215,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         suspects: Vec::new(),
         sensitivity: None,
         failed: matrix.pairs().filter(|p| p.2 == Cell::Failed).map(|p| (p.0, p.1)).collect(),
+        disturbed: matrix.pairs().filter(|p| p.2 == Cell::Disturbed).map(|p| (p.0, p.1)).collect(),
         missing: missing(matrix),
         limits: Vec::new(),
         effects: vec![[None; 2]; matrix.len()],
@@ -209,7 +227,17 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         survey.limits.push(Limit::TooFewPairs { pairs: values.len() });
         return survey;
     };
-    let found = suspects::find(&design, &factor, &fit, rule);
+    let mut found = suspects::find(&design, &factor, &fit, rule);
+    // What is slow is slow at its best, too: one iteration at full speed shows that the others were disturbed.
+    if let Some(bests) = matrix.bests(rule.better).filter(|_| !found.suspects.is_empty()) {
+        let design = Design::new(&bests, |v| rule.scale(v));
+        let factor = design.factor(None);
+        let of_bests = fit::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect)
+            .map_or_else(Vec::new, |fit| suspects::find_at(rule.alpha, &design, &factor, &fit, rule).suspects);
+        let shows =
+            |best: &Suspect, all: &Suspect| best.kind.agrees(all.kind) && best.worse >= SHOWN_AT_BEST * all.worse;
+        found.suspects.retain(|suspect| of_bests.iter().any(|best| shows(best, suspect)));
+    }
     survey.noise = Some(rule.share(fit.noise).abs());
     survey.suspects = found.suspects;
     survey.sensitivity = found.sensitivity;

@@ -9,6 +9,7 @@ use schemas::words::{Record, Status, Way};
 
 use super::{Cell, Ends, Matrix};
 use crate::error::Error;
+use crate::limits;
 use crate::table::select::Preferred;
 use crate::table::{Picker, Row, Selection, Table};
 
@@ -86,6 +87,8 @@ struct Measurement {
     time: String,
     iteration: String,
     status: Taken,
+    /// Share of the time in which others took a CPU.
+    cpu_taken: Option<f64>,
     /// By metric, in the order of [`Columns::metrics`].
     values: Vec<Option<f64>>,
 }
@@ -116,6 +119,7 @@ struct Columns {
     member: Option<usize>,
     direction: Option<usize>,
     workload: Option<usize>,
+    cpu_taken: Option<usize>,
     /// `plan`, `run_id`, `time`, `iteration`.
     origin: [Option<usize>; 4],
     /// Columns that tell surveys apart.
@@ -149,10 +153,10 @@ impl Columns {
                 vec![(column, metric)]
             }
         };
-        let [status, member, direction, workload] =
-            ["status", "member", "direction", "workload"].map(|name| header.find(name));
+        let [status, member, direction, workload, cpu_taken] =
+            ["status", "member", "direction", "workload", "cpu_taken_ratio"].map(|name| header.find(name));
         let origin = ["plan", "run_id", "time", "iteration"].map(|name| header.find(name));
-        Ok(Self { from, to, status, member, direction, workload, origin, key, metrics })
+        Ok(Self { from, to, status, member, direction, workload, cpu_taken, origin, key, metrics })
     }
 
     fn measurement(&self, row: &Row<'_>) -> Result<Measurement, Error> {
@@ -170,6 +174,7 @@ impl Columns {
             time,
             iteration,
             status: Taken::of(&text(self.status)),
+            cpu_taken: self.cpu_taken.map(|column| row.number(column)).transpose()?.flatten(),
             values,
         })
     }
@@ -255,6 +260,8 @@ fn pairs(
     let ends = if family == Family::Stream { Ends::Stream } else { Ends::Request };
     // Both directions of a stream fill two cells; their sum would be a third value of one of them.
     let apart = [Way::Forward, Way::Reverse].iter().all(|way| measurements.iter().any(|m| m.way == Some(*way)));
+    let known = measurements.iter().filter(|m| m.status == Taken::Measured);
+    let is_disturbed = limits::disturbed(known.filter_map(|m| m.cpu_taken).collect());
     let mut list = Vec::new();
     for m in measurements.iter().filter(|m| m.status != Taken::Left) {
         if apart && m.way == Some(Way::Both) {
@@ -272,7 +279,12 @@ fn pairs(
         }
         let swap = m.way == Some(Way::Reverse) && ends == Ends::Stream;
         let (from, to) = if swap { (&m.to, &m.from) } else { (&m.from, &m.to) };
-        list.push((from.as_str(), to.as_str(), value));
+        let cell = match value {
+            None => Cell::Failed,
+            Some(_) if m.cpu_taken.is_some_and(&is_disturbed) => Cell::Disturbed,
+            Some(value) => Cell::Value(value),
+        };
+        list.push((from.as_str(), to.as_str(), cell));
     }
     let hosts: BTreeSet<&str> = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]).collect();
     if hosts.len() > MOST_HOSTS {

@@ -27,6 +27,9 @@ const MARGIN: f64 = 2.0;
 /// below it; that of a robust fit of few pairs varies more. Found by simulation.
 const WIDENING: f64 = 1.5;
 
+/// Standard error of the median of normal values over that of their mean: √(π ÷ 2).
+const MEDIAN_ERROR: f64 = 1.253_314_137_315_500_3;
+
 struct Limits {
     /// In standard errors.
     host: f64,
@@ -36,9 +39,14 @@ struct Limits {
     link: f64,
 }
 
+/// What is slow among all hosts and links.
 pub fn find(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule) -> Finding {
     let hypotheses = design.observations.len() + hosts(design) + design.columns - design.levels;
-    let p = rule.alpha / (MARGIN * hypotheses as f64);
+    find_at(rule.alpha / (MARGIN * hypotheses as f64), design, factor, fit, rule)
+}
+
+/// What is slow at a chance of `p` for each host and link alone.
+pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule) -> Finding {
     let (Some(student), Some(interval)) =
         (t_quantile(1.0 - p, fit.freedom), t_quantile(f64::midpoint(1.0, INTERVAL), fit.freedom))
     else {
@@ -177,13 +185,17 @@ fn slow_links(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule, limits: 
         }
         // The residual from the fit to all other pairs (Cook and Weisberg, *Residuals and Influence*, 1982, 2.2).
         let size = residual / (1.0 - weight * leverage);
-        let error = fit.noise / (1.0 - leverage).sqrt();
-        if rule.share(size) >= rule.least_effect && rule.cautious(size) > limits.link * error {
+        // The noise is that of pairs with the usual number of iterations; one that has fewer varies more.
+        let fewer = (design.iterations / observation.iterations()).max(1.0).sqrt();
+        let error = fit.noise * fewer / (1.0 - leverage).sqrt();
+        let own = observation.scatter.map_or(0.0, |s| MEDIAN_ERROR * s.deviation / (s.count as f64).sqrt());
+        let half = limits.interval * error.hypot(own);
+        if rule.share(size) >= rule.least_effect && rule.cautious(size) > limits.link * error && size > half {
             suspects.push(Suspect {
                 kind: Kind::Link { from: observation.from, to: observation.to },
                 worse: rule.share(size),
-                low: rule.share(size - limits.interval * error),
-                high: rule.share(size + limits.interval * error),
+                low: rule.share(size - half),
+                high: rule.share(size + half),
                 shown: 1,
                 pairs: 1,
                 example: (observation.from, observation.to),

@@ -4,7 +4,11 @@ use analyze::judge::{
     self,
     survey::{Pair, Surveyed},
 };
-use schemas::{columns::VerdictRow, metrics::Family, words::Way};
+use schemas::{
+    columns::VerdictRow,
+    metrics::{self, Family},
+    words::Way,
+};
 
 use crate::{
     plan::{Plan, case::Survey, measures},
@@ -36,19 +40,24 @@ fn result(survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<Result> {
     let of: Vec<_> = cases.iter().filter(|(step, finished)| is_of(step) && !finished.left_out).collect();
     let member = of.first()?.0.members.first()?;
     let metric = measures::of_job(&member.job)?;
+    let cpu_taken = metrics::find("cpu.taken");
     let pairs: Vec<Pair> = of
         .iter()
         .flat_map(|(step, finished)| {
             let all = step.members[0].spec().map_or(&[Way::Forward][..], |spec| ways(spec.direction));
-            all.iter().filter(|way| all.len() == 1 || **way != Way::Both).map(|way| Pair {
-                from: step.members[0].from.name().to_owned(),
-                to: step.members[0].to.name().to_owned(),
-                way: *way,
-                values: finished
-                    .values
-                    .get(&(0, *way))
-                    .map(|values| values.iter().filter_map(|one| value_of(metric, one)).collect())
-                    .unwrap_or_default(),
+            all.iter().filter(|way| all.len() == 1 || **way != Way::Both).map(|way| {
+                let iterations = finished.values.get(&(0, *way)).map_or(&[][..], Vec::as_slice);
+                let measured = iterations
+                    .iter()
+                    .filter_map(|one| Some((value_of(metric, one)?, cpu_taken.and_then(|taken| value_of(taken, one)))));
+                let (values, cpu_taken) = measured.unzip();
+                Pair {
+                    from: step.members[0].from.name().to_owned(),
+                    to: step.members[0].to.name().to_owned(),
+                    way: *way,
+                    values,
+                    cpu_taken,
+                }
             })
         })
         .collect();

@@ -16,7 +16,10 @@ mod line;
 mod probing;
 mod together;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use schemas::{
     columns::Row,
@@ -111,7 +114,17 @@ pub fn run(
     stop: &Interrupts,
 ) -> Result<Vec<Finished>, Error> {
     let states = steps.iter().map(State::new).collect();
-    let mut run = Run { steps, settings, sink, progress, stop, states, give_up: None, failures: Vec::new() };
+    let mut run = Run {
+        steps,
+        settings,
+        sink,
+        progress,
+        stop,
+        states,
+        give_up: None,
+        failures: Vec::new(),
+        cpu_taken: HashMap::new(),
+    };
     for (i, step) in steps.iter().enumerate() {
         if let Some(reason) = &step.skip {
             run.leave_out(i, if reason.is_empty() { "the plan says skip" } else { reason })?;
@@ -165,6 +178,8 @@ struct Run<'a> {
     /// Why nothing more runs.
     give_up: Option<String>,
     failures: Vec<Failure>,
+    /// By survey: the shares of the time in which others took a CPU from its measurements.
+    cpu_taken: HashMap<String, Vec<f64>>,
 }
 
 /// Cases that failed with the same words.

@@ -205,7 +205,7 @@ columns! {
             => ("bus_bandwidth", BitsPerSecond, Higher, Gauge, "bus bandwidth");
         bus_formula: Text = "Formula of the bus bandwidth: m is `message_bytes`, n `ranks`, t the time of an operation.";
         mops_per_s: Number = "Million operations per second of a NAS kernel, as the suite counts them."
-            => ("mops", PerSecond, Higher, Gauge, "million operations per second");
+            => ("mops", MopsPerSecond, Higher, Gauge, "million operations per second");
         communication_ratio: Number = "Share of the elapsed time in calls that talk to other ranks, mean over the ranks, 0 … 1."
             => ("communication", Ratio, Lower, Gauge, "communication");
         verified: Boolean = "Whether the result of a NAS kernel is the published one.";
@@ -265,6 +265,8 @@ columns! {
         limited_by: Option<LimitedBy> = "Why the test was not faster, in rows of the measure phase and in summaries: {words}.";
         limited_ratio: Number = "Share of the elapsed time, or of what was possible, for which `limited_by` held, 0 … 1.";
         limited_because: Text = "The evidence for `limited_by`, in a sentence, with what could not be looked at.";
+        cpu_taken_ratio: Number = "Share of the elapsed time, 0 … 1, in which others took a CPU from the test, at the end where it is larger: stolen by the hypervisor (`…_cpu_steal_ratio`), or waited by the busiest data thread (`…_thread_waiting_ratio`) less what plumb's other threads, soft interrupts and a quota explain. From a tenth on, and from twice what is usual beside it, the row is *disturbed*."
+            => ("cpu.taken", Ratio, Lower, Gauge, "CPU taken by others");
         same_machine: Boolean = "Whether both ends ran on one boot of one machine, and so shared its CPUs; empty: an end does not tell.";
         app_limited_ratio: Number = "Share of the streams whose last sample of the delivery rate was taken while the sender had too little to send (tcpi_delivery_rate_app_limited), 0 … 1.";
         pacing_rate_bits_per_s: Number = "Rate at which the sender's kernel paces (tcpi_pacing_rate), at the end; sum over streams; empty where it paces none.";

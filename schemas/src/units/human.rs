@@ -45,6 +45,7 @@ pub fn human(unit: Unit, value: f64) -> String {
     match unit {
         Unit::BitsPerSecond => format!("{}bit/s", si(value)),
         Unit::PerSecond => format!("{}/s", si(value)),
+        Unit::MopsPerSecond => format!("{} Mop/s", three_digits(value)),
         Unit::Bytes => human_bytes(value),
         Unit::Seconds => human_seconds(value),
         Unit::Microseconds => human_seconds(value / 1e6),
@@ -167,6 +168,7 @@ mod tests {
         assert_eq!(human(Unit::BitsPerSecond, 41.84e9), "41.8 Gbit/s");
         assert_eq!(human(Unit::BitsPerSecond, 999.96e6), "1.00 Gbit/s");
         assert_eq!(human(Unit::PerSecond, 19_700.0), "19.7 k/s");
+        assert_eq!(human(Unit::MopsPerSecond, 767.12), "767 Mop/s");
         assert_eq!(human(Unit::Microseconds, 49.0), "49.0 µs");
         assert_eq!(human(Unit::Bytes, 65_536.0), "64 KiB");
         assert_eq!(human(Unit::Ratio, 0.019), "1.90 %");

@@ -225,6 +225,11 @@ pub fn parse_for(unit: Unit, text: &str) -> Result<f64, QuantityError> {
                 help: "this metric is in events per second: write 20k/s".to_owned(),
             }),
         },
+        // The plain rate was how it was written before it had a unit.
+        Unit::MopsPerSecond => match split(text) {
+            (digits, "Mop/s") => parse_for(Unit::PerSecond, &format!("{digits}/s")),
+            _ => parse_for(Unit::PerSecond, text),
+        },
         Unit::Bytes => Ok(parse_size(text)? as f64),
         Unit::Seconds => Ok(parse_duration(text)?.as_secs_f64()),
         Unit::Microseconds => {

@@ -13,12 +13,16 @@ use crate::judge::environment;
 use crate::judge::samples::{self, Case, Index, Samples};
 use crate::table::{InputArgs, Table};
 
+const CPU_TAKEN: &str = "cpu_taken_ratio";
+
 /// The two sides of every comparison.
 pub(super) struct Sides {
     /// One, or with `--by` one per value but the first.
     pub(super) contrasts: Vec<Contrast>,
     /// Columns compared, by name.
     pub(super) columns: Vec<String>,
+    /// Index of the column with the share of the time in which others took a CPU, if it is read for that only.
+    pub(super) cpu_taken: Option<usize>,
     /// Whether each case is compared in its headline only.
     pub(super) headline: bool,
     /// Sentences about how cases were paired.
@@ -45,8 +49,9 @@ impl Sides {
             return vec![of(base).or_else(|| new.and_then(of)).unwrap_or(0)];
         }
         let has = |m: &usize| !base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty());
-        let some: Vec<usize> = (0..self.columns.len()).filter(has).collect();
-        if some.is_empty() { (0..self.columns.len()).collect() } else { some }
+        let all = || (0..self.columns.len()).filter(|m| self.cpu_taken != Some(*m));
+        let some: Vec<usize> = all().filter(has).collect();
+        if some.is_empty() { all().collect() } else { some }
     }
 }
 
@@ -89,7 +94,7 @@ pub(super) fn read(
     // A self-test has one side: the baseline stands in for the other until it is made worse.
     let mut new = if new.is_empty() { None } else { Some(open(new)?) };
     let headline = args.metrics.is_empty();
-    let columns: Vec<String> = if headline {
+    let mut columns: Vec<String> = if headline {
         let of =
             |t: &Table| samples::headlines(t.header()).into_iter().map(|c| t.header().names()[c].clone()).collect();
         let both: Vec<String> = of(&base);
@@ -106,6 +111,12 @@ pub(super) fn read(
             .map(|m| Ok(base.header().names()[base.require(m)?].clone()))
             .collect::<Result<_, Error>>()?
     };
+    let mut cpu_taken = None;
+    let has = |table: &Table| table.header().find(CPU_TAKEN).is_some();
+    if has(&base) && new.as_ref().is_none_or(has) && !columns.iter().any(|column| column == CPU_TAKEN) {
+        cpu_taken = Some(columns.len());
+        columns.push(CPU_TAKEN.to_owned());
+    }
     let indices = |table: &Table| columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>();
     let selection = &args.tables.selection;
     if let Some(by) = &args.by {
@@ -116,7 +127,7 @@ pub(super) fn read(
             samples.keep_totals();
         }
         let contrasts = settings::split(&samples, by, &column, args.base_value.as_deref())?;
-        return Ok(Sides { contrasts, columns, headline, said: Vec::new() });
+        return Ok(Sides { contrasts, columns, cpu_taken, headline, said: Vec::new() });
     }
     let side = |table: &mut Table| {
         let of = indices(table)?;
@@ -138,5 +149,5 @@ pub(super) fn read(
             said.push(format!("and {} more", found.len() - MOST));
         }
     }
-    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
+    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, cpu_taken, headline, said })
 }

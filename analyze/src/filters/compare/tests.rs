@@ -226,3 +226,29 @@ fn rounds_need_one_run_in_turns() {
     }
     assert_eq!(samples::rounds(&samples(&BULK.of(around(1.0)))[0], &apart[0], 0), None);
 }
+
+#[test]
+fn what_others_disturbed_on_one_side_is_inconclusive() {
+    let rr = Rows { case: "rtt", workload: "tcp_rr", ..BULK };
+    // The same rows with the share of a CPU that others took.
+    let with = |rows: String, taken: &str| {
+        let header = HEADER.trim_end();
+        let lines: Vec<String> = rows.lines().map(|line| format!("{line},{taken}")).collect();
+        format!("{header},cpu_taken_ratio\n{}\n", lines.join("\n"))
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let compare = |base: &str, new: &str| {
+        fs::write(dir.path().join("a.csv"), with(rr.of(around(60.0)), base)).unwrap();
+        fs::write(dir.path().join("b.csv"), with(Rows { run: "r2", ..rr }.of(other(100.0)), new)).unwrap();
+        compared(dir.path(), &["a.csv", "b.csv"]).unwrap().0
+    };
+    let text = compare("0.34", "0.02");
+    assert!(text.contains("inconclusive"), "{text}");
+    assert!(
+        text.contains("the baseline was disturbed: others took a CPU for 34 % of its time, 2.0 % of the"),
+        "{text}"
+    );
+    assert!(compare("0.02", "0.34").contains("the new side was disturbed"));
+    // Alike on both sides, or too little to matter.
+    assert_eq!((count(&compare("0.34", "0.3"), "improvement"), count(&compare("0.08", "0"), "improvement")), (1, 1));
+}

@@ -19,6 +19,7 @@ const NAMED: usize = 5;
 const SELF: &str = "·";
 const MISSING: &str = "-";
 const FAILED: &str = "failed";
+const DISTURBED: &str = "disturbed";
 
 /// A row of the table of findings. Its columns are those of [`COLUMNS`].
 #[derive(Default)]
@@ -139,7 +140,7 @@ fn rows(survey: &Judged) -> Vec<Row> {
             ..Row::default()
         });
     }
-    for (finding, list) in [("failed", &found.failed), ("missing", &found.missing)] {
+    for (finding, list) in [(FAILED, &found.failed), (DISTURBED, &found.disturbed), ("missing", &found.missing)] {
         rows.extend(list.iter().map(|pair| Row { finding, pair: Some(*pair), ..Row::default() }));
     }
     rows
@@ -191,6 +192,7 @@ fn matrix(pairs: &Pairs) -> Vec<Column> {
             _ if from == to => SELF.to_owned(),
             Cell::Missing => MISSING.to_owned(),
             Cell::Failed => FAILED.to_owned(),
+            Cell::Disturbed => DISTURBED.to_owned(),
             Cell::Value(value) => three_digits(value / scale),
         }));
     }
@@ -221,7 +223,7 @@ fn hosts(survey: &Judged) -> Vec<Column> {
     };
     let without = |host: usize| {
         let of = |list: &[(usize, usize)]| list.iter().filter(|p| p.0 == host || p.1 == host).count();
-        match of(&found.failed) + of(&found.missing) {
+        match of(&found.failed) + of(&found.disturbed) + of(&found.missing) {
             0 => String::new(),
             n => n.to_string(),
         }
@@ -255,7 +257,8 @@ fn facts(survey: &Judged) -> Vec<String> {
         Some(n) => lines.push(format!("{n} suspects:")),
     }
     lines.extend(sentences(survey));
-    for (list, what) in [(&found.failed, "failed"), (&found.missing, "not measured")] {
+    let disturbed = "measured only while others took a CPU of their hosts (disturbed)";
+    for (list, what) in [(&found.failed, "failed"), (&found.disturbed, disturbed), (&found.missing, "not measured")] {
         let s = if list.len() == 1 { "pair" } else { "pairs" };
         if !list.is_empty() {
             lines.push(format!("{} {s} {what}: {}", list.len(), pairs(hosts, list, NAMED)));

@@ -180,3 +180,42 @@ fn a_narrow_terminal_gets_a_table_of_hosts() {
     assert!(narrow.lines().any(|l| l.starts_with("node7") && l.contains(" 10.0 %")), "{narrow}");
     assert!(printed(Some(120)).contains("from \\ to"));
 }
+
+/// Six healthy hosts, three iterations a pair, with cells of one pair.
+fn iterations(of_pair: [(&str, &str); 3]) -> String {
+    let mut text = String::from("test,iteration,from,to,workload,throughput_bits_per_s,cpu_taken_ratio\n");
+    for (from, to) in (1..=6).flat_map(|from| (1..=6).filter(move |to| *to != from).map(move |to| (from, to))) {
+        for (i, (rate, taken)) in of_pair.iter().enumerate() {
+            let noise = ((from * 13 + to * 29 + i * 17 + from * to * 7) % 11) as f64 / 20.0;
+            let healthy = (95.5 + noise).to_string();
+            let (rate, taken) = if (from, to) == (2, 5) { (*rate, *taken) } else { (healthy.as_str(), "0.01") };
+            writeln!(text, "links,{},n{from},n{to},tcp_stream,{rate}e6,{taken}", i + 1).unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn a_link_with_one_iteration_at_full_speed_is_not_slow() {
+    let told = |cells| surveyed(&iterations(cells), &["-f", "text"]).1;
+    let slow = told([("85.4", "0"), ("85.6", "0"), ("85.1", "0")]);
+    assert!(slow.contains("n2>n5 is slow: 10."), "{slow}");
+    let disturbed = told([("85.4", "0"), ("95.8", "0"), ("85.1", "0")]);
+    assert!(disturbed.contains("No suspects."), "{disturbed}");
+}
+
+#[test]
+fn what_others_disturbed_is_told_apart() {
+    let told = |cells| surveyed(&iterations(cells), &["-f", "text", "--fail-on", "incomplete"]);
+    let (verdict, text) = told([("85.4", "0.6"), ("85.6", "0.3"), ("85.1", "0.2")]);
+    assert_eq!(verdict.unwrap(), Verdict::Failed);
+    assert!(
+        text.contains("No suspects.\n1 pair measured only while others took a CPU of their hosts (disturbed): n2>n5"),
+        "{text}"
+    );
+    // What was measured without them decides.
+    let (verdict, text) = told([("85.4", "0.6"), ("95.7", "0.02"), ("85.1", "0.2")]);
+    assert_eq!(verdict.unwrap(), Verdict::Ok, "{text}");
+    let (_, csv) = surveyed(&iterations([("85.4", "0.6"); 3]), &[]);
+    assert!(csv.lines().any(|line| line.contains(",disturbed,") && line.contains(",n2,n5,")), "{csv}");
+}

@@ -101,6 +101,9 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             rows.push((*way, row));
         }
         if which == Phase::Measure {
+            for (_, row) in &mut rows {
+                row.cpu_taken_ratio = analyze::limits::taken(row);
+            }
             limited::fill(&mut rows, spec, pair);
             made.measured.extend(rows.iter().cloned());
         }

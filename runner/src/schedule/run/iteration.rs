@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use analyze::limits;
 use netcore::{
     client::{Outcome, RanksOutcome},
     ranks::RankError,
@@ -14,7 +15,7 @@ use schemas::{
     columns::Row,
     metrics::METRICS,
     run_record::Discarded,
-    units::{Unit, human},
+    units::{Unit, human, margin},
     words::{LimitedBy, Phase, Record, Status, Way},
 };
 
@@ -44,6 +45,9 @@ use crate::{
     signals::Interrupts,
 };
 
+/// Starts of an iteration of a survey from which others take a CPU.
+const DISTURBED_STARTS: u64 = 3;
+
 /// Why an iteration has no usable result.
 struct Spoiled {
     fault: MeasureError,
@@ -63,7 +67,7 @@ impl From<MeasureError> for Spoiled {
 struct Tries {
     /// Of those that failed.
     retries: u32,
-    /// Of those whose ends were not together.
+    /// Of those whose ends were not together, or that others disturbed.
     starts: u64,
 }
 
@@ -182,7 +186,8 @@ impl Run<'_> {
         measured: Result<Measured, MeasureError>,
         tries: &mut Tries,
     ) -> Result<Tried, Error> {
-        let spoiled = match measured.map_err(Spoiled::from).and_then(|m| usable(step, m, self.stop)) {
+        let usable = measured.map_err(Spoiled::from).and_then(|m| usable(step, m, self.stop));
+        let spoiled = match usable.and_then(|m| self.undisturbed(step, m, tries)) {
             Ok(measured) => {
                 if measured.settled == Some(false) {
                     self.unsettled(step, iteration);
@@ -216,6 +221,28 @@ impl Run<'_> {
         self.doubt(Discarded { case: &step.name, iteration, reason: what, next: &which }.to_string());
         self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         Ok(Tried::Again)
+    }
+
+    /// Refuses a pair of a survey from which others took a CPU, while it has starts left: its slowness would be taken for
+    /// that of its link. The last one counts, and its row tells what it lost.
+    fn undisturbed(&mut self, step: &Step, measured: Measured, tries: &Tries) -> Result<Measured, Spoiled> {
+        let Some(round) = &step.round else { return Ok(measured) };
+        let (Some(member), Some(reports)) = (step.members.first(), measured.members.first()) else {
+            return Ok(measured);
+        };
+        let Some(spec) = member.spec() else { return Ok(measured) };
+        let rows = rows::of_iteration(&Row::default(), spec, &reports.near, reports.far.as_ref()).measured;
+        let Some(taken) = rows.iter().filter_map(|(_, row)| row.cpu_taken_ratio).reduce(f64::max) else {
+            return Ok(measured);
+        };
+        let known = self.cpu_taken.entry(round.survey.to_string()).or_default();
+        let is_disturbed = limits::disturbed(known.clone())(taken);
+        known.push(taken);
+        if !is_disturbed || tries.starts >= DISTURBED_STARTS {
+            return Ok(measured);
+        }
+        let message = format!("others took a CPU of its hosts for {} of the time", margin(taken));
+        Err(Spoiled { fault: MeasureError::failed(message), skew: None, starts: DISTURBED_STARTS })
     }
 
     /// Warns that a warm-up ended at its bound.

@@ -152,6 +152,37 @@ fn a_start_that_was_not_together_is_measured_again() {
     assert_eq!((rows.0[0].start_skew_us, rows.0[1].start_skew_us), (Some(9000.0), Some(1000.0)));
 }
 
+/// A stream of whose hosts others took so much of a CPU.
+fn stolen(share: f64) -> Measured {
+    let mut measured = stream(1000);
+    measured.members[0].near.phases[0].cpu.as_mut().unwrap().steal = share;
+    measured
+}
+
+#[test]
+fn a_pair_from_which_others_took_a_cpu_is_measured_again() {
+    let rows_of = |step: Step, results: [f64; 4]| {
+        let mut bench = FakeBench::default();
+        bench.results.extend(results.map(|share| Ok(stolen(share))));
+        let (finished, rows) = go(&[step], PLAIN, &mut bench);
+        assert!(finished[0].failed.is_none());
+        (rows.of("a"), rows.1.clone())
+    };
+    let (rows, notes) = rows_of(pair("a", 1, 1), [0.4, 0.02, 0.0, 0.0]);
+    assert_eq!(rows, ["iteration discarded 1", "iteration ok 1", "summary ok"]);
+    assert!(notes[0].contains("others took a CPU of its hosts for 40 % of the time"), "{notes:?}");
+    let (rows, _) = rows_of(pair("a", 1, 1), [0.4, 0.7, 0.0, 0.0]);
+    assert_eq!(rows, ["iteration discarded 1", "iteration ok 1", "summary ok"], "0.7 is usual beside 0.4");
+    // The last start counts, so that a host that is never idle has rows, too.
+    let (rows, _) = rows_of(pair("a", 1, 1), [0.1, 0.3, 0.9, 0.0]);
+    assert_eq!(rows, ["iteration discarded 1", "iteration discarded 1", "iteration ok 1", "summary ok"]);
+    // What is usual in a survey disturbs none of its pairs.
+    let (rows, _) = rows_of(pair("a", 1, 3), [0.4, 0.4, 0.4, 0.4]);
+    assert_eq!(rows, ["iteration discarded 1", "iteration ok 1", "iteration ok 2", "iteration ok 3", "summary ok"]);
+    // Only surveys accuse somebody.
+    assert_eq!(rows_of(step("a", 1, 1, None), [0.4, 0.0, 0.0, 0.0]).0, ["iteration ok 1", "summary ok"]);
+}
+
 const MS: u64 = 1_000_000;
 
 /// A second of the near end from 1 s on, and these of the far one.

@@ -1,0 +1,109 @@
+//! Whether others took a CPU from a test while it was measured.
+//!
+//! A thread that is ready and waits for its CPU is slowed by whatever runs there. That says something about the test where
+//! its own threads run there, and nothing about its network where they are others'. `docs/statistics.md` says what is
+//! concluded from such a measurement.
+
+use schemas::{columns::Row, units::margin, words::LimitedBy};
+
+use crate::stats::quantiles::select_median;
+
+use super::{
+    Limit,
+    evidence::Evidence,
+    thresholds::{MOST, NAMED_WAIT},
+};
+
+/// Factor by which a measurement must exceed what is usual in its surroundings to count as disturbed. What slows all of
+/// them alike accuses none.
+const BEYOND_USUAL: f64 = 2.0;
+
+/// The largest share of the time in which others took a CPU from the test, of its two ends: time stolen by the hypervisor,
+/// or time in which the busiest data thread was ready and waited, less what plumb's own threads, soft interrupts and a
+/// quota explain. `None`: no end tells.
+#[must_use]
+pub fn taken(row: &Row) -> Option<f64> {
+    ["local", "remote"].iter().filter_map(|end| of_end(row, end)).reduce(f64::max)
+}
+
+fn of_end(row: &Row, end: &str) -> Option<f64> {
+    let cell = |side: &str, name: &str| row.number(&format!("{side}_{name}"));
+    let own = |name: &str| cell(end, name);
+    let waited = own("thread_waiting_ratio").zip(own("process_cpus")).map(|(waiting, cpus)| {
+        let others_of_process = (cpus - own("thread_busy_ratio").unwrap_or(0.0)).max(0.0);
+        let other_end = if end == "local" { "remote" } else { "local" };
+        let shared = row.same_machine != Some(false);
+        let of_other_end = cell(other_end, "process_cpus").filter(|_| shared).unwrap_or(0.0);
+        let explained = others_of_process
+            + of_other_end
+            + own("thread_softirq_ratio").unwrap_or(0.0)
+            + own("throttled_ratio").unwrap_or(0.0);
+        (waiting - explained).clamp(0.0, 1.0)
+    });
+    own("cpu_steal_ratio").into_iter().chain(waited).reduce(f64::max)
+}
+
+/// The limit of a test whose threads spin, and for most of the time could not: others had their CPU. A thread that spins
+/// always looks busy, so that its load says nothing; its waiting does.
+pub(super) fn starved(evidence: &Evidence<'_>) -> Option<Limit> {
+    let ends = [(LimitedBy::SenderCpu, &evidence.sender), (LimitedBy::ReceiverCpu, &evidence.receiver)];
+    let waiting = ends.into_iter().filter(|(_, end)| end.spins).filter_map(|(by, end)| {
+        let thread = end.thread.filter(|thread| thread.waiting >= MOST)?;
+        Some((by, end, thread))
+    });
+    let (by, end, thread) = waiting.max_by(|a, b| a.2.waiting.total_cmp(&b.2.waiting))?;
+    let cpu = thread.cpu.map_or_else(|| "a CPU".to_owned(), |cpu| format!("CPU {cpu}"));
+    let because = format!(
+        "the data thread of {} spins, and waited {} of the time for {cpu}, which others used too; `{}` pins it to another",
+        end.host,
+        margin(thread.waiting),
+        end.key("cpu")
+    );
+    Some(Limit::named(by, thread.waiting, because))
+}
+
+/// A rule for measurements in surroundings where others took these shares (see [`taken`]): whether one counts as disturbed.
+pub fn disturbed(mut surroundings: Vec<f64>) -> impl Fn(f64) -> bool {
+    let least = NAMED_WAIT.max(BEYOND_USUAL * select_median(&mut surroundings).unwrap_or(0.0));
+    move |taken| taken >= least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_others_took_counts() {
+        let waiting = Row {
+            same_machine: Some(false),
+            local_thread_busy_ratio: Some(0.2),
+            local_thread_waiting_ratio: Some(0.5),
+            local_process_cpus: Some(0.2),
+            local_cpu_steal_ratio: Some(0.01),
+            remote_process_cpus: Some(0.4),
+            ..Row::default()
+        };
+        assert_eq!(taken(&waiting), Some(0.5));
+        // The other end ran on the same machine, another thread of its own, soft interrupts, or a quota.
+        for (own, left) in [
+            (Row { same_machine: Some(true), ..waiting.clone() }, 0.1),
+            (Row { local_process_cpus: Some(0.5), ..waiting.clone() }, 0.2),
+            (Row { local_thread_softirq_ratio: Some(0.3), ..waiting.clone() }, 0.2),
+            (Row { local_throttled_ratio: Some(0.6), ..waiting.clone() }, 0.01),
+            (Row { local_process_cpus: None, ..waiting.clone() }, 0.01),
+        ] {
+            assert!((taken(&own).unwrap() - left).abs() < 1e-9, "{:?} {left}", taken(&own));
+        }
+        assert_eq!(taken(&Row { remote_cpu_steal_ratio: Some(0.7), ..waiting }), Some(0.7));
+        assert_eq!(taken(&Row::default()), None);
+    }
+
+    #[test]
+    fn what_slows_all_alike_disturbs_none() {
+        let quiet = disturbed(vec![0.0, 0.01, 0.3]);
+        assert!(quiet(0.3) && quiet(0.1) && !quiet(0.09));
+        let busy = disturbed(vec![0.3; 5]);
+        assert!(busy(0.6) && !busy(0.4));
+        assert!(disturbed(Vec::new())(0.1));
+    }
+}
