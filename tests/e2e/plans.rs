@@ -130,7 +130,7 @@ fn the_plan_for_mpi_compares_two_libraries_with_tcp() {
             assert!(row["library"].starts_with(library) && row["library"].is_empty() == library.is_empty(), "{row:?}");
         }
         for picture in ["latency", "throughput", "stream"] {
-            let drawn = std::fs::read_to_string(folder.path(&format!("mpi-{picture}.svg"))).expect("a picture");
+            let drawn = std::fs::read_to_string(folder.path(&format!("{name}.mpi-{picture}.svg"))).expect("a picture");
             assert!(drawn.contains("tcp_") && drawn.contains("mpi_"), "{picture}: both curves");
         }
     }

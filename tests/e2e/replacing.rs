@@ -103,6 +103,21 @@ fn the_results_of_a_run_that_ended_are_replaced_whole() {
 }
 
 #[test]
+fn pictures_lie_beside_their_table() {
+    let folder = Folder::new();
+    let test = "  rr: {workload: tcp_rr, duration: 50ms}";
+    let drawn = folder.plan("output: {plots: [{kind: box, x: case, y: transactions, file: box.svg}]}", test);
+    for table in ["a.csv", "b.csv"] {
+        let ran = plumb(&["run", &drawn, "-o", &folder.name(table)]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    assert_eq!(names(&folder.path("")), ["a.box.svg", "a.csv", "a.run.json", "b.box.svg", "b.csv", "b.run.json"]);
+    // They go with it.
+    assert_eq!(plumb(&["run", &folder.plan("", test), "-o", &folder.name("a.csv")]).code, Some(0));
+    assert_eq!(names(&folder.path("")), ["a.csv", "a.run.json", "b.box.svg", "b.csv", "b.run.json"]);
+}
+
+#[test]
 fn a_folder_holds_the_files_of_one_run() {
     let folder = Folder::new();
     let plan = |name: &str, output: &str| {

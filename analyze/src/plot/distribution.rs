@@ -4,11 +4,11 @@ use super::{
     choice::Wanted,
     options::Options,
     quantity::Quantity,
-    records::{Columns, Records},
+    records::{Columns, Records, TELLING},
     series,
 };
 use crate::{error::Error, stats::histogram::Latencies};
-use schemas::{units::Unit, words::LatencyKind};
+use schemas::units::Unit;
 
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
@@ -54,7 +54,7 @@ pub struct Distributions {
 impl Distributions {
     /// Reads the rows that have a distribution for `column`.
     pub fn read(options: &Options, column: &str) -> Result<Self, Error> {
-        let texts: &[&str] = if column.starts_with("latency") { &["latency_kind"] } else { &["service_demand_unit"] };
+        let texts = TELLING;
         let columns = if is_latency(column) {
             Columns { required_texts: &[HISTOGRAM], texts, by_case: true, lines: true, ..Columns::default() }
         } else {
@@ -107,20 +107,7 @@ pub fn quantity(records: &Records, column: &str) -> Quantity {
     if !is_latency(column) {
         return records.quantity(column);
     }
-    let kind = match records.distinct("latency_kind")[..] {
-        [kind] => kind.parse().ok(),
-        _ => None,
-    };
-    let label = match kind {
-        Some(LatencyKind::RoundTrip) => "round-trip latency",
-        Some(LatencyKind::Response) => "response latency, from the intended send",
-        Some(LatencyKind::Connect) => "connect latency",
-        Some(LatencyKind::Send) => "send latency",
-        Some(LatencyKind::Receive) => "receive latency",
-        Some(LatencyKind::Operation) => "time of an operation",
-        None => "latency",
-    };
-    Quantity::new(label, Some(Unit::Microseconds))
+    Quantity::new(records.latency(), Some(Unit::Microseconds))
 }
 
 /// The note with the number of values.

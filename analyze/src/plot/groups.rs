@@ -5,7 +5,7 @@ use super::{
     choice::Wanted,
     legend::{Entry, Key},
     options::Options,
-    records::{Columns, Records},
+    records::{Columns, Records, TELLING},
 };
 use crate::error::Error;
 
@@ -37,7 +37,7 @@ pub fn read(options: &Options) -> Result<(Groups, Option<Groups>), Error> {
         let columns = Columns {
             metric: Wanted::of(metric),
             axes: &names,
-            texts: &["service_demand_unit"],
+            texts: TELLING,
             by_case: names.is_empty(),
             ..Columns::default()
         };

@@ -11,7 +11,7 @@ use super::{
     options::{Options, Spread},
     pairs, palette, phases,
     quantity::Quantity,
-    records::{Columns, Records},
+    records::{Columns, Records, TELLING},
     series::{self, Condense, Point},
     spacing::Spacing,
 };
@@ -52,7 +52,7 @@ fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
         let columns = Columns {
             metric: Wanted::of(options.value.as_deref().or(own.map(|own| own.metric.as_str()))),
             axes: &[Wanted::of(options.x.as_deref().or(chosen(0))), Wanted::of(options.y.as_deref().or(chosen(1)))],
-            texts: &["service_demand_unit"],
+            texts: TELLING,
             ..Columns::default()
         };
         match opened.take() {
@@ -81,7 +81,7 @@ fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
             values.entry(cell).or_default().push(value);
         }
     }
-    let how = Condense { spread: Spread::None, ..Condense::of(options, value) };
+    let how = Condense { spread: Spread::None, is_range_of_few: false, ..Condense::of(options, value) };
     let points: Vec<Point> = values.values().filter_map(|v| Point::of(0.0, v, &how)).collect();
     let cells: Vec<Cell> = values.keys().zip(&points).map(|((column, row), point)| (*column, *row, point.y)).collect();
     let mut table = Points::new(&[x, y, value]);

@@ -30,7 +30,7 @@ pub enum Log {
 pub enum Spread {
     /// The confidence interval of the mean (Student's t)
     Ci,
-    /// From the smallest to the largest value
+    /// From the smallest to the largest value, around the median
     Range,
     /// One standard deviation around the mean
     Stddev,
@@ -137,9 +137,10 @@ pub struct Options {
     /// of a heat map that span more than 10 times]
     #[arg(long, value_name = "AXES", value_enum)]
     pub log: Option<Log>,
-    /// The kind of interval around a point
-    #[arg(long = "interval", value_name = "KIND", value_enum, default_value = "ci")]
-    pub spread: Spread,
+    /// The kind of interval around a point [default: ci; on a logarithmic axis, where a point has fewer than five values,
+    /// range: such a mean's interval would reach below the axis]
+    #[arg(long = "interval", value_name = "KIND", value_enum)]
+    pub spread: Option<Spread>,
     /// Confidence level of intervals
     #[arg(long, value_name = "LEVEL", value_parser = level, default_value = "95%")]
     pub confidence: f64,
@@ -168,7 +169,7 @@ impl Default for Options {
             tests: Vec::new(),
             by: Vec::new(),
             log: None,
-            spread: Spread::Ci,
+            spread: None,
             confidence: 0.95,
             zoom: false,
             marks: Vec::new(),

@@ -14,6 +14,8 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
+pub use offered::TELLING;
+
 use super::{choice::Wanted, identity, options::Options};
 use crate::{
     error::{Error, Place},

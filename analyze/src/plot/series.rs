@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::{
-    stats::{confidence, moments::Moments},
+    stats::{confidence, moments::Moments, quantiles},
     table::Record as RecordKind,
 };
 use indexmap::IndexMap;
@@ -23,16 +23,22 @@ use schemas::{
 pub enum Centre {
     #[default]
     Mean,
+    Median,
     /// Of extremes: the smallest latency of several iterations is the smallest of theirs, not the mean.
     Smallest,
     Largest,
 }
+
+/// Values from which on the interval of their mean is short against the mean: Student's t of three is 4.3.
+const FEW: u64 = 5;
 
 /// The rule by which values at one place become a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Condense {
     pub centre: Centre,
     pub spread: Spread,
+    /// Whether few values have their range instead: their interval would reach below a logarithmic axis.
+    pub is_range_of_few: bool,
     /// Confidence level.
     pub level: f64,
     /// The values that there can be. Intervals end there.
@@ -51,7 +57,21 @@ impl Condense {
         } else {
             Centre::Mean
         };
-        Self { centre, spread: options.spread, level: options.confidence, range: metrics::range_of(column) }
+        Self {
+            centre,
+            spread: options.spread.unwrap_or(Spread::Ci),
+            is_range_of_few: options.spread.is_none() && options.log_y(),
+            level: options.confidence,
+            range: metrics::range_of(column),
+        }
+    }
+
+    /// The rule for points with so many values each. All points of a picture have one.
+    pub fn among(self, counts: impl IntoIterator<Item = u64>) -> Self {
+        let few = self.is_range_of_few && counts.into_iter().any(|n| (2..FEW).contains(&n));
+        let spread = if few { Spread::Range } else { self.spread };
+        let centre = if spread == Spread::Range && self.centre == Centre::Mean { Centre::Median } else { self.centre };
+        Self { centre, spread, ..self }
     }
 }
 
@@ -70,11 +90,13 @@ pub struct Point {
 
 impl Point {
     pub fn of(x: f64, values: &[f64], how: &Condense) -> Option<Self> {
+        let how = how.among([values.len() as u64]);
         let moments: Moments = values.iter().copied().collect();
         let mean = moments.mean()?;
         let (smallest, largest) = extent(values.iter().copied());
         let y = match how.centre {
             Centre::Mean => mean,
+            Centre::Median => quantiles::select_median(&mut values.to_vec())?,
             Centre::Smallest => smallest,
             Centre::Largest => largest,
         };
@@ -116,19 +138,24 @@ pub fn gather(
         let (Some(x), Some(y)) = (x(record), y(record)) else { continue };
         groups.entry(records.series(record)).or_default().push((x, y));
     }
-    groups
-        .into_iter()
-        .map(|(name, mut values)| {
-            values.sort_by(|a, b| a.0.total_cmp(&b.0));
-            #[expect(clippy::float_cmp, reason = "the same written value is the same place")]
-            let places = values.chunk_by(|a, b| a.0 == b.0);
-            let points = places.filter_map(|place| {
-                let ys: Vec<f64> = place.iter().map(|v| v.1).collect();
-                Point::of(place[0].0, &ys, how)
-            });
-            Series { name, points: points.collect() }
-        })
-        .collect()
+    for values in groups.values_mut() {
+        values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    }
+    let how = &how.among(groups.values().flat_map(|values| places(values)).map(|place| place.len() as u64));
+    let points = |values: &[(f64, f64)]| {
+        let point = |place: &[(f64, f64)]| {
+            let ys: Vec<f64> = place.iter().map(|v| v.1).collect();
+            Point::of(place[0].0, &ys, how)
+        };
+        places(values).filter_map(point).collect()
+    };
+    groups.iter().map(|(name, values)| Series { name: name.clone(), points: points(values) }).collect()
+}
+
+/// Values in the order of x, split by it.
+fn places(values: &[(f64, f64)]) -> impl Iterator<Item = &[(f64, f64)]> {
+    #[expect(clippy::float_cmp, reason = "the same written value is the same place")]
+    values.chunk_by(|a, b| a.0 == b.0)
 }
 
 /// Smallest and largest value; infinite where there is none.
@@ -177,6 +204,7 @@ pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Con
 }
 
 fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Condense, of: &str) -> String {
+    let how = how.among(points.clone().map(|p| p.n));
     let counts = || points.clone().map(|p| p.n as f64);
     let n = numbers(counts());
     if counts().all(|n| n <= 1.0) {
@@ -184,6 +212,7 @@ fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Conden
     }
     let centre = match how.centre {
         Centre::Mean => "mean",
+        Centre::Median => "median",
         Centre::Smallest => "smallest",
         Centre::Largest => "largest",
     };
@@ -240,19 +269,42 @@ pub fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>,
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::options::Log, *};
+
+    const CI: Condense =
+        Condense { centre: Centre::Mean, spread: Spread::Ci, is_range_of_few: false, level: 0.95, range: Range::ANY };
 
     #[test]
     fn a_place_has_its_mean_and_interval() {
-        let ci = Condense { centre: Centre::Mean, spread: Spread::Ci, level: 0.95, range: Range::ANY };
-        let p = Point::of(1.0, &[9.0, 10.0, 11.0], &ci).unwrap();
+        let p = Point::of(1.0, &[9.0, 10.0, 11.0], &CI).unwrap();
         // t(0.975, 2) = 4.3027, s = 1
         assert!((p.high.unwrap() - (10.0 + 4.302_652_7 / 3.0_f64.sqrt())).abs() < 1e-6);
         assert_eq!((p.y, p.n), (10.0, 3));
-        assert_eq!(Point::of(1.0, &[5.0], &ci).unwrap().low, None);
-        assert_eq!(Point::of(1.0, &[], &ci), None);
-        let p = Point::of(1.0, &[9.0, 12.0], &Condense { spread: Spread::Range, ..ci }).unwrap();
-        assert_eq!(p.extent(), (9.0, 12.0));
+        assert_eq!(Point::of(1.0, &[5.0], &CI).unwrap().low, None);
+        assert_eq!(Point::of(1.0, &[], &CI), None);
+        let p = Point::of(1.0, &[9.0, 12.0, 9.5], &Condense { spread: Spread::Range, ..CI }).unwrap();
+        assert_eq!((p.extent(), p.y), ((9.0, 12.0), 9.5));
+    }
+
+    #[test]
+    fn few_values_on_a_logarithmic_axis_have_their_median_and_range() {
+        let how = |log, spread| Condense::of(&Options { log, spread, ..Options::default() }, "latency.p50");
+        let wide = [9.0, 10.0, 400.0];
+        let of = |how: Condense| {
+            let point = Point::of(1.0, &wide, &how).unwrap();
+            (point.y, point.low, sentence(&[point].iter(), &how, "iteration"))
+        };
+        let (y, low, words) = of(how(Some(Log::Y), None));
+        assert_eq!((y, low), (10.0, Some(9.0)));
+        assert_eq!(words, "median of iterations with smallest and largest, n = 3");
+        // Asked for, or on a linear axis: as ever. An interval below zero is none of a latency.
+        for how in [how(Some(Log::Y), Some(Spread::Ci)), how(None, None)] {
+            assert_eq!((of(how).1, of(how).2.starts_with("mean of iterations with 95 %")), (Some(0.0), true));
+        }
+        // One point with few values decides for all.
+        let mixed = how(Some(Log::Y), None).among([20, 3]);
+        assert_eq!((mixed.centre, mixed.spread), (Centre::Median, Spread::Range));
+        assert_eq!(how(Some(Log::Y), None).among([20, 5, 1]).spread, Spread::Ci);
     }
 
     #[test]
@@ -287,12 +339,11 @@ mod tests {
 
     #[test]
     fn the_interval_is_named() {
-        let ci = Condense { centre: Centre::Mean, spread: Spread::Ci, level: 0.95, range: Range::ANY };
-        let points = [Point::of(1.0, &[9.0, 10.0], &ci).unwrap(), Point::of(2.0, &[9.0, 10.0, 11.0], &ci).unwrap()];
+        let points = [Point::of(1.0, &[9.0, 10.0], &CI).unwrap(), Point::of(2.0, &[9.0, 10.0, 11.0], &CI).unwrap()];
         assert_eq!(
-            sentence(&points.iter(), &ci, "iteration"),
+            sentence(&points.iter(), &CI, "iteration"),
             "mean of iterations with 95 % confidence interval (Student's t), n = 2 … 3"
         );
-        assert!(sentence(&points[..0].iter(), &ci, "iteration").contains("n = 0"));
+        assert!(sentence(&points[..0].iter(), &CI, "iteration").contains("n = 0"));
     }
 }

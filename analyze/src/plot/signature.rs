@@ -32,7 +32,13 @@ fn time(point: &Point) -> f64 {
 fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
     let points = || scale.iter().flat_map(|s| &s.points);
     let (low, high) = series::extent(points().map(time));
-    let mut x = Axis::new(Quantity::new("transfer time", Some(Unit::Microseconds)), Spacing::Log10, low, high, true);
+    let mut x = Axis::new(
+        Quantity::new(transfer::title(records, options), Some(Unit::Microseconds)),
+        Spacing::Log10,
+        low,
+        high,
+        true,
+    );
     x.truncated = false;
     let (low, high) = series::span(points(), options.log_y());
     let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);

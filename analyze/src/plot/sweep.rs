@@ -8,7 +8,7 @@ use super::{
     figure::Figure,
     layer::Layer,
     options::Options,
-    records::{Columns, Records},
+    records::{Columns, Records, TELLING},
     search,
     series::{self, Condense, Series},
 };
@@ -24,7 +24,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             metric: Wanted::of(y.as_deref()),
             axes: &[Wanted::of(x.as_deref())],
             numeric_axes: true,
-            texts: &["service_demand_unit"],
+            texts: TELLING,
             lines: true,
             ..Columns::default()
         };

@@ -69,7 +69,7 @@ pub fn condense(records: &Records, options: &Options) -> Condense {
         _ if !records.list.iter().all(|r| is_round_trip(records, r, latency)) => Centre::Mean,
         Centre::Smallest => Centre::Largest,
         Centre::Largest => Centre::Smallest,
-        Centre::Mean => Centre::Mean,
+        centre => centre,
     };
     Condense { centre, ..how }
 }
@@ -102,12 +102,19 @@ pub fn explain_points(series: &[Series], records: &Records, options: &Options) -
     let how = condense(records, options);
     let note = series::explain(&series.iter().flat_map(|s| &s.points), &how, records);
     match how.centre {
-        Centre::Mean => note,
+        Centre::Mean | Centre::Median => note,
         // Largest and smallest are those of the rate, which is not what was timed.
         Centre::Largest => note.replacen("largest", "fastest", 1),
         Centre::Smallest => note.replacen("smallest", "slowest", 1),
     }
 }
+
+/// The title of an axis of transfer times. Latencies are round trips everywhere else.
+pub fn title(records: &Records, options: &Options) -> &'static str {
+    if explain(records, options) == OF_ROUND_TRIPS { "transfer time, half a round trip" } else { "transfer time" }
+}
+
+const OF_ROUND_TRIPS: &str = "transfer time: half a round trip";
 
 /// The note on what a transfer time is.
 pub fn explain(records: &Records, options: &Options) -> &'static str {
@@ -117,7 +124,7 @@ pub fn explain(records: &Records, options: &Options) -> &'static str {
     if round_trips == 0 {
         "transfer time: message size over throughput"
     } else if round_trips == drawn().count() {
-        "transfer time: half a round trip"
+        OF_ROUND_TRIPS
     } else {
         "transfer time: half a round trip where one was timed, else message size over throughput"
     }

@@ -116,7 +116,17 @@ impl Files {
         files.markdown = first(|p| p.output.markdown.as_ref());
         files.annotations = plans.iter().any(|p| p.output.annotations.unwrap_or_default().are_wanted());
         let plots = plans.iter().flat_map(|p| p.output.plots.iter().flatten());
-        files.plots = plots.map(|p| (p.clone(), base.join(&p.file))).collect();
+        // Beside a table they are named after it: that of another `-o` has its own.
+        let owner = table.filter(|_| dir.is_none() && !files.is_special);
+        let picture = |p: &Plot| {
+            let file = base.join(&p.file);
+            let name = owner.zip(file.file_name()).map(|(table, own)| table.with_extension(own));
+            match name.as_deref().and_then(Path::file_name) {
+                Some(name) => file.with_file_name(name),
+                None => file,
+            }
+        };
+        files.plots = plots.map(|p| (p.clone(), picture(p))).collect();
         files.plans = plan_copies(dir.as_deref(), plans);
         files.spare(plans)?;
         Ok(files)
@@ -132,14 +142,14 @@ impl Files {
     }
 
     /// The files that go with the table when a later run replaces it, relative to the folder of `run.json`: all in a run's
-    /// own folder; beside a table, those that are named after it. Reports and pictures have names of their own there, and so
-    /// has the JUnit file of the command line.
+    /// own folder; beside a table, those that are named after it. Reports have names of their own there, and so has the
+    /// JUnit file of the command line.
     pub fn owned(&self) -> Vec<String> {
         let Some(folder) = self.run_json.as_deref().and_then(Path::parent) else { return Vec::new() };
         let beside = [&self.results, &self.counters, &self.verdicts, &self.hooks, &self.run_json];
         let belonging: Vec<&PathBuf> = match self.dir {
             Some(_) => self.all().filter(|file| !self.junit_is_named || Some(*file) != self.junit.as_ref()).collect(),
-            None => beside.into_iter().flatten().collect(),
+            None => beside.into_iter().flatten().chain(self.plots.iter().map(|(_, file)| file)).collect(),
         };
         let inside = belonging.into_iter().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
         let mut names: Vec<String> = inside.filter(|name| Path::new(name).is_relative()).map(str::to_owned).collect();

@@ -11,7 +11,7 @@ use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
     text::plain,
-    units::{self, Unit, human, three_digits},
+    units::{self, Unit, human},
     words::{Control, Search, Status},
 };
 
@@ -122,7 +122,6 @@ fn words(metric: &Metric, row: &Row) -> Option<String> {
         "elapsed" => format!("took {text}"),
         "own_time" => format!("own {text}"),
         "arrival_spread" => format!("arrivals {text} apart"),
-        "mops" => format!("{} Mop/s", three_digits(value)),
         "communication" => format!("{text} communicating"),
         name => match name.strip_prefix("latency.") {
             Some(which) => format!("{which} {text}"),

@@ -1,4 +1,5 @@
-//! Units that stand in another column of the row: those of offered loads and of service demands.
+//! Facts about a column that stand in another one of the row: the units of offered loads and of service demands, and what
+//! was timed.
 
 use super::{Record, Records};
 use crate::{
@@ -7,8 +8,11 @@ use crate::{
 };
 use schemas::{
     units::Unit,
-    words::{DemandUnit, OfferedUnit},
+    words::{DemandUnit, LatencyKind, OfferedUnit},
 };
+
+/// Columns that tell more of another one.
+pub const TELLING: &[&str] = &["service_demand_unit", "latency_kind"];
 
 /// The column of offered loads.
 const OFFERED: &str = "offered_per_s";
@@ -53,11 +57,31 @@ impl Records {
         self.answers = answers;
     }
 
-    /// The quantity of a column. Service demand and offered loads take their unit from the rows.
+    /// The latency that the rows are about: a round trip is twice what `plumb fit` and a signature show.
+    pub fn latency(&self) -> &'static str {
+        let kind = match self.distinct("latency_kind")[..] {
+            [kind] => kind.parse().ok(),
+            _ => None,
+        };
+        match kind {
+            Some(LatencyKind::RoundTrip) => "round-trip latency",
+            Some(LatencyKind::Response) => "response latency, from the intended send",
+            Some(LatencyKind::Connect) => "connect latency",
+            Some(LatencyKind::Send) => "send latency",
+            Some(LatencyKind::Receive) => "receive latency",
+            Some(LatencyKind::Operation) => "time of an operation",
+            None => "latency",
+        }
+    }
+
+    /// The quantity of a column. Service demand and offered loads take their unit from the rows, latencies their name.
     pub fn quantity(&self, column: &str) -> Quantity {
         let mut quantity = Quantity::of_column(column);
         if column == OFFERED {
             return Quantity { label: "offered rate".to_owned(), unit: self.offered, ..quantity };
+        }
+        if let Some(which) = quantity.label.strip_prefix("latency, ") {
+            quantity.label = format!("{}, {which}", self.latency());
         }
         if quantity.unit == Some(Unit::ServiceDemand)
             && let [per] = self.distinct("service_demand_unit")[..]
