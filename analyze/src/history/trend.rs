@@ -65,7 +65,12 @@ pub struct Trend {
 
 /// The trend of a series. Changes below `least` (a ratio) are left out.
 pub fn trend(series: &Series, least: f64) -> Trend {
-    let values: Vec<f64> = series.points.iter().map(|point| point.centre).collect();
+    let mut values: Vec<f64> = series.points.iter().map(|point| point.centre).collect();
+    // Squares of extreme values have no number: the search sees them over a power of two, which loses nothing.
+    let unit = unit_of(&values);
+    for value in &mut values {
+        *value /= unit;
+    }
     let metric = metrics::find(&series.key.metric);
     let missing = FEWEST.saturating_sub(values.len());
     let found = if missing > 0 { Vec::new() } else { movements(&values) };
@@ -135,15 +140,30 @@ pub fn trend(series: &Series, least: f64) -> Trend {
         let squares: f64 = around.iter().map(|value| value * value).sum();
         (squares / (around.len() + 1 - bounds.len()) as f64).sqrt()
     });
+    for finding in &mut findings {
+        finding.was *= unit;
+        finding.is *= unit;
+    }
+    let stretches = stretches
+        .into_iter()
+        .map(|stretch| Stretch { from: stretch.from * unit, to: stretch.to * unit, ..stretch })
+        .collect();
     Trend {
         metric,
         findings,
         stretches,
-        level,
+        level: level.map(|level| level * unit),
         noise_ratio: noise.zip(level).map(|(noise, level)| noise / level.abs()).filter(|ratio| ratio.is_finite()),
         correlated: series::correlated(&around).then(|| series::lag1(&around)).flatten(),
         missing,
     }
+}
+
+/// 1, or for values whose squares are too large or too small for a number, a power of two near the largest.
+fn unit_of(values: &[f64]) -> f64 {
+    const PLAIN: std::ops::Range<f64> = 1e-100..1e100;
+    let largest = values.iter().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    if largest == 0.0 || PLAIN.contains(&largest) { 1.0 } else { largest.log2().floor().clamp(-1000.0, 1023.0).exp2() }
 }
 
 /// The levels and drifts between the bounds.

@@ -234,7 +234,8 @@ impl Reading {
         {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count below 2^53")]
             let n = n.max(0.0) as u64;
-            *case.transactions.get_or_insert(0) += n;
+            let all = case.transactions.get_or_insert(0);
+            *all = all.saturating_add(n);
         }
         if let Some(seconds) = columns.elapsed.map(|c| row.number(c)).transpose()?.flatten() {
             *case.origin.elapsed_s.get_or_insert(0.0) += seconds;

@@ -33,6 +33,7 @@ impl Axis {
     /// An axis for values between `low` and `high`; equal values get room around them. A linear axis starts at zero
     /// unless `zoom`. It does not reach beyond the range of the quantity, except to values that do.
     pub fn new(quantity: Quantity, spacing: Spacing, low: f64, high: f64, zoom: bool) -> Self {
+        let [low, high] = [low, high].map(drawable);
         let (low, high) = if low.is_finite() && high.is_finite() { (low.min(high), high.max(low)) } else { (0.0, 1.0) };
         let mut truncated = false;
         let (min, max) = match spacing {
@@ -73,6 +74,7 @@ impl Axis {
             }
             Spacing::Names | Spacing::Nines => (min, max),
         };
+        let (min, max) = bounded(spacing, min, max);
         let notation = Notation::choose(&quantity, spacing, min, max);
         Self { quantity, spacing, min, max, names: Vec::new(), truncated, notation }
     }
@@ -88,6 +90,7 @@ impl Axis {
     /// An axis that begins and ends exactly at these values: for time, the ends of the measurement.
     pub fn exact(quantity: Quantity, spacing: Spacing, min: f64, max: f64) -> Self {
         let mut axis = Self::new(quantity, spacing, min, max, true);
+        let (min, max) = bounded(spacing, min, max);
         if min < max {
             (axis.min, axis.max) = (min, max);
             axis.notation = Notation::choose(&axis.quantity, spacing, min, max);
@@ -273,6 +276,20 @@ impl Axis {
     }
 }
 
+/// The largest number that has a place on an axis, and its inverse the smallest on a logarithmic one. The margins and
+/// ticks around it are numbers too.
+const MOST: f64 = 1e300;
+
+/// The value, or the nearest that has a place. What is no number stays.
+fn drawable(value: f64) -> f64 {
+    if value.is_finite() { value.clamp(-MOST, MOST) } else { value }
+}
+
+fn bounded(spacing: Spacing, min: f64, max: f64) -> (f64, f64) {
+    let (min, max) = (drawable(min), drawable(max));
+    if spacing.is_logarithmic() { (min.max(1.0 / MOST), max.max(1.0 / MOST)) } else { (min, max) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -345,7 +362,19 @@ mod tests {
 
     #[test]
     fn extreme_values_still_have_ticks() {
-        for (low, high) in [(1e-9, 2e-9), (1e15, 3e15), (0.0, 0.0), (-5.0, 5.0), (f64::NAN, 1.0)] {
+        let largest = f64::MAX;
+        let ranges = [
+            (1e-9, 2e-9),
+            (1e15, 3e15),
+            (0.0, 0.0),
+            (-5.0, 5.0),
+            (f64::NAN, 1.0),
+            (-largest, largest),
+            (largest, largest),
+            (f64::MIN_POSITIVE, largest),
+            (5e-324, 5e-324),
+        ];
+        for (low, high) in ranges {
             for spacing in [Spacing::Linear, Spacing::Log10, Spacing::Log2] {
                 let axis = Axis::new(Quantity::new("x", None), spacing, low, high, false);
                 let labels = labels(&axis, 8);

@@ -146,3 +146,43 @@ fn annotations_name_the_line_of_the_first_run() {
     assert!(annotated(&["--fail-on", "regression", "--within", "3"]).starts_with("::warning "));
     assert_eq!(annotated(&["--min-effect", "50%"]), "");
 }
+
+/// A history of one series of these values, and of the share of a CPU that others took from some runs.
+fn history_of(values: &[f64], taken: &[(usize, f64)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = "run_id,time,machine,plan,case_id,case,metric,centre\n".to_owned();
+    let all = values.iter().copied().enumerate().map(|(run, value)| (run, "latency.p50", value));
+    for (run, metric, value) in all.chain(taken.iter().map(|(run, share)| (*run, "cpu.taken", *share))) {
+        text += &format!("r{run},2026-01-01T00:{run:02}:00Z,m1,nightly,c1,rtt,{metric},{value:e}\n");
+    }
+    fs::write(dir.path().join("m1.csv"), text).unwrap();
+    dir
+}
+
+#[test]
+fn what_neighbours_slowed_is_no_level() {
+    // Twelve runs at twice the round trip while others took a third of the CPU, then thirty without them.
+    let noise = |run: usize| [0.3, -1.2, 0.8, 1.1, -0.4, -0.9, 0.6][run * 5 % 7];
+    let values: Vec<f64> = (0..42).map(|run| if run < 12 { 200.0 } else { 100.0 } + noise(run)).collect();
+    let (_, text) = trend_of(&history_of(&values, &[]), &["--format", "text"]);
+    assert!(text.contains("improvement: rtt latency.p50"), "{text}");
+    let taken: Vec<(usize, f64)> = (0..12).map(|run| (run, 0.34)).collect();
+    let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text"]);
+    assert!(text.contains("no change") && text.contains("12 runs are left out: others took a CPU meanwhile"), "{text}");
+    assert!(!text.contains("rtt cpu.taken"), "{text}");
+    let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text", "--metric", "cpu.taken"]);
+    assert!(text.contains("rtt cpu.taken"), "{text}");
+}
+
+#[test]
+fn levels_of_any_size_are_judged_alike() {
+    let noise = |run: usize| [0.003, -0.012, 0.008, 0.011, -0.004, -0.009, 0.006][run * 5 % 7];
+    for unit in [1.0, 1e308, 1e-300] {
+        let values: Vec<f64> = (0..40).map(|run| unit * (if run < 20 { 1.0 } else { 1.5 } + noise(run))).collect();
+        let (_, text) = trend_of(&history_of(&values, &[]), &["--format", "csv"]);
+        let change = text.lines().find(|line| line.starts_with("change,")).unwrap_or_else(|| panic!("{unit}: {text}"));
+        assert!(change.contains(",r20,") && change.contains(",true,"), "{change}");
+    }
+    let alternating: Vec<f64> = (0..40).map(|run| if run % 2 == 0 { 1e308 } else { -1e308 }).collect();
+    assert!(trend_of(&history_of(&alternating, &[]), &["--format", "text"]).0.is_ok());
+}

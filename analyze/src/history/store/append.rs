@@ -58,6 +58,7 @@ pub fn append(folder: &Path, rows: &[HistoryRow]) -> Result<(Vec<Appended>, Vec<
     paths.dedup();
     let mut notes = Vec::new();
     let mut all = Vec::new();
+    attribute(folder)?;
     for path in paths {
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(fault(parent))?;
@@ -73,16 +74,31 @@ pub fn append(folder: &Path, rows: &[HistoryRow]) -> Result<(Vec<Appended>, Vec<
             Ok(note) => notes.extend(note),
             Err(source) => {
                 let path = grown.path.clone();
-                all.iter().for_each(Grown::take_back);
-                return Err(Error::File { path, source });
+                let left: Vec<String> = all.iter().filter_map(Grown::take_back).collect();
+                if left.is_empty() {
+                    return Err(Error::File { path, source });
+                }
+                let reason =
+                    format!("{source}; part of the run stays, since taking it back failed: {}", left.join("; "));
+                return Err(Error::File { path, source: io::Error::other(reason) });
             }
         }
     }
-    let attributes = folder.join(".gitattributes");
-    if !attributes.exists() {
-        fs::write(&attributes, ATTRIBUTES).map_err(fault(&attributes))?;
-    }
     Ok((all.into_iter().map(|grown| Appended { file: grown.path, rows: grown.rows.len() }).collect(), notes))
+}
+
+/// Writes the attributes whole or not at all, before any row: what fails later leaves no run behind. An empty file is one
+/// that a full disk left.
+fn attribute(folder: &Path) -> Result<(), Error> {
+    let path = folder.join(".gitattributes");
+    if fs::metadata(&path).is_ok_and(|known| known.len() > 0) {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(fault(folder))?;
+    fs::write(&path, ATTRIBUTES).map_err(|source| {
+        let _ = fs::remove_file(&path);
+        Error::File { path, source }
+    })
 }
 
 fn fault(path: &Path) -> impl FnOnce(io::Error) -> Error {
@@ -91,12 +107,12 @@ fn fault(path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Grown<'_> {
-    /// Leaves the file as it was: a part of a run would look like a run of fewer cases.
-    fn take_back(&self) {
-        let _ = self.file.set_len(self.before);
-        if self.before == 0 {
-            let _ = fs::remove_file(&self.path);
-        }
+    /// Leaves the file as it was: a part of a run would look like a run of fewer cases. `Some`: why it could not.
+    fn take_back(&self) -> Option<String> {
+        let taken = if self.before == 0 { fs::remove_file(&self.path) } else { self.file.set_len(self.before) };
+        // A file that is gone has no part of the run either.
+        let failed = taken.err().filter(|error| error.kind() != io::ErrorKind::NotFound);
+        failed.map(|error| format!("{}: {error}", self.path.display()))
     }
 }
 

@@ -56,6 +56,19 @@ fn what_was_appended_is_read_back_and_a_run_is_added_once() {
 }
 
 #[test]
+fn a_full_disk_leaves_neither_a_run_nor_empty_attributes() {
+    let dir = folder();
+    let attributes = dir.path().join(".gitattributes");
+    std::os::unix::fs::symlink("/dev/full", &attributes).unwrap();
+    assert!(append(dir.path(), &[row("r", "c1", 1.0)]).is_err());
+    assert!(fs::read_dir(dir.path()).unwrap().next().is_none(), "neither rows nor attributes");
+    // An empty file is what an earlier version left there.
+    fs::write(&attributes, "").unwrap();
+    add(&dir, "r", 1.5);
+    assert_eq!(fs::read_to_string(&attributes).unwrap(), ATTRIBUTES);
+}
+
+#[test]
 fn a_line_that_was_cut_off_is_named_and_left_out_on_request() {
     let dir = folder();
     add(&dir, "r", 1.0);
