@@ -248,11 +248,14 @@ fn prometheus_reads_what_the_table_says() {
     promtool_accepts(&scrape(of_daemon));
     let ran = run.end();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    // The end of the run was seen, and nothing was current in it. Prometheus stores a scrape, as a whole, after its answer came.
+    let last = |what: &str| prometheus.number(&format!("last_over_time({what}[5m])"));
+    until("the last scrape is stored", || {
+        last("plumb_run_finished_cases{status=\"ok\"}") == Some(3.0)
+            && last("plumb_run_active{job=\"run\"}") == Some(0.0)
+    });
     let compared = compare_with_table(&prometheus, &folder.path("results.csv"));
     assert!(compared > 60, "{compared}");
-    // The end of the run was seen, and nothing was current in it.
-    let last = |what: &str| prometheus.number(&format!("last_over_time({what}[5m])"));
-    assert_eq!(last("plumb_run_active{job=\"run\"}"), Some(0.0));
     let passed = rows(&folder.path("results.verdicts.csv")).iter().filter(|row| row["verdict"] == "pass").count();
     assert!(passed >= 3, "{passed}");
     assert_eq!(last("plumb_run_verdicts{verdict=\"pass\"}"), Some(passed as f64));

@@ -47,13 +47,10 @@ fn patterns_run(launcher: &str, family: &str) {
     let tests = [
         ("stream", "workload: mpi_stream, bytes: 20MB, integrity: true, interval: 50ms"),
         ("window", "workload: mpi_stream, bytes: 5MB, message_size: 8KiB, inflight: 16, integrity: true"),
-        (
-            "back",
-            "workload: mpi_maerts, duration: 200ms, integrity: true, buffers: {ring: 3}, remote_buffers: {ring: 3}",
-        ),
+        ("back", "workload: mpi_maerts, bytes: 5MB, integrity: true, buffers: {ring: 3}, remote_buffers: {ring: 3}"),
         ("exchange", "workload: mpi_duplex, bytes: 5MB, integrity: true"),
         ("several", "workload: mpi_stream, bytes: 1MB, streams: 3, direction: bidirectional, integrity: true"),
-        ("paced", "workload: mpi_stream, duration: 200ms, message_size: 1KiB, rate: 200/s, integrity: true"),
+        ("paced", "workload: mpi_stream, bytes: 40KiB, message_size: 1KiB, rate: 200/s, integrity: true"),
         ("rr", "workload: mpi_rr, transactions: 50, warmup: 50ms, integrity: true"),
         ("offered", "workload: mpi_rr, transactions: 20, rate: 100/s, arrival: poisson, integrity: true"),
         ("deep", "workload: mpi_rr, transactions: 500, inflight: 8, integrity: true"),
