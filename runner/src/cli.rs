@@ -47,8 +47,9 @@ Exit codes:
   4    inconclusive only, and the gate says that this fails
   129  hung up (SIGHUP), with everything that was measured written
   130  interrupted (SIGINT), likewise
-  143  terminated (SIGTERM), likewise
+  143  terminated (SIGTERM), likewise";
 
+const EXAMPLES: &str = "\
 Examples:
   plumb measure b.lab                 to a host where `plumb serve` runs
   plumb measure ssh://user@b.lab      to a host where ssh starts it
@@ -56,36 +57,28 @@ Examples:
   plumb run lab.yaml -o lab.csv       a plan of your own
   plumb report -o lab.html lab.csv";
 
-/// The subcommands by what people come for.
-const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["measure", "run", "serve", "plans", "check", "hosts"]),
+/// The subcommands by what people come for: those of the first screen, and the others.
+const GROUPS: [(&str, &[&str], &[&str]); 5] = [
+    ("Measure", &["measure", "serve", "run", "plans", "check"], &["hosts"]),
     (
         "Look at results",
-        &[
-            "table",
-            "report",
-            "plot",
-            "compare",
-            "aggregate",
-            "percentiles",
-            "window",
-            "steady",
-            "fit",
-            "survey",
-            "beforeafter",
-        ],
+        &["table", "report", "plot", "compare"],
+        &["aggregate", "percentiles", "window", "steady", "fit", "survey", "beforeafter"],
     ),
-    ("Keep and judge", &["gate", "baseline", "history", "trend", "bisect"]),
-    ("Exchange with other programs", &["import", "export", "netperf"]),
-    ("Set up", &["key", "completions", "man", "schema"]),
+    ("Keep and judge", &["gate", "baseline", "history", "trend", "bisect"], &[]),
+    ("Exchange with other programs", &["import", "export", "netperf"], &[]),
+    ("Set up", &["key", "completions"], &["man", "schema"]),
 ];
+
+/// Columns of the first screen where its width is unknown.
+const COLUMNS: usize = 80;
 
 /// Version, commit, profile and target of this program.
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("PLUMB_BUILD"), ")");
 
 /// Measure networks from plans that are checked into git.
 #[derive(Debug, Parser)]
-#[command(name = "plumb", version, long_version = LONG_VERSION, after_help = EXIT_CODES)]
+#[command(name = "plumb", version, long_version = LONG_VERSION)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -105,7 +98,7 @@ enum Command {
     /// Start and reach the hosts of a plan, show them, and stop: the check before a campaign.
     #[command(after_help = hosts::EXAMPLES)]
     Hosts(hosts::Args),
-    /// List the plans inside the program, with the question that each answers.
+    /// List the plans inside the program: the question that each answers.
     #[command(after_help = plans::EXAMPLES)]
     Plans(plans::Args),
     /// Keep a run as the baseline of later runs.
@@ -148,7 +141,12 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(words) = netperf::words(&args) {
         return ExitCode::from(crate::netperf::main(words));
     }
-    let parsed = command().try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found));
+    if matches!(&args[..], [_, help, all] if all == "--all" && ["help", "--help", "-h"].iter().any(|word| help == word))
+    {
+        let _ = command().print_help();
+        return ExitCode::SUCCESS;
+    }
+    let parsed = screen(true).try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(mut e) => {
@@ -258,31 +256,52 @@ impl Command {
 
 /// The command line as clap knows it, with the subcommands of its help in groups.
 pub fn command() -> clap::Command {
+    screen(false)
+}
+
+/// The command line with the help of `plumb --help`, or with that of `plumb help --all`.
+fn screen(is_first: bool) -> clap::Command {
     let command = Cli::command();
-    let text = grouped(&command);
+    let text = grouped(&command, is_first);
+    let more = if is_first {
+        "More: `plumb help --all` has the other commands and the exit codes, `plumb COMMAND --help` its options and examples."
+    } else {
+        EXIT_CODES
+    };
     command
         .before_help(text)
+        .after_help(format!("{EXAMPLES}\n\n{more}"))
         .help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}")
 }
 
 /// A line for each subcommand, under the headings of [`GROUPS`].
-fn grouped(command: &clap::Command) -> StyledStr {
+fn grouped(command: &clap::Command, is_first: bool) -> StyledStr {
     let head = *Styles::styled().get_header();
-    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
-    let room = Sheet::stdout().width.map_or(usize::MAX, |columns| columns.saturating_sub(width + 4).max(20));
+    let all = || GROUPS.iter().flat_map(|(_, first, more)| first.iter().chain(*more));
+    let width = all().map(|name| label(name).len()).max().unwrap_or(0);
+    let columns = Sheet::stdout().width.unwrap_or(COLUMNS);
+    let room = columns.saturating_sub(width + 4).max(20);
     let mut text = String::new();
     // Writing to a String cannot fail.
-    for (title, names) in GROUPS {
+    for (title, first, more) in GROUPS {
         let _ = writeln!(text, "{head}{title}:{head:#}");
-        for name in names {
+        for name in first.iter().chain(more.iter().filter(|_| !is_first)) {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
-            for (line, words) in wrapped(&about.unwrap_or_default(), room).iter().enumerate() {
-                let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { name } else { "" });
+            let about = about.unwrap_or_default();
+            // What follows a colon is detail: a line is enough to choose by.
+            let about = if is_first { about.split(": ").next().unwrap_or_default() } else { about.as_str() };
+            for (line, words) in wrapped(about, room).iter().enumerate() {
+                let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { label(name) } else { "" });
             }
         }
         text.push('\n');
     }
     StyledStr::from(text.trim_end().to_owned())
+}
+
+/// A subcommand as the help lists it.
+fn label(name: &str) -> &str {
+    if name == "measure" { "measure HOST" } else { name }
 }
 
 /// The cases of a plan to run, and values to change in it.
@@ -356,13 +375,32 @@ mod tests {
 
     #[test]
     fn every_subcommand_is_in_one_group() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut grouped: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, first, more)| first.iter().chain(*more).copied()).collect();
         let known = command();
         let mut all: Vec<&str> = known.get_subcommands().map(clap::Command::get_name).collect();
         all.retain(|name| *name != "help");
         grouped.sort_unstable();
         all.sort_unstable();
         assert_eq!(grouped, all);
+    }
+
+    #[test]
+    fn the_first_screen_has_a_line_per_command() {
+        let help = screen(true).render_help().to_string();
+        assert!(help.find("  measure HOST  ").is_some_and(|at| at < 160), "{help}");
+        for (_, first, more) in GROUPS {
+            for name in first {
+                let begins = |line: &&str| line.trim_start().starts_with(label(name)) && line.starts_with("  ");
+                let line = help.lines().find(begins).unwrap_or_else(|| panic!("no line of {name}:\n{help}"));
+                assert!(line.chars().count() <= COLUMNS, "{line}");
+            }
+            assert!(more.iter().all(|name| !help.contains(&format!("  {name} "))), "{help}");
+        }
+        assert!(!help.contains("\n              "), "a command has two lines:\n{help}");
+        assert!(!help.contains("Exit codes") && help.contains("plumb help --all"), "{help}");
+        let all = command().render_help().to_string();
+        assert!(all.contains("Exit codes") && all.contains("  beforeafter "), "{all}");
     }
 
     #[test]

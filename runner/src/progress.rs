@@ -92,7 +92,7 @@ pub struct Progress {
     /// When members were last told about in plain lines.
     told: Instant,
     watched: Option<Watched>,
-    /// Whether plain information and notes are left to the end.
+    /// Whether plain information, notes and warnings of numbers are left to the end.
     brief: bool,
     /// Warnings and errors that were shown.
     said: RefCell<HashSet<String>>,
@@ -208,8 +208,8 @@ impl Progress {
         let text = format!("{host}: waiting, {} in the queue", ordinal(place));
         match (&self.display, self.mode) {
             (Some(display), _) => display.run.set_message(format!("{}  {text}", position(&self.position))),
-            (None, Mode::Plain) => style::tell(text),
-            (None, _) => {}
+            (None, Mode::Silent) if !self.brief => {}
+            (None, _) => style::tell(text),
         }
     }
 
@@ -271,6 +271,11 @@ impl Progress {
         if self.mode != Mode::Silent && !self.brief {
             self.print(&style::remark(&Sheet::stderr(), style::NOTE, "note", text));
         }
+    }
+
+    /// Whether plain information, notes and warnings of numbers are left to the end.
+    pub fn is_brief(&self) -> bool {
+        self.brief
     }
 
     /// Plain information; nothing when silent.

@@ -22,12 +22,13 @@ use crate::error::Exit;
 pub struct Interrupts {
     flag: StopFlag,
     first: Arc<AtomicI32>,
+    keeps_cuts: bool,
 }
 
 impl Interrupts {
     /// No signal is caught: only [`Interrupts::flag`] can ask for the end.
     pub fn uncaught() -> io::Result<Self> {
-        Ok(Self { flag: StopFlag::new()?, first: Arc::new(AtomicI32::new(0)) })
+        Ok(Self { flag: StopFlag::new()?, first: Arc::new(AtomicI32::new(0)), keeps_cuts: false })
     }
 
     /// Catches the signals in a thread of their own, which calls `first_caught` with the name of the first. A SIGHUP that is
@@ -83,6 +84,17 @@ impl Interrupts {
     /// Whether a timer ended the run (SIGALRM): its results were wanted until then.
     pub fn by_timer(&self) -> bool {
         self.first.load(Ordering::SeqCst) == SIGALRM
+    }
+
+    /// Any signal leaves the result of an only iteration that it cut off, as a timer does.
+    #[must_use]
+    pub fn keeping_cuts(self) -> Self {
+        Self { keeps_cuts: true, ..self }
+    }
+
+    /// Whether an only iteration counts that a signal cut off.
+    pub fn wants_cut(&self) -> bool {
+        self.keeps_cuts || self.by_timer()
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `tally`: the cause on which the iterations of a case agree
 //! - `lines`: the lines below a table
 //! - `taken`: whether others took a CPU from the test
+//! - `unsteady`: why the iterations of a case differ
 
 mod datagrams;
 mod ends;
@@ -22,6 +23,7 @@ mod tally;
 mod tcp;
 mod thresholds;
 mod trips;
+mod unsteady;
 
 use schemas::{
     columns::{COLUMNS, Row},
@@ -34,6 +36,7 @@ use evidence::Evidence;
 pub use lines::lines;
 pub use taken::{disturbed, taken};
 pub use tally::{Tally, agreed, both_ways};
+pub use unsteady::unsteady;
 
 /// Stands between a sentence and what could not be looked at for it.
 const UNSEEN: &str = "; not looked at: ";

@@ -103,6 +103,9 @@ pub const SOFTIRQ_FULL: f64 = 0.9;
 /// Share of the time in which a thread waited for a CPU, or its quota held it back, that a sentence names.
 pub const NAMED_WAIT: f64 = 0.1;
 
+/// Share of a machine's CPU time that its hypervisor took, from which on it explains iterations that differ.
+pub const STOLEN: f64 = 0.02;
+
 /// Range of the requests under way by rate and latency (Little's law), over those that the test has, in which each
 /// transaction waited for the one before it.
 pub const CLOSED_LOOP: (f64, f64) = (0.8, 1.1);

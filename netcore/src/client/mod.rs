@@ -120,13 +120,13 @@ impl fmt::Display for HostLabel {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    #[error("{host} was not found: {source}")]
+    #[error("{host} was not found: {source}; check its spelling, or write its address (10.0.0.2)")]
     Resolve { host: HostLabel, source: std::io::Error },
     #[error("{host} cannot be reached: {source}{}", unreached(host, source))]
     Connect { host: HostLabel, source: std::io::Error },
     #[error(
         "{host} refused the session: it requires a key; give one with hosts.{}.key_file in the plan, --key-file or \
-         PLUMB_KEY",
+         PLUMB_KEY, as its `plumb serve` printed it",
         host.name
     )]
     KeyRequired { host: HostLabel },
@@ -134,7 +134,10 @@ pub enum ClientError {
         "{host} uses no key and one was given for it: start its `plumb serve` with --key-file, or leave the key out here"
     )]
     KeyUnknown { host: HostLabel },
-    #[error("{host} refused the session: it has another key than the one given for it here")]
+    #[error(
+        "{host} refused the session: it has another key than the one given for it here; one that `plumb serve` printed ends \
+         with it: copy the line that it prints now"
+    )]
     KeyDiffers { host: HostLabel },
     #[error("{host}: {source}")]
     Channel { host: HostLabel, source: ChannelError },
@@ -173,7 +176,11 @@ pub enum ClientError {
 fn unreached(host: &HostLabel, source: &std::io::Error) -> &'static str {
     match remedy(source) {
         "" if host.launched => "; its daemon, which was started for this run, has ended or is out of reach",
-        "" => "; is `plumb serve` running there, and is the port open?",
+        "" if source.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "; no program listens on that port, or on loopback only: on that machine, `plumb serve --listen 0.0.0.0` lets \
+             others in"
+        }
+        "" => "; is the machine up (`ping` it), and does its firewall let the port through (12864, TCP and UDP)?",
         ours => ours,
     }
 }

@@ -66,7 +66,8 @@ pub enum ChannelError {
     #[error("the program that answers there is no Plumbline: its first bytes are {0:?}")]
     Stranger(String),
     #[error(
-        "the other end speaks protocol {theirs}, this one (plumb {}) protocols {} to {}: use the same version at both ends",
+        "the other end speaks protocol {theirs}, this one (plumb {}) protocols {} to {}: use the same version at both ends \
+         (`plumb --version`; over ssh, `copy: true` or --copy sends this one)",
         env!("CARGO_PKG_VERSION"), PROTOCOLS.start(), PROTOCOLS.end()
     )]
     Version { theirs: u8 },

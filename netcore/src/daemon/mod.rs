@@ -148,7 +148,7 @@ impl Default for Timeouts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", unbound(source, address))]
     Listen { address: SocketAddr, source: io::Error },
     #[error("{0}")]
     Netns(#[from] NetnsError),
@@ -157,6 +157,24 @@ pub enum DaemonError {
     /// The system refused something while the daemon served.
     #[error("{what}: {source}")]
     System { what: &'static str, source: io::Error },
+}
+
+/// Advice where an address is not to be had.
+fn unbound(error: &io::Error, address: &SocketAddr) -> String {
+    let other = |port: u16| SocketAddr::new(address.ip(), port);
+    match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "; another program has this port (`ss -tulnp 'sport = :{}'` names it): end that one, or take another port, \
+             `plumb serve --listen {}`",
+            address.port(),
+            other(address.port().checked_add(1).unwrap_or(DEFAULT_PORT))
+        ),
+        io::ErrorKind::PermissionDenied => {
+            format!("; ports below 1024 are root's: take another, `plumb serve --listen {}`", other(DEFAULT_PORT))
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine has no such address: `ip address` lists its own".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Whether the machine lacks the address or its version of IP.

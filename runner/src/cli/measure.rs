@@ -12,6 +12,7 @@ use analyze::table::layout::Sheet;
 use netcore::{
     control::{DEFAULT_PORT, dial, key::Key},
     peers::Program,
+    spec::Pattern,
 };
 use schemas::units::{self, Rate};
 
@@ -25,7 +26,10 @@ use crate::{
         SERVER, answer,
         plan::{Asked, Direction},
     },
-    plan::{self, Format, LoadOptions, Plan, workload::Workload},
+    plan::{
+        self, Format, LoadOptions, Plan,
+        workload::{Kind, Workload},
+    },
     progress::{Mode, Progress},
     schedule::step,
     signals::Interrupts,
@@ -51,6 +55,9 @@ Where no `plumb serve` answers on port 12864, ports 5201 and 12865 are tried: `i
 /// The default of `-t`.
 const LENGTH: &str = "20";
 
+/// Other programs to speak to, in the order in which their ports are tried.
+const OTHERS: [Program; 2] = [Program::Iperf3, Program::Netperf];
+
 /// Time within which another program's port must answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -64,7 +71,7 @@ pub struct Args {
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
     /// Time for all of it: seconds, or with a unit (`1m`).
-    #[arg(short = 't', long = "time", value_name = "TIME", default_value = LENGTH, value_parser = length)]
+    #[arg(short = 't', long = "time", value_name = "TIME", default_value = LENGTH, value_parser = time)]
     time: Duration,
     /// Parallel streams in each direction.
     #[arg(short = 'P', long = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -73,7 +80,7 @@ pub struct Args {
     #[arg(short = 'R', long = "reverse")]
     reverse: bool,
     /// Datagrams over UDP, at the rate of -b.
-    #[arg(short = 'u', long = "udp", requires = "rate")]
+    #[arg(short = 'u', long = "udp")]
     udp: bool,
     /// Offered load of each direction: `10M` and `10Mbit/s` are ten million bits per second.
     #[arg(short = 'b', long = "bitrate", value_name = "RATE", value_parser = rate)]
@@ -106,10 +113,20 @@ pub struct Args {
     key: KeyFile,
 }
 
+/// The time for all of it: in less than two seconds nothing has a rate.
+fn time(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text) {
+        Ok(time) if time < Duration::from_secs(2) => {
+            Err(format!("`{text}` is too short to measure anything: write -t 2 or more; 20 is the default"))
+        }
+        _ => length(text),
+    }
+}
+
 fn length(text: &str) -> Result<Duration, String> {
     let length = units::parse_duration(text).map_err(|e| e.to_string())?;
     if length < Duration::from_millis(100) {
-        return Err(format!("`{text}` is too short to measure anything: 20 is the default of -t, 1 a usual -i"));
+        return Err(format!("`{text}` is too short to measure anything: 1 is a usual -i"));
     }
     if length > Duration::from_hours(24) {
         return Err("longer than 24 h: write a plan, `plumb plans show soak` begins one".to_owned());
@@ -152,6 +169,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let key = args.key.load()?;
     let interrupts =
         Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    // Who ends it early wants to see what it found.
+    let interrupts = interrupts.keeping_cuts();
     let began = Instant::now();
     match measure(args, &mut asked, key, &interrupts) {
         Err(error) => match interrupts.exit() {
@@ -179,12 +198,23 @@ fn asked(args: &Args) -> Result<Asked, Error> {
     if args.copy && !host.as_ref().is_some_and(|host| host.starts_with("ssh://")) {
         return Err(Error::Usage("--copy goes with a host that ssh reaches: ssh://user@b.lab".into()));
     }
+    let workloads: Vec<String> = first.into_iter().chain(args.workloads.iter().cloned()).collect();
+    let floods = |name: &String| {
+        let kind = name.parse::<Workload>().map(|workload| workload.kind);
+        matches!(kind, Ok(Kind::Traffic { pattern: Pattern::Stream, transport, .. }) if transport.is_datagram())
+    };
+    if args.rate.is_none() && (args.udp || workloads.iter().any(floods)) {
+        return Err(Error::Usage(format!(
+            "datagrams need a rate, so that they do not flood the path: plumb measure{} -b 10M",
+            words()
+        )));
+    }
     let host = host.map(|host| of_version(host, args)).transpose()?;
     let directions =
         if args.reverse { vec![Direction::Download] } else { vec![Direction::Download, Direction::Upload] };
     Ok(Asked {
+        speaks: host.as_deref().and_then(by_port),
         host,
-        speaks: None,
         copy: args.copy,
         length: args.time,
         streams: args.streams,
@@ -193,9 +223,15 @@ fn asked(args: &Args) -> Result<Asked, Error> {
         rate: args.rate.clone(),
         message_size: args.message_size.clone(),
         interval: args.interval,
-        workloads: first.into_iter().chain(args.workloads.iter().cloned()).collect(),
+        workloads,
         round_trip: Duration::ZERO,
     })
+}
+
+/// The program whose own port is named.
+fn by_port(host: &str) -> Option<Program> {
+    let port = plan::split_port(host).1.filter(|_| !host.starts_with("ssh://"))?;
+    OTHERS.into_iter().find(|program| program.port() == port)
 }
 
 /// With -4 or -6, the host's first address of that version of IP.
@@ -206,7 +242,9 @@ fn of_version(host: String, args: &Args) -> Result<String, Error> {
     let version = if args.v4 { "IPv4" } else { "IPv6" };
     let (name, port) = plan::split_port(&host);
     let found = (name, port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
-    let found = found.map_err(|e| Error::Measurement(format!("{name} was not found: {e}")))?;
+    let found = found.map_err(|e| {
+        Error::Measurement(format!("{name} was not found: {e}; check its spelling, or write its address (10.0.0.2)"))
+    })?;
     let Some(address) = found.map(|address| address.ip()).find(|ip| ip.is_ipv4() == args.v4) else {
         return Err(Error::Measurement(format!(
             "{name} has no {version} address; leave -{} out",
@@ -222,10 +260,12 @@ fn of_version(host: String, args: &Args) -> Result<String, Error> {
 
 fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interrupts) -> Result<Report, Error> {
     let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });
-    let first = load(asked)?;
-    match meet(&first, key.as_ref(), interrupts, &progress) {
-        Ok(round_trip) => asked.round_trip = round_trip,
-        Err(error) => asked.speaks = Some(other_program(asked).ok_or(error)?),
+    if asked.speaks.is_none() {
+        let first = load(asked)?;
+        match meet(&first, key.as_ref(), interrupts, &progress) {
+            Ok(round_trip) => asked.round_trip = round_trip,
+            Err(error) => asked.speaks = Some(other_program(asked).ok_or(error)?),
+        }
     }
     let plan = load(asked)?;
     if let Some(path) = &args.save {
@@ -259,7 +299,7 @@ fn other_program(asked: &Asked) -> Option<Program> {
     if plan::split_port(host).1.is_some() || answers(DEFAULT_PORT).is_some() {
         return None;
     }
-    [Program::Iperf3, Program::Netperf].into_iter().find(|program| answers(program.port()).is_some())
+    OTHERS.into_iter().find(|program| answers(program.port()).is_some())
 }
 
 fn save(path: &PathBuf, asked: &Asked) -> Result<(), Error> {
@@ -285,7 +325,7 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
     } else {
         answer::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
             Some(path) => writeln!(out, "plan: {0}; plumb run {0} measures the same again", path.display()),
-            None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words(args)),
+            None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words()),
         })
     };
     match written.and_then(|()| out.flush()) {
@@ -295,7 +335,7 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
 }
 
 /// The words of this command line behind `plumb measure`, for a shell.
-fn words(_: &Args) -> String {
+fn words() -> String {
     let quoted = |word: String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%[]".contains(c);
         if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }

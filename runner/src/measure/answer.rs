@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, io::Write, time::Duration};
 
 use analyze::{
+    judge::offered,
     limits,
     table::layout::{Column, Sheet, aligned},
 };
@@ -21,9 +22,12 @@ use crate::{
     style,
 };
 
+/// Share of the datagrams from which on a loss shows that the load was too much.
+const LOST: f64 = 0.01;
+
 /// The answer in lines for people.
 pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", headline(asked, report.hosts(), took))?;
+    writeln!(out, "{}", headline(asked, report, took))?;
     let rows = told(report);
     aligned(&columns(&rows, report.summaries()), &sheet.indented(2), out)?;
     // What limits round trips one after the other is the path's length, which their own line says.
@@ -33,17 +37,48 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
         writeln!(out)?;
         table::write_sentences(&limits, sheet, out)?;
     }
-    for note in report.notes() {
-        writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
+    for note in notes(asked, report) {
+        writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", &note))?;
     }
     Ok(())
 }
 
-/// `b.lab · Linux 6.12.0, 16 CPUs · 20 s`
-fn headline(asked: &Asked, hosts: &BTreeMap<String, HostRecord>, took: Duration) -> String {
+/// The run's notes, and what to type next where the options were not right for the path.
+fn notes(asked: &Asked, report: &Report) -> Vec<String> {
+    let loads: Vec<&Row> = told(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
+    let too_fast = loads.iter().filter(|_| asked.rate.is_some()).filter_map(|row| too_fast(row));
+    let single = loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
+    let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
+    report.notes().iter().cloned().chain(too_fast).chain(single).collect()
+}
+
+/// Says what arrived of a load that was more than the path or an end could carry, and a rate that they carry.
+fn too_fast(row: &Row) -> Option<String> {
+    let arrived = row.throughput_bits_per_s?;
+    let is_lost = row.loss_ratio.is_some_and(|loss| loss > LOST);
+    if !is_lost && offered::missed(row).is_none() {
+        return None;
+    }
+    let asked = offered::load(row, row.offered_per_s?);
+    let less = arrived * 0.9;
+    let rate = match less {
+        _ if less >= 1e9 => format!("{:.1}G", less / 1e9),
+        _ if less >= 1e6 => format!("{:.0}M", less / 1e6),
+        _ => format!("{:.0}K", less / 1e3),
+    };
+    let arrived = human(Unit::BitsPerSecond, arrived);
+    Some(format!("{}: {arrived} arrived of the {asked} that -b asks for; try -b {rate}", name(row)))
+}
+
+/// `b.lab · 0.21 ms away · Linux 6.12.0, 16 CPUs · 20 s`
+fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
+    let hosts: &BTreeMap<String, HostRecord> = report.hosts();
     let place = asked.host.as_deref().unwrap_or("this machine, both ends");
     let there = hosts.get(super::SERVER).or_else(|| hosts.get("local").filter(|_| asked.host.is_none()));
     let mut parts = vec![plain(place)];
+    let idle = report.summaries().iter().find(|row| row.case.as_deref() == Some(IDLE));
+    let away = idle.and_then(|row| row.latency_p50_us).filter(|_| asked.host.is_some());
+    parts.extend(away.map(|us| format!("{} away", human(Unit::Microseconds, us))));
     match (asked.speaks, there) {
         (Some(program), _) => parts.push(format!("speaks to {} on port {}", program.server(), program.port())),
         (None, Some(record)) => {
@@ -114,7 +149,7 @@ pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
         "took_s": took.as_secs_f64(),
         "rows": rows,
         "limits": table::limits(report.summaries()),
-        "notes": report.notes(),
+        "notes": notes(asked, report),
         "failed": report.failures().map(|(case, why)| json!({"case": case, "why": why})).collect::<Vec<_>>(),
     })
 }

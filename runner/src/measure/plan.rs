@@ -71,12 +71,23 @@ pub const PROBE: &str = "probe";
 const LEAST: u32 = 3;
 const MARGIN: &str = "5%";
 
+/// Shortest time in which a load shows a rate.
+const SHORTEST: Duration = Duration::from_millis(300);
+
+/// Setting up an iteration, apart from round trips.
+const SETTING_UP: Duration = Duration::from_millis(100);
+
+/// Share below which each phase is shorter, so that the time suffices.
+const HURRY: Duration = Duration::from_millis(1300);
+
 /// Probes per second: enough for percentiles, and no load by themselves.
 const PROBE_RATE: &str = "100/s";
 
 /// Lengths in an iteration of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lengths {
+    /// Fewest iterations: where the time does not suffice for [`LEAST`], one.
+    least: u32,
     /// Round trips on the idle path.
     idle: Duration,
     /// From the begin of the iteration to the begin of the load.
@@ -90,16 +101,16 @@ struct Lengths {
 impl Lengths {
     /// Of a path with this round trip: a load doubles with each one until it fills the path, so that twenty end the slow start
     /// of any; and the queue of a load is empty some round trips after its end.
-    fn of(round_trip: Duration, share: Duration) -> Self {
+    fn of(round_trip: Duration, share: Duration, interval: Option<Duration>) -> Self {
+        let part = if share < HURRY { 3 } else { 1 };
         let at_least =
             |ms: u64, trips: u32| (trips * round_trip).clamp(Duration::from_millis(ms), Duration::from_secs(3));
-        let (idle, warmup, pause) = (at_least(250, 5), at_least(300, 20), at_least(200, 3));
+        let (idle, warmup, pause) = (at_least(250 / part, 5), at_least(300 / part, 20), at_least(200 / part, 3));
         let after = idle + at_least(150, 2);
-        let rest = (share / LEAST).saturating_sub(after + warmup + pause);
-        // A second shows what a path carries; what is left of the time goes into more iterations.
-        let measure = rest.clamp(Duration::from_millis(300), Duration::from_millis(900));
+        let (least, measure) = window(share, after + warmup + pause + SETTING_UP + 4 * round_trip, interval);
         let whole = |length: Duration| Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
         Self {
+            least,
             idle: whole(idle),
             after: whole(after),
             warmup: whole(warmup),
@@ -108,15 +119,37 @@ impl Lengths {
         }
     }
 
-    fn iteration(&self) -> Duration {
-        self.after + self.warmup + self.measure + self.pause
+    fn iteration(&self, round_trip: Duration) -> Duration {
+        self.after + self.warmup + self.measure + self.pause + SETTING_UP + 4 * round_trip
     }
 }
 
-/// Iterations that fit into a time, and at least [`LEAST`].
-fn fitting(time: Duration, one: Duration) -> u32 {
-    let fit = time.as_millis() / one.as_millis().max(1);
-    u32::try_from(fit).unwrap_or(u32::MAX).clamp(LEAST, 1000)
+/// Fewest iterations in a time, of which each spends `fixed` besides its measurement, and the length of that: whole intervals,
+/// if there are any.
+fn window(time: Duration, fixed: Duration, interval: Option<Duration>) -> (u32, Duration) {
+    let shortest = interval.unwrap_or_default().max(SHORTEST);
+    // With fewer than three values an interval says nothing: then all the time goes into one.
+    let least = if time >= LEAST * (fixed + shortest) { LEAST } else { 1 };
+    let rest = (time / least).saturating_sub(fixed).max(shortest);
+    let measure = match interval {
+        Some(interval) => {
+            let times = rest.as_millis() / interval.as_millis().max(1);
+            interval * u32::try_from(times.max(1)).unwrap_or(u32::MAX)
+        }
+        // A second shows what a path carries; what is left of the time goes into more iterations.
+        None if least > 1 => rest.min(Duration::from_millis(900)),
+        None => rest,
+    };
+    (least, measure.max(shortest))
+}
+
+/// `{min: 3, max: 5, margin: 5%}`: iterations that fit into a time, until the answer is good enough.
+fn policy(least: u32, time: Duration, one: Duration, metrics: &str) -> String {
+    let fit = u32::try_from(time.as_millis() / one.as_millis().max(1)).unwrap_or(u32::MAX);
+    match least {
+        1 => "1".to_owned(),
+        _ => format!("{{min: {least}, max: {}, margin: {MARGIN}{metrics}}}", fit.clamp(least, 1000)),
+    }
 }
 
 /// `300ms`
@@ -164,7 +197,7 @@ impl Asked {
         }
         let (name, port) = split_port(host);
         keys.push(format!("address: {}", quoted(name)));
-        keys.extend(port.map(|_| format!("control: {}", quoted(host))));
+        keys.extend(port.filter(|_| self.speaks.is_none()).map(|_| format!("control: {}", quoted(host))));
         keys.extend(self.speaks.map(|program| format!("speaks: {}", program.name())));
         format!("hosts:\n  {SERVER}: {{{}}}\n", keys.join(", "))
     }
@@ -193,13 +226,12 @@ impl Asked {
 
     /// Both directions, each with round trips beside it, and the idle path.
     fn path(&self, text: &mut String) {
-        let lengths = Lengths::of(self.round_trip, self.share());
-        // An iteration takes some time to set up, too.
-        let one = lengths.iteration() + Duration::from_millis(100) + 4 * self.round_trip;
-        let most = fitting(self.share(), one);
+        let lengths = Lengths::of(self.round_trip, self.share(), self.interval);
+        let one = lengths.iteration(self.round_trip);
         // Other programs run one test at a time, or know no idle path.
         let is_ours = self.speaks.is_none();
-        let _ = writeln!(text, "  iterations: {{min: {LEAST}, max: {most}, margin: {MARGIN}, metrics: [throughput]}}");
+        let policy = policy(lengths.least, self.share(), one, ", metrics: [throughput]");
+        let _ = writeln!(text, "  iterations: {policy}");
         let _ = writeln!(text, "  pause: {}", ms(lengths.pause));
         let _ = writeln!(text, "tests:");
         if self.speaks != Some(Program::Iperf3) {
@@ -226,7 +258,7 @@ impl Asked {
                 "    # Round trips on the idle path, then beside the load: the difference is the queue."
             );
             let _ = writeln!(text, "    concurrent:");
-            let _ = writeln!(text, "      start: {{max_skew: 50ms}}");
+            let _ = writeln!(text, "      start: {{max_skew: 100ms}}");
             let _ = writeln!(text, "      window: own");
             let _ = writeln!(text, "      members:");
             let idle = ms(lengths.idle);
@@ -241,12 +273,11 @@ impl Asked {
     fn named(&self, text: &mut String) {
         let count = u32::try_from(self.workloads.len()).unwrap_or(1).max(1);
         let share = self.length / count;
-        let measure = (share / LEAST).saturating_sub(Duration::from_millis(400));
-        let measure = measure.clamp(Duration::from_millis(300), Duration::from_secs(2));
-        let one = measure + Duration::from_millis(400);
-        let most = fitting(share, one);
-        let _ = writeln!(text, "  warmup: 300ms\n  duration: {}", ms(measure));
-        let _ = writeln!(text, "  iterations: {{min: {LEAST}, max: {most}, margin: {MARGIN}}}");
+        let warmup = Lengths::of(self.round_trip, share, None).warmup;
+        let fixed = warmup + SETTING_UP + 4 * self.round_trip;
+        let (least, measure) = window(share, fixed, self.interval);
+        let _ = writeln!(text, "  warmup: {}\n  duration: {}", ms(warmup), ms(measure));
+        let _ = writeln!(text, "  iterations: {}", policy(least, share, measure + fixed, ""));
         for key in self.load().into_iter().skip(1) {
             let _ = writeln!(text, "  {key}");
         }
@@ -257,5 +288,59 @@ impl Asked {
         for workload in &self.workloads {
             let _ = writeln!(text, "  {workload}: {{workload: {workload}}}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{LoadOptions, load_str};
+
+    fn asked(seconds: f64) -> Asked {
+        Asked {
+            host: Some("b.lab".to_owned()),
+            speaks: None,
+            copy: false,
+            length: Duration::from_secs_f64(seconds),
+            streams: 1,
+            directions: vec![Direction::Download, Direction::Upload],
+            udp: false,
+            rate: None,
+            message_size: None,
+            interval: None,
+            workloads: Vec::new(),
+            round_trip: Duration::from_micros(200),
+        }
+    }
+
+    #[test]
+    fn it_takes_the_time_that_was_asked_for() {
+        for seconds in [2.0, 3.0, 5.0, 8.0, 20.0, 60.0] {
+            let asked = asked(seconds);
+            let lengths = Lengths::of(asked.round_trip, asked.share(), None);
+            let one = lengths.iteration(asked.round_trip);
+            let all = asked.idle_length() + 2 * lengths.least * one;
+            assert!(all.as_secs_f64() <= seconds + 0.3, "-t {seconds}: {all:?}");
+            assert_eq!(lengths.least, if seconds < 10.0 { 1 } else { LEAST }, "-t {seconds}");
+        }
+    }
+
+    #[test]
+    fn every_plan_is_one_and_a_window_holds_whole_intervals() {
+        let second = Duration::from_secs(1);
+        let reversed = Asked { directions: vec![Direction::Download], interval: Some(second), ..asked(4.0) };
+        let named = Asked { workloads: vec!["tcp_rr".to_owned(), "udp_rr".to_owned()], ..asked(2.0) };
+        let long = Asked { interval: Some(second), ..asked(20.0) };
+        let far = Asked { round_trip: Duration::from_millis(300), ..asked(20.0) };
+        for asked in [asked(2.0), asked(20.0), reversed, named, long, far] {
+            let text = asked.plan();
+            if let Err(wrong) = load_str("measure", &text, &LoadOptions::default()) {
+                panic!("{}\n{text}", wrong.render(crate::plan::Format::Human));
+            }
+        }
+        let (least, measure) = window(4 * second, second, Some(second));
+        assert_eq!((least, measure), (1, 3 * second));
+        let (least, measure) = window(10 * second, second, Some(second));
+        assert_eq!((least, measure), (3, 2 * second));
     }
 }

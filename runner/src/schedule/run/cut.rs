@@ -25,7 +25,7 @@ const WHOLE: f64 = 0.9;
 pub(super) struct Cut {
     /// `interrupted by SIGTERM after 3.90 of 14.0 s`
     pub(super) sentence: String,
-    /// Whether both ends had begun to measure.
+    /// Whether both ends, of every member, had begun to measure.
     pub(super) has_numbers: bool,
 }
 
@@ -72,7 +72,8 @@ pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Opti
         Some((elapsed, None)) => format!("after {}", seconds(elapsed)),
         None => "before it measured".to_owned(),
     };
-    Some(Cut { sentence: format!("{by} {when}"), has_numbers: longest.is_some() })
+    let has_begun = |reports: &Outcome| ends(reports).any(|end| elapsed(end).is_some());
+    Some(Cut { sentence: format!("{by} {when}"), has_numbers: measured.members.iter().all(has_begun) })
 }
 
 fn ends(reports: &Outcome) -> impl Iterator<Item = &SideReport> {

@@ -1,5 +1,6 @@
 //! The end of a case: its summary, warnings about its numbers, and the rows of skipped cases.
 
+use analyze::limits;
 use schemas::{
     columns::Row,
     units,
@@ -66,12 +67,17 @@ impl Run<'_> {
                 );
                 let needed = reached
                     .needed
-                    .map_or_else(|| "no number of iterations is in sight".into(), |n| format!("about {n} iterations"));
+                    .map_or_else(String::new, |n| format!("; its variation would need about {n} iterations"));
+                // Of a group, the load: it is the last member.
+                let whole = state.result.summaries.iter().rev().map(|(.., row)| row);
+                let why = whole.filter(|row| row.number(metric.column).is_some()).find_map(limits::unsteady);
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                let done = state.result.done;
+                let times = if done == 1 { "1 iteration".to_owned() } else { format!("{done} iterations") };
                 doubts.push(format!(
-                    "case {}: {} {what} after {} iterations, not the ±{:.1} % asked for; its variation would need {needed}",
+                    "case {}: {} {what} after {times}, not the ±{:.1} % asked for{why}{needed}",
                     step.name,
                     metric.name,
-                    state.result.done,
                     goal * 100.0,
                 ));
             }

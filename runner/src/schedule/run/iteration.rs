@@ -123,8 +123,8 @@ impl Run<'_> {
         let (rows, done) = self.rows_of(step, iteration, measured);
         if let Some(cut) = cut::of(step, measured, self.stop) {
             let sole = cut.has_numbers && self.states[i].result.done == 0;
-            if self.stop.by_timer() && sole {
-                // A timer ends a long test on purpose: until then it was measured as the plan says.
+            if self.stop.wants_cut() && sole {
+                // What was measured until then is wanted, and was measured as the plan says.
                 self.doubt(format!("case {}: its only iteration was {}", step.name, cut.sentence));
             } else {
                 return self.cut_off(i, step, measured, rows, cut, iteration);
@@ -259,7 +259,9 @@ impl Run<'_> {
 
     /// Warns readers of the numbers, at once and below the results.
     pub(super) fn doubt(&mut self, sentence: String) {
-        self.progress.warn(&sentence);
+        if !self.progress.is_brief() {
+            self.progress.warn(&sentence);
+        }
         self.sink.note(sentence);
     }
 
