@@ -1,10 +1,22 @@
 //! `plumb measure`: a number without a plan file, the plan that it stands for, and what bad input gets.
 
-use std::{collections::BTreeSet, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    process::{Child, Stdio},
+    thread,
+};
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::{Pid, geteuid},
+};
 use serde_json::Value;
 
-use crate::program::{Folder, Ran, Serve, command, of, plumb, rows, skip, skip_without};
+use crate::program::{Folder, Ran, Serve, command, end, is_interim, of, plumb, rows, skip, skip_without, until};
 
 /// Options that make it short. The statistics of so little time say nothing.
 const SHORT: [&str; 2] = ["-t", "2"];
@@ -134,10 +146,16 @@ fn another_program_on_its_own_port_is_spoken_to() {
 #[test]
 fn bad_input_gets_a_sentence_and_the_next_command() {
     for (args, code, sentence) in [
-        (&["127.0.0.1:1"][..], 3, "cannot be reached"),
+        (
+            &["127.0.0.1:1"][..],
+            3,
+            "or on loopback only: on that machine, `plumb serve --listen 0.0.0.0` lets others in",
+        ),
         (&["nosuch.invalid"], 3, "was not found"),
-        (&["127.0.0.1", "-6"], 3, "has no IPv6 address"),
-        (&["-u"], 2, "--bitrate <RATE>"),
+        (&["nosuch.invalid", "-4"], 3, "check its spelling, or write its address"),
+        (&["127.0.0.1", "-6"], 3, "has no IPv6 address; leave -6 out"),
+        (&["-u"], 2, "do not flood the path: plumb measure -u -t 2 -b 10M"),
+        (&["udp_stream"], 2, "do not flood the path: plumb measure udp_stream -t 2 -b 10M"),
         (&["-b", "5k/s"], 2, "bits per second, as 10M"),
         (&["-l", "0"], 2, "at least one byte"),
         (&["-P", "0"], 2, "0 is not in"),
@@ -148,10 +166,145 @@ fn bad_input_gets_a_sentence_and_the_next_command() {
         assert_eq!(ran.code, Some(code), "{args:?}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stderr.contains(sentence), "{args:?}: {}", ran.stderr);
     }
-    let ran = plumb(&["measure", "-t", "0"]);
-    assert!(ran.code == Some(2) && ran.stderr.contains("20 is the default"), "{}", ran.stderr);
+    for short in ["0", "1.9"] {
+        let ran = plumb(&["measure", "-t", short]);
+        assert!(ran.code == Some(2) && ran.stderr.contains("write -t 2 or more; 20 is the default"), "{}", ran.stderr);
+    }
     let ran = plumb(&["run", "10.0.0.2"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("plumb measure 10.0.0.2"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_key_of_another_run_is_told_from_none() {
+    let far = Serve::on("0.0.0.0", &[]);
+    let old = Serve::on("0.0.0.0", &[]);
+    let key = old.said.split_whitespace().find_map(|word| word.strip_prefix("PLUMB_KEY=")).expect("a key").to_owned();
+    let place = far.address.replace("0.0.0.0", "127.0.0.1");
+    let mut command = command(&["measure", &place, "tcp_rr", "-t", "2"]);
+    let ran: Ran = command.env("PLUMB_KEY", key).output().expect("plumb starts").into();
+    assert!(ran.code == Some(3) && ran.stderr.contains("copy the line that it prints now"), "{}", ran.stderr);
+    let ran = measure(&[&place, "tcp_rr"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("PLUMB_KEY, as its `plumb serve` printed it"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_far_end_that_has_only_ipv6_is_reached() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return skip("this machine has no IPv6");
+    }
+    let far = Serve::whole("[::1]:0", &[], Stdio::null());
+    let ran = measure(&[&far.address, "tcp_rr", "udp_rr", "-6"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(names(&ran)[..2], ["tcp_rr", "udp_rr"], "{}", ran.stdout);
+}
+
+#[test]
+fn a_far_end_of_another_version_is_named_with_the_remedy() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut words = [0; 8];
+            let _ = stream.read_exact(&mut words);
+            // The seventh byte is the newest protocol that an end speaks.
+            words[6] = 0;
+            let _ = stream.write_all(&words);
+        }
+    });
+    let ran = measure(&[&place]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("use the same version at both ends (`plumb --version`"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_busy_far_end_is_waited_for_and_a_full_one_says_what_to_type() {
+    let far = Serve::start(&["--exclusive"]);
+    let mut other = command(&["measure", &far.address, "tcp_stream", "-i", "0.1", "-t", "30"]).spawn().unwrap();
+    wait_for(&mut other, is_interim);
+    let ran = measure(&[&far.address, "tcp_rr"]);
+    let _ = other.kill();
+    let _ = other.wait();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("waiting, 1st in the queue"), "{}", ran.stderr);
+    let far = Serve::start(&["--max-sessions", "1"]);
+    let ran = measure(&[&far.address, "-R"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("--max-sessions 3"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_port_that_cannot_be_had_says_what_to_type() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let ran = plumb(&["serve", "--listen", &format!("127.0.0.1:{port}")]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let next = format!("`plumb serve --listen 127.0.0.1:{}`", port.checked_add(1).unwrap_or(12864));
+    assert!(ran.stderr.contains(&format!("sport = :{port}")) && ran.stderr.contains(&next), "{}", ran.stderr);
+    let ran = plumb(&["serve", "--listen", "192.0.2.1"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("`ip address` lists its own"), "{}", ran.stderr);
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    if !geteuid().is_root() || first.trim() != "1024" {
+        return skip("only root can give its rights away, and only where ports below 1024 are root's");
+    }
+    let ran = command(&["serve", "--listen", "127.0.0.1:80"]).uid(65_534).output();
+    let Ok(ran) = ran.map(Ran::from) else { return skip("no other user can start the program here") };
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("`plumb serve --listen 127.0.0.1:12864`"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_rate_that_is_too_fast_gets_one_that_is_not() {
+    let ran = measure(&["-R", "-b", "900G"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let note = ran.stdout.lines().find(|line| line.contains("that -b asks for")).unwrap_or_default();
+    assert!(note.starts_with("note: download: ") && note.contains("; try -b "), "{}", ran.stdout);
+}
+
+/// Reads a child's standard error until a line is so; keeps reading afterwards, so that the child does not block.
+fn wait_for(child: &mut Child, mut is_it: impl FnMut(&str) -> bool) {
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| is_it(&line)), "it ended before");
+    thread::spawn(move || lines.count());
+}
+
+#[test]
+fn an_interrupt_leaves_what_was_measured() {
+    let folder = Folder::new();
+    let interrupted = |child: Child| -> Ran {
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+        let ran = end(child);
+        assert_eq!(ran.code, Some(130), "{}{}", ran.stdout, ran.stderr);
+        ran
+    };
+    // On the idle path: the session in which the far end was met has ended.
+    let far = Serve::telling(File::create(folder.path("log")).unwrap());
+    let child = command(&["measure", &far.address]).spawn().unwrap();
+    let log = || std::fs::read_to_string(folder.path("log")).unwrap_or_default();
+    until("the far end is met", || log().contains("session ended"));
+    let ran = interrupted(child);
+    assert!(format!("{}{}", ran.stdout, ran.stderr).contains("interrupted"), "{}{}", ran.stdout, ran.stderr);
+    // In the first window of each direction, after its first interval.
+    for (at, phase) in ["download", "upload"].into_iter().enumerate() {
+        let mut child = command(&["measure", &far.address, "-i", "0.1"]).spawn().unwrap();
+        wait_for(&mut child, |line| is_interim(line) && line.starts_with(phase));
+        let ran = interrupted(child);
+        assert_eq!(names(&ran)[..2 + at], ["idle", "download", "upload"][..2 + at], "{}", ran.stdout);
+        let line = ran.stdout.lines().find(|line| line.trim_start().starts_with(phase)).unwrap();
+        assert!(line.contains("bit/s"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn intervals_of_a_second_are_whole_and_a_note_is_told_once() {
+    let ran = plumb(&["measure", "-R", "-i", "1", "-t", "3"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.lines().any(|line| line.starts_with("download") && is_interim(line)), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("note: a single iteration has no ±: with -t 20 there are at least three"),
+        "{}",
+        ran.stdout
+    );
+    let notes: Vec<&str> = ran.stdout.lines().filter_map(|line| line.strip_prefix("note: ")).collect();
+    assert!(notes.iter().all(|note| !ran.stderr.contains(note)), "{notes:?}\n{}", ran.stderr);
 }
 
 #[test]
