@@ -92,6 +92,13 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// Growth of a 32-bit counter of the kernel, which wraps. A smaller value is that of a new counter, which began at 0, unless the
+/// difference is plausible.
+pub fn grown(after: u64, before: u64) -> u64 {
+    let difference = after.wrapping_sub(before) & u64::from(u32::MAX);
+    if difference > u64::from(u32::MAX / 2) { after } else { difference }
+}
+
 /// TCP_INFO, as far as results use it. Counters count from the connection's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

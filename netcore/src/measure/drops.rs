@@ -13,7 +13,7 @@ use super::{
     files::again,
     netlink::{Netlink, QdiscDrops},
 };
-use crate::sys::opt;
+use crate::{report::grown, sys::opt};
 
 /// Place of the drops among the words of SO_MEMINFO.
 const SK_MEMINFO_DROPS: usize = 8;
@@ -24,8 +24,9 @@ const WORD: usize = size_of::<u32>();
 pub struct DropSample {
     qdiscs: Option<Vec<QdiscDrops>>,
     interface: Option<u64>,
-    softnet: Option<u64>,
-    /// Words of the kernel, which wrap.
+    /// A word of the kernel, which wraps, for each CPU.
+    softnet: Option<Vec<u32>>,
+    /// The same for each socket.
     sockets: Option<Vec<u32>>,
 }
 
@@ -43,24 +44,20 @@ impl DropSample {
         let qdiscs = self.qdiscs.as_ref().zip(before.qdiscs.as_ref());
         let of_qdisc = |after: &QdiscDrops, before: &[QdiscDrops]| {
             let same = before.iter().find(|before| before.parent == after.parent);
-            same.map_or(u64::from(after.dropped), |before| grown(after.dropped, before.dropped))
+            same.map_or(u64::from(after.dropped), |before| grown(after.dropped.into(), before.dropped.into()))
         };
-        let sockets = self.sockets.as_ref().zip(before.sockets.as_ref());
+        let of_words = |after: &Option<Vec<u32>>, before: &Option<Vec<u32>>| {
+            let (after, before) = after.as_ref().zip(before.as_ref())?;
+            Some(after.iter().zip(before).map(|(after, before)| grown((*after).into(), (*before).into())).sum())
+        };
         let difference = |(after, before): (u64, u64)| after.saturating_sub(before);
         Grown {
             qdisc: qdiscs.map(|(after, before)| after.iter().map(|one| of_qdisc(one, before)).sum()),
             interface: self.interface.zip(before.interface).map(difference),
-            softnet: self.softnet.zip(before.softnet).map(difference),
-            socket: sockets.map(|(after, before)| after.iter().zip(before).map(|(a, b)| grown(*a, *b)).sum()),
+            softnet: of_words(&self.softnet, &before.softnet),
+            socket: of_words(&self.sockets, &before.sockets),
         }
     }
-}
-
-/// Growth of a word that wraps. A smaller value is that of a new queueing discipline, which began at 0, unless the difference
-/// is plausible.
-fn grown(after: u32, before: u32) -> u64 {
-    let difference = after.wrapping_sub(before);
-    u64::from(if difference > u32::MAX / 2 { after } else { difference })
 }
 
 /// Reads the counters repeatedly, through open descriptors. It belongs to the network namespace of the thread that opened it.
@@ -118,14 +115,10 @@ fn socket_drops(socket: &impl AsFd) -> Option<u32> {
     Some(u32::from_ne_bytes(word.try_into().ok()?))
 }
 
-/// Sum of the second column of `softnet_stat`: a line of hexadecimal words for each CPU.
-fn softnet_drops(text: &str) -> Option<u64> {
-    let mut dropped = text.lines().map(|line| {
-        let word = line.split_ascii_whitespace().nth(1)?;
-        u64::from_str_radix(word, 16).ok()
-    });
-    let first = dropped.next()??;
-    dropped.try_fold(first, |sum, word| Some(sum.saturating_add(word?)))
+/// The second column of `softnet_stat`: a line of hexadecimal words for each CPU.
+fn softnet_drops(text: &str) -> Option<Vec<u32>> {
+    let dropped = text.lines().map(|line| u32::from_str_radix(line.split_ascii_whitespace().nth(1)?, 16).ok());
+    dropped.collect::<Option<Vec<u32>>>().filter(|words| !words.is_empty())
 }
 
 #[cfg(test)]
@@ -261,14 +254,20 @@ mod tests {
         };
         let (before, file) = (all(), File::open("/proc/thread-self/net/softnet_stat").unwrap());
         let ours = softnet_drops(again(&file, &mut buffer).unwrap()).unwrap();
-        assert!((before..=all()).contains(&ours));
+        assert!((before..=all()).contains(&ours.into_iter().map(u64::from).sum()));
     }
 
     #[test]
     fn growth_crosses_the_end_of_a_word_and_a_new_discipline_begins_at_0() {
         assert_eq!(grown(5, 3), 2);
-        assert_eq!(grown(1, u32::MAX), 2);
+        assert_eq!(grown(1, u32::MAX.into()), 2);
         assert_eq!(grown(7, 100), 7);
+        let softnet = |words: &[u32]| DropSample { softnet: Some(words.to_vec()), ..DropSample::default() };
+        assert_eq!(
+            softnet(&[3, 5]).since(&softnet(&[u32::MAX, 4])).softnet,
+            Some(5),
+            "each CPU's word wraps by itself"
+        );
         let qdiscs = |list: &[(u32, u32)]| DropSample {
             qdiscs: Some(
                 list.iter().map(|(parent, dropped)| QdiscDrops { parent: *parent, dropped: *dropped }).collect(),

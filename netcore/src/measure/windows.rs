@@ -13,7 +13,7 @@ use super::{
     sample::{Sample, SampledFlow},
 };
 use crate::{
-    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
+    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window, grown},
     spec::{Pace, Role},
 };
 
@@ -153,9 +153,8 @@ impl Windows {
 
     fn window(&self, flows: &[SampledFlow], phase: Phase, before: &Sample, after: &Sample) -> Window {
         let of_flows = flows.iter().enumerate().map(|(i, flow)| {
-            let retransmits = after.tcp[i]
-                .zip(before.tcp[i])
-                .map(|(after, before)| after.retransmits.saturating_sub(before.retransmits));
+            let retransmits =
+                after.tcp[i].zip(before.tcp[i]).map(|(after, before)| grown(after.retransmits, before.retransmits));
             FlowWindow {
                 counts: after.counts[i] - before.counts[i],
                 tcp_at_start: before.tcp[i],

@@ -1,6 +1,9 @@
 //! Congestion marks, as the two ends counted them.
 
-use netcore::spec::{Side, TestSpec, Transport};
+use netcore::{
+    report::grown,
+    spec::{Side, TestSpec, Transport},
+};
 use schemas::columns::Row;
 
 use super::window::End;
@@ -14,7 +17,7 @@ pub(super) fn fill(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: 
     // A sum without some of the streams would be a wrong number.
     let grown = senders().map(|flow| {
         let [after, before] = [flow.tcp_info, flow.tcp_at_start].map(|info| info?.limits?.delivered_ce);
-        Some(after?.saturating_sub(before?))
+        Some(grown(after?, before?))
     });
     row.ce_echoed = grown.reduce(|a, b| Some(a?.saturating_add(b?))).flatten();
 }
