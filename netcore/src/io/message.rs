@@ -126,18 +126,34 @@ impl<W: Wait> Window<W> {
         if route.has_ended() {
             return Ok(Some(0));
         }
-        // SAFETY: the buffer is borrowed until this function returns, which is after the request is complete or cancelled.
-        let mut request = unsafe { route.begin_receive(buffer.as_mut_ptr(), buffer.len()) }?;
+        // SAFETY: the buffer is borrowed for longer than `receiving` lives, whose drop ends the request.
+        let request = unsafe { route.begin_receive(buffer.as_mut_ptr(), buffer.len()) }?;
+        let mut receiving = Receiving { route, request, is_open: true };
         loop {
-            match route.test(&mut request) {
+            let came = route.test(&mut receiving.request);
+            // An error leaves no request behind.
+            receiving.is_open = matches!(came, Ok(None));
+            match came {
                 Ok(Some(bytes)) => return Ok(Some(route.came(bytes))),
-                Ok(None) if is_over() => {
-                    route.cancel(&mut request);
-                    return Ok(None);
-                }
+                Ok(None) if is_over() => return Ok(None),
                 Ok(None) => self.wait.yield_now(),
                 Err(error) => return Err(error),
             }
+        }
+    }
+}
+
+/// A receive in progress. The coroutine that waits for it may end early, and its stack, with the buffer, is then gone.
+struct Receiving<'r> {
+    route: &'r Route,
+    request: Request,
+    is_open: bool,
+}
+
+impl Drop for Receiving<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.route.cancel(&mut self.request);
         }
     }
 }
