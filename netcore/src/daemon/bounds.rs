@@ -35,6 +35,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("netperf: first message, and rest of one that has begun", time(netperf::MESSAGE)),
         ("netperf: next request", time(netperf::IDLE)),
         ("netperf: data connection of a test", time(netperf::CONNECT)),
+        ("netperf: addresses of data sockets", "those of `--also`".to_owned()),
         ("netperf: call of a stream", bytes(netperf::MOST_STREAM_BYTES.unsigned_abs().into())),
         ("netperf: request, response", bytes(netperf::MOST_EXCHANGE_BYTES.unsigned_abs().into())),
         ("time of a greeting", time(served.greeting)),

@@ -1,7 +1,7 @@
 //! Clients of other programs ([`crate::peers`]): they get the same admission, budgets and log as Plumbline's own.
 
 use std::{
-    net::{SocketAddr, TcpStream},
+    net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsFd,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -150,6 +150,11 @@ impl Host for Guest<'_> {
 
     fn limits(&self) -> &Limits {
         &self.shared.config.limits
+    }
+
+    fn serves(&self, address: IpAddr) -> bool {
+        let own = self.shared.config.also.iter().filter(|(program, _)| *program == self.program);
+        own.flat_map(|(_, places)| places).any(|place| place.ip() == address || place.ip().is_unspecified())
     }
 
     fn number(&self) -> u64 {

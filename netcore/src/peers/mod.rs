@@ -220,6 +220,9 @@ pub(crate) trait Host: Sync {
 
     fn limits(&self) -> &Limits;
 
+    /// Whether the daemon serves the program's clients at this address of its host.
+    fn serves(&self, address: IpAddr) -> bool;
+
     /// The number of the connection in the order of arrival.
     fn number(&self) -> u64;
 

@@ -233,6 +233,17 @@ fn only_the_client_can_take_its_data_connection() {
     assert_eq!(omni::Results::read(&raw.hear().unwrap()).bytes_received, 1000);
 }
 
+#[test]
+fn a_client_opens_no_address_that_the_daemon_does_not_serve() {
+    let daemon = daemon();
+    let mut raw = Raw::new(&daemon);
+    let elsewhere = "127.0.0.2".parse().unwrap();
+    let port = data_port(&raw.ask(&stream(|r| r.server_address = WireIp::of(elsewhere))));
+    assert!(TcpStream::connect((elsewhere, port)).is_err(), "nothing listens there");
+    TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&[1; 1000]).unwrap();
+    assert_eq!(omni::Results::read(&raw.hear().unwrap()).bytes_received, 1000);
+}
+
 /// A socket of another host, and whether anything has come to it.
 struct Third(UdpSocket);
 

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -86,6 +86,10 @@ impl Host for Fake {
 
     fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    fn serves(&self, _: IpAddr) -> bool {
+        true
     }
 
     fn number(&self) -> u64 {

@@ -27,6 +27,9 @@ use crate::{
 /// Connections that wait to be accepted: a connect test makes them as fast as it can.
 const BACKLOG: u32 = 4096;
 
+/// Strangers who are turned away before the deadline and the stop flag are looked at.
+const STRANGERS: usize = 64;
+
 /// The addresses of a control connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
@@ -42,8 +45,9 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Opens the socket. It listens on the address that the client reached, or on another one of this host that it names.
-    pub fn open(asked: &Asked, ends: Ends) -> Result<(Self, Opened), Refused> {
+    /// Opens the socket. It listens on the address that the client reached, or on another one that it names and that the daemon
+    /// `serves`: a client does not open this host at addresses that its operator has left out.
+    pub fn open(asked: &Asked, ends: Ends, serves: impl Fn(IpAddr) -> bool) -> Result<(Self, Opened), Refused> {
         let spec = &asked.spec;
         let mut peers = vec![ends.peer];
         if spec.transport.is_datagram() {
@@ -56,7 +60,7 @@ impl Waiting {
             peers.extend(asked.client);
         }
         let (control, port) = (ends.local, spec.far.port.unwrap_or(0));
-        let named = asked.server.filter(|ip| *ip != control.ip()).map(|ip| SocketAddr::new(ip, port));
+        let named = asked.server.filter(|ip| *ip != control.ip() && serves(*ip)).map(|ip| SocketAddr::new(ip, port));
         let mut reached = control;
         reached.set_port(port);
         let opened = match named.map(|named| open(spec, named)) {
@@ -99,7 +103,7 @@ impl Waiting {
             connection::set_blocking(&socket, true)?;
             return datagram::to_service(socket, &Address::Ip(from), true, 0).map(Some);
         }
-        loop {
+        for _ in 0..STRANGERS {
             match sys::accept(&self.socket) {
                 Ok((socket, from)) => {
                     if known(from).is_none() {
@@ -114,6 +118,7 @@ impl Waiting {
                 Err(error) => return Err(EndError::system("cannot accept the data connection")(error)),
             }
         }
+        Ok(None)
     }
 
     /// The sender of the first datagram of the client, which stays in the queue.
@@ -121,8 +126,8 @@ impl Waiting {
         &self,
         known: impl Fn(Option<SocketAddr>) -> Option<SocketAddr>,
     ) -> io::Result<Option<SocketAddr>> {
-        loop {
-            let flags = MsgFlags::MSG_DONTWAIT;
+        let flags = MsgFlags::MSG_DONTWAIT;
+        for _ in 0..STRANGERS {
             match sys::receive_from(&self.socket, &mut [0], (flags | MsgFlags::MSG_PEEK).bits()) {
                 Ok((_, from)) => {
                     if let Some(from) = known(from) {
@@ -135,6 +140,7 @@ impl Waiting {
                 Err(error) => return Err(error),
             }
         }
+        Ok(None)
     }
 }
 
@@ -165,4 +171,25 @@ pub fn refused(error: &EndError) -> Refused {
         _ => libc::EINVAL,
     };
     Refused { errno: errno.unsigned_abs(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn datagrams_of_strangers_do_not_keep_a_session_from_its_deadline() {
+        let stranger = UdpSocket::bind("127.0.0.3:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let waiting = Waiting { socket: socket.into(), peers: vec!["127.0.0.1".parse().unwrap()] };
+        let known = |from: Option<SocketAddr>| from.filter(|from| waiting.peers.contains(&from.ip()));
+        (0..STRANGERS + 1).for_each(|_| drop(stranger.send_to(b"x", to).unwrap()));
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.send_to(b"y", to).unwrap();
+        assert_eq!(waiting.first_datagram(known).unwrap(), None, "the session has its turn before the queue is empty");
+        assert_eq!(waiting.first_datagram(known).unwrap(), Some(client.local_addr().unwrap()));
+    }
 }

@@ -178,7 +178,7 @@ impl Session<'_> {
             Err(error) => return self.refuse(message, of_reply(&error)),
         };
         self.drained = None;
-        let (waiting, opened) = match Waiting::open(asked, self.ends) {
+        let (waiting, opened) = match Waiting::open(asked, self.ends, |address| host.serves(address)) {
             Ok(opened) => opened,
             Err(refused) => {
                 host.failed(&asked.spec, &refused.reason);
@@ -235,14 +235,16 @@ impl Session<'_> {
                 Ok(None) => {}
                 Err(error) => return Err(Over::Refused(error.to_string())),
             }
+            // Looked at after each turn: strangers who never pause must not keep the session here.
+            let over = Instant::now() >= deadline;
             let stop = self.host.stop().beyond(Urgency::Orderly);
             let ready = wait([Some(waiting.as_fd()), Some(self.control.as_fd()), stop], Some(deadline))?;
             match ready {
                 [_, _, true] => return Err(Over::Stopping),
                 // A client says nothing before the results: it has left.
                 [false, true, _] => return Err(Over::Gone),
-                [false, false, false] if datagrams => return Ok(None),
-                [false, false, false] => return Err(Over::Refused("no data connection came".to_owned())),
+                _ if over && datagrams => return Ok(None),
+                _ if over => return Err(Over::Refused("no data connection came".to_owned())),
                 _ => {}
             }
         }
