@@ -85,7 +85,7 @@ from=local to=pod1 plan 'pod: {launch: {kubernetes: {namespace: lab, image: "loc
 runs 'to a pod whose image is a shell, with a copy of the program'
 sed 's#image: plumb  #image: localhost/plumb:test  #' "$root/deploy/kubernetes/jobs.yaml" | KUBECONFIG=$admin kubectl apply -n lab -f - >/dev/null
 kubectl wait -n lab --for=condition=Ready pod -l plumb.example=yes --timeout=60s >/dev/null || fail 'the pods of jobs.yaml do not run'
-by_hand='launch: {command: [kubectl, exec, -n, lab, -i, "pod/{host}", --]}}'
+by_hand='network: 10.79.0.0/16, launch: {command: [kubectl, exec, -n, lab, -i, "pod/{host}", --]}}'
 mapfile -t pods < <(kubectl get pods -n lab -l plumb.example=yes -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
 from=${pods[0]} to=${pods[1]} plan "${pods[0]}: {control: launcher, $by_hand" "${pods[1]}: {control: launcher, $by_hand"
 runs 'between pods that were made by hand (jobs.yaml)'

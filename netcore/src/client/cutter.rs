@@ -3,9 +3,11 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{Shutdown, TcpStream},
+    net::Shutdown,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use socket2::Socket;
 
 /// Cuts the control connections to a host. Clones cut the same ones.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +17,7 @@ pub struct Cutter(Arc<Mutex<Connections>>);
 struct Connections {
     cut: bool,
     next: u64,
-    open: BTreeMap<u64, TcpStream>,
+    open: BTreeMap<u64, Socket>,
 }
 
 impl Cutter {
@@ -29,7 +31,7 @@ impl Cutter {
         }
     }
 
-    pub(super) fn add(&self, connection: &TcpStream) -> io::Result<Cuttable> {
+    pub(super) fn add(&self, connection: &Socket) -> io::Result<Cuttable> {
         let connection = connection.try_clone()?;
         let mut connections = self.lock();
         if connections.cut {
@@ -62,14 +64,17 @@ impl Drop for Cuttable {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, net::TcpListener};
+    use std::{
+        io::Read,
+        net::{TcpListener, TcpStream},
+    };
 
     use super::*;
 
     #[test]
     fn connections_are_cut_and_those_that_ended_are_forgotten() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let connect = || Socket::from(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
         let cutter = Cutter::default();
         let (mut first, second) = (connect(), connect());
         let _first = cutter.add(&first).unwrap();

@@ -13,6 +13,7 @@ mod peer;
 pub(crate) mod plausible;
 mod ranks;
 mod ready;
+mod relay;
 mod running;
 mod session;
 mod turn;
@@ -24,6 +25,7 @@ pub use cutter::Cutter;
 pub use peer::{Peer, PeerTarget};
 pub use ranks::{PreparedRanks, RankSeat, RanksOutcome, RunningRanks, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare};
+pub use relay::Relayed;
 pub(crate) use running::MESSAGES_A_TURN;
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{PeerFacts, Session};
@@ -51,6 +53,8 @@ pub struct Target {
     pub bind: Option<IpAddr>,
     /// Network namespace of the control connection; `None`: the process's own.
     pub netns: Option<String>,
+    /// Carries the control connections in place of the network.
+    pub relay: Option<Relayed>,
     /// Ends the control connections when the daemon is known to be gone.
     pub cutter: Option<Cutter>,
     pub timeouts: Timeouts,
@@ -64,6 +68,7 @@ impl Target {
             key: None,
             bind: None,
             netns: None,
+            relay: None,
             cutter: None,
             timeouts: Timeouts::default(),
         }

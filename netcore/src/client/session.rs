@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use socket2::Socket;
+
 use super::{ClientError, HostLabel, Target, Timeouts, cutter::Cuttable};
 use crate::{
     control::{
@@ -37,7 +39,7 @@ pub struct PeerFacts {
     pub limits: Limits,
     pub host: HostFacts,
     pub clock: ClockOffset,
-    /// The address at which it was reached.
+    /// The address at which it was reached, or that of its traffic where its control connection is relayed.
     pub address: IpAddr,
     /// A random number of the daemon.
     pub number: u64,
@@ -66,12 +68,17 @@ impl Session {
         let host =
             HostLabel { name: target.name.clone(), control: target.control.clone(), launched: target.cutter.is_some() };
         let deadline = Instant::now() + target.timeouts.connect;
-        let addresses =
-            resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
         let unreached = |source| ClientError::Connect { host: host.clone(), source };
-        let stream =
-            netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?.map_err(unreached)?;
-        let address = stream.peer_addr().map_err(unreached)?.ip().to_canonical();
+        let (stream, address) = if let Some(relay) = &target.relay {
+            (Socket::from(relay.dial().map_err(unreached)?), relay.address)
+        } else {
+            let addresses =
+                resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
+            let stream = netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?
+                .map_err(unreached)?;
+            let address = stream.peer_addr().map_err(unreached)?.ip().to_canonical();
+            (stream.into(), address)
+        };
         let cuttable = target.cutter.as_ref().map(|cutter| cutter.add(&stream)).transpose().map_err(unreached)?;
         let mut channel =
             Channel::initiate(stream, target.key.as_ref(), deadline).map_err(|error| greeting_error(&host, error))?;

@@ -14,6 +14,7 @@ use std::{
 
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Serialize, de::DeserializeOwned};
+use socket2::{Domain, Socket};
 
 use super::{
     event::{wait, wait_writable},
@@ -93,7 +94,9 @@ pub enum ChannelError {
 
 #[derive(Debug)]
 pub struct Channel {
-    stream: TcpStream,
+    stream: Socket,
+    /// Whether its own TCP carries it: options of TCP have a meaning.
+    is_tcp: bool,
     cipher: Option<Cipher>,
     decoder: Decoder,
     closed: bool,
@@ -107,8 +110,8 @@ pub struct Channel {
 
 impl Channel {
     /// Greets a daemon over a connected stream.
-    pub fn initiate(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
-        let mut channel = Self { tames: true, ..Self::over(stream)? };
+    pub fn initiate(stream: impl Into<Socket>, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
+        let mut channel = Self { tames: true, ..Self::over(stream.into())? };
         let ours = preamble(key);
         channel.write_all(&ours, deadline)?;
         let theirs = channel.read_preamble(deadline)?;
@@ -129,8 +132,8 @@ impl Channel {
     }
 
     /// Answers a client's greeting on an accepted stream.
-    pub fn accept(stream: TcpStream, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
-        let mut channel = Self::over(stream)?;
+    pub fn accept(stream: impl Into<Socket>, key: Option<&Key>, deadline: Instant) -> Result<Self, ChannelError> {
+        let mut channel = Self::over(stream.into())?;
         let ours = preamble(key);
         let theirs = channel.read_preamble(deadline)?;
         channel.write_all(&ours, deadline)?;
@@ -155,13 +158,17 @@ impl Channel {
         let _ = stream.shutdown(std::net::Shutdown::Write);
     }
 
-    fn over(stream: TcpStream) -> Result<Self, ChannelError> {
+    fn over(stream: Socket) -> Result<Self, ChannelError> {
         let io = |source| ChannelError::Io { what: "the control connection cannot be set up", source };
         stream.set_nonblocking(true).map_err(io)?;
-        // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
-        stream.set_nodelay(true).map_err(io)?;
+        let is_tcp = stream.domain().map_err(io)? != Domain::UNIX;
+        if is_tcp {
+            // Small messages and answers: Nagle's algorithm would add a delayed acknowledgement to the clock probes.
+            stream.set_tcp_nodelay(true).map_err(io)?;
+        }
         Ok(Self {
             stream,
+            is_tcp,
             cipher: None,
             decoder: Decoder::new(GREETING_BOUND),
             closed: false,
@@ -184,6 +191,9 @@ impl Channel {
     /// Switches TCP keep-alive: the kernel probes a silent peer after 30 s, then every 10 s, and gives up after three
     /// ([`KEEPALIVE`]).
     pub fn set_keepalive(&self, on: bool) -> Result<(), ChannelError> {
+        if !self.is_tcp {
+            return Ok(());
+        }
         let set = || {
             setsockopt(&self.stream, sockopt::TcpKeepIdle, &IDLE_S)?;
             setsockopt(&self.stream, sockopt::TcpKeepInterval, &REPEAT_S)?;
@@ -197,7 +207,8 @@ impl Channel {
     }
 
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.stream.local_addr()
+        let local = self.stream.local_addr()?.as_socket();
+        local.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
     }
 
     pub fn send<T: Serialize>(&mut self, message: &T, bound: usize, deadline: Instant) -> Result<(), ChannelError> {

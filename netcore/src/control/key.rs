@@ -50,6 +50,12 @@ impl Key {
         Ok(Self(bytes))
     }
 
+    /// The key of two halves that came by different ways: whoever lacks one of them knows nothing of it.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] ^ other.0[at]))
+    }
+
     /// Reads a key from a text that came from `place`: hexadecimal digits or a short key.
     pub fn from_text(text: &str, place: &'static str) -> Result<Self, KeyError> {
         let text = text.trim();

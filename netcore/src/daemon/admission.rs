@@ -262,7 +262,7 @@ pub(super) fn datagrams(config: &Config, addresses: Addresses, peers: &[IpAddr])
     let Some(address) = peers.iter().find(|address| !reaches(config, addresses, **address)) else { return Ok(()) };
     refuse(format!(
         "this daemon sends datagrams only to its client {} and to itself, and the near end's come from {address}: start \
-         it with --allow-connect {address} to allow that",
+         it with --allow-connect {address} to allow that, or say `bind: {address}` for the near end's host where both were launched",
         addresses.peer
     ))
 }

@@ -99,9 +99,9 @@ pub struct Args {
     /// Log lines for people, or a JSON object per line.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
-    /// For launchers: take a key from the first line of standard input, print one line for programs, and end with standard
-    /// input (docs/clusters.md).
-    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "allow_files", "also", "exclusive", "netns", "metrics"])]
+    /// For launchers: take half of a key from the first line of standard input, print one line for programs with the other
+    /// half, and end with standard input (docs/clusters.md).
+    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "also", "exclusive", "netns", "metrics"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.
     #[arg(long, hide = true, requires = "launched")]
@@ -200,6 +200,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
             silence: args.silence,
             relay: args.relay,
             own_key: args.own_key,
+            allow_files: args.allow_files.clone(),
             allow_hooks: args.allow_hooks,
             mpi: args.mpi.then(|| args.mpi_library.clone()),
         };

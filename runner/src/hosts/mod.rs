@@ -23,6 +23,7 @@ pub mod watch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    path::Path,
     time::Duration,
 };
 
@@ -30,7 +31,7 @@ use netcore::{
     client::{PeerTarget, Session},
     control::{key::Key, message::Limits, stop::StopFlag},
     daemon::{Daemon, Embedded},
-    spec::Transport,
+    spec::{Side, Transport},
 };
 
 use crate::{
@@ -135,11 +136,8 @@ impl Hosts {
     /// Lets daemons that this run started connect to those that ran already.
     fn introduce(&self) {
         let others = self.places.iter().filter(|(end, _)| self.fleet.end(end.name()).is_none());
-        for address in
-            others.filter_map(|(end, place)| place.address(end.name())).chain(self.services.values().copied())
-        {
-            self.fleet.allow_connect(address);
-        }
+        let addresses = others.filter_map(|(end, place)| place.address(end.name()));
+        self.fleet.allow_connect(addresses.chain(self.services.values().copied()).collect());
     }
 
     /// Adds to an error why a daemon that this run started is gone.
@@ -189,7 +187,7 @@ impl Hosts {
 }
 
 /// The hosts with `launch` whose ends take part, with all members of their groups.
-fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, Asked<'a>> {
+fn launched<'a>(plan: &'a Plan, steps: &'a [Step]) -> BTreeMap<String, Asked<'a>> {
     let steps = || steps.iter().filter(|step| step.skip.is_none());
     let measured = steps().flat_map(|step| &step.members).flat_map(Member::ends);
     let measured = measured.filter_map(|(end, has_daemon)| has_daemon.then_some(end));
@@ -214,7 +212,16 @@ fn launched<'a>(plan: &'a Plan, steps: &[Step]) -> BTreeMap<String, Asked<'a>> {
         .flat_map(Member::ends)
         .map(|(end, _)| end.name())
         .collect();
-    let asked =
-        |(name, host): (&String, &'a Host)| (name.clone(), Asked { host, over_mpi: ranks.contains(name.as_str()) });
+    let mut files: BTreeMap<&str, BTreeSet<&Path>> = BTreeMap::new();
+    for member in steps().flat_map(|step| &step.members) {
+        for (end, side) in [(&member.from, Side::Near), (&member.to, Side::Far)] {
+            let read = member.spec().into_iter().flat_map(|spec| spec.files(side));
+            files.entry(end.name()).or_default().extend(read.map(|(_, file)| file));
+        }
+    }
+    let asked = |(name, host): (&String, &'a Host)| {
+        let over_mpi = ranks.contains(name.as_str());
+        (name.clone(), Asked { host, over_mpi, files: files.get(name.as_str()).cloned().unwrap_or_default() })
+    };
     hosts.map(asked).collect()
 }

@@ -40,6 +40,19 @@ pub fn choose(host: &Host, greeting: &Greeting) -> Result<IpAddr, String> {
     }
 }
 
+/// An address that an end says is its own, where no connection to it proves that: it must lie in the plan's `network`, or be one
+/// of a host that the plan or the launcher names.
+pub fn known<'a>(host: &Host, told: IpAddr, names: impl Iterator<Item = &'a str>) -> Result<IpAddr, String> {
+    let is_of = |name: &str| dial::resolve_or(name, 0).is_ok_and(|found| found.iter().any(|it| it.ip() == told));
+    if host.network.is_some() || { names }.any(is_of) {
+        return Ok(told);
+    }
+    Err(format!(
+        "it says that its address is {told}, and nothing here proves that: name it in the plan with `address: {told}`, or a \
+         `network` that it lies in"
+    ))
+}
+
 /// Brings the greetings of one launcher into the order of its ends, where the plan says an address for each: a launcher numbers
 /// its ends as it likes.
 pub fn by_address(

@@ -1,6 +1,6 @@
 //! The lines between a launcher and the daemon that it started, over the daemon's standard input and output.
 //!
-//! Standard input is the life line. Its first line is the key of this one run, 64 hexadecimal digits. Lines follow:
+//! Standard input is the life line. Its first line is the launcher's half of the key, 64 hexadecimal digits. Lines follow:
 //!
 //! | line | meaning |
 //! | --- | --- |
@@ -12,8 +12,9 @@
 //! The daemon prints one line with [`MARK`] and a [`Greeting`] as JSON once it serves. What a login shell prints may come
 //! before it, and a launcher's label may stand in the line before the mark. Relayed bytes come back in the same form.
 //!
-//! MPICH gives its standard input to one process only. There each daemon makes its key itself and says it in its greeting
-//! (`--own-key`): the stream is the same, in the other direction. It lives as long as its parent and a session of its launcher.
+//! Each daemon makes the other half and says it in its greeting. So daemons that share one standard input (Slurm, MPI) have
+//! different keys. MPICH gives its standard input to one process only: there the daemon's half is the whole key (`--own-key`),
+//! and it lives as long as its parent and a session of its launcher.
 
 use std::{
     io::{self, BufRead, Read, Write},
@@ -25,7 +26,7 @@ use netcore::{daemon::Network, foreign, measure::addresses::InterfaceAddress};
 use serde::{Deserialize, Serialize};
 
 /// Version of these lines.
-pub const CONTRACT: u32 = 1;
+pub const CONTRACT: u32 = 2;
 
 /// Begins the greeting in a line of standard output.
 pub const MARK: &str = "plumb-serving ";
@@ -61,8 +62,8 @@ pub struct Greeting {
     pub node: Option<String>,
     /// The address at which sshd was reached.
     pub reached_at: Option<IpAddr>,
-    /// The key that it made itself, where standard input does not reach it (`--own-key`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its half of the key, or all of it where standard input does not reach it (`--own-key`). An older program has none.
+    #[serde(default)]
     pub key: Option<String>,
 }
 
@@ -84,16 +85,24 @@ impl Greeting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Heartbeat,
-    AllowConnect(Network),
-    Data { stream: u32, bytes: Vec<u8> },
-    Close { stream: u32 },
+    /// Read one by one.
+    AllowConnect(Vec<Network>),
+    Data {
+        stream: u32,
+        bytes: Vec<u8>,
+    },
+    Close {
+        stream: u32,
+    },
 }
 
 impl Message {
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         match self {
             Self::Heartbeat => out.write_all(b"\n")?,
-            Self::AllowConnect(network) => writeln!(out, "allow-connect {network}")?,
+            Self::AllowConnect(networks) => {
+                networks.iter().try_for_each(|network| writeln!(out, "allow-connect {network}"))?;
+            }
             Self::Data { stream, bytes } => {
                 // One write, so that what others print cannot come between.
                 let mut whole = format!("data {stream} {}\n", bytes.len()).into_bytes();
@@ -110,7 +119,9 @@ impl Message {
         let mut words = line.trim_end().split(' ');
         let message = match (words.next().unwrap_or_default(), words.next(), words.next(), words.next()) {
             ("", None, None, None) => Some(Self::Heartbeat),
-            ("allow-connect", Some(network), None, None) => network.parse().ok().map(Self::AllowConnect),
+            ("allow-connect", Some(network), None, None) => {
+                network.parse().ok().map(|one| Self::AllowConnect(vec![one]))
+            }
             ("close", Some(stream), None, None) => stream.parse().ok().map(|stream| Self::Close { stream }),
             ("data", Some(stream), Some(length), None) => match (stream.parse(), length.parse::<usize>()) {
                 (Ok(stream), Ok(length)) if length <= LONGEST_DATA => {
@@ -167,6 +178,10 @@ mod tests {
         assert_eq!(Greeting::of_line(&line).unwrap().unwrap(), greeting());
         assert!(Greeting::of_line("Last login: today").is_none());
         assert!(Greeting::of_line(&format!("{MARK}{{}}")).unwrap().is_err());
+        let mut hostile = greeting();
+        hostile.addresses[0].interface = "\u{1b}]0;owned\n::error::".into();
+        let read = Greeting::of_line(hostile.line().trim_end()).unwrap().unwrap();
+        assert!(!read.addresses[0].interface.contains(['\u{1b}', '\n']), "{read:?}");
     }
 
     proptest! {
@@ -175,7 +190,7 @@ mod tests {
             let sent = [
                 Message::Heartbeat,
                 Message::Data { stream, bytes },
-                Message::AllowConnect("10.0.0.0/8".parse().unwrap()),
+                Message::AllowConnect(vec!["10.0.0.0/8".parse().unwrap()]),
                 Message::Close { stream },
             ];
             let mut wire = Vec::new();

@@ -5,6 +5,7 @@ use std::{
     net::IpAddr,
     process::ExitStatus,
     sync::{
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -13,11 +14,12 @@ use std::{
 };
 
 use netcore::{
-    client::{Session, Target},
+    client::{Relayed, Session, Target},
     control::{
         key::Key,
         stop::{StopFlag, Urgency},
     },
+    daemon::Network,
     measure::addresses::addresses,
 };
 use schemas::run_record::LaunchRecord;
@@ -51,6 +53,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Time for a launcher to say why it ended.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
+/// Daemons listen at ports that the kernel chooses. A run greets no service of another program.
+const LOWEST_PORT: u16 = 1024;
+
 /// Lines of a launcher in an error.
 const QUOTED: usize = 4;
 
@@ -81,11 +86,25 @@ pub struct Fleet {
 struct Running {
     recipe: Recipe,
     process: Process,
+    /// Its half of the keys of its daemons.
+    key: Key,
     /// Ends after the process.
     guardian: Option<Guardian>,
     greetings: Vec<Greeting>,
     /// From the start to the last greeting.
     took: Duration,
+}
+
+impl Running {
+    /// The key of the daemon that said this.
+    fn key_of(&self, greeting: &Greeting) -> Result<Key, String> {
+        if greeting.port < LOWEST_PORT {
+            return Err(format!("its daemon says that it listens at port {}, which no kernel chooses", greeting.port));
+        }
+        let half =
+            greeting.key.as_deref().and_then(Key::from_hex).ok_or("its daemon greets without its half of the key")?;
+        Ok(if self.recipe.input { half.joined(&self.key) } else { half })
+    }
 }
 
 impl Fleet {
@@ -100,18 +119,17 @@ impl Fleet {
         if recipes.is_empty() {
             return Ok((Self::default(), Vec::new()));
         }
-        let key = Key::generate().map_err(Error::measurement)?;
         let count = recipes.iter().map(|recipe| recipe.ends.len()).sum();
         progress.starting(0, count);
         let (next, (sender, started)) = (AtomicUsize::new(0), mpsc::channel());
         let (mut fleet, mut wrong) = (Self::default(), Vec::new());
         thread::scope(|scope| {
             for _ in 0..recipes.len().min(AT_ONCE) {
-                let (next, recipes, key, sender) = (&next, &recipes, &key, sender.clone());
+                let (next, recipes, sender) = (&next, &recipes, sender.clone());
                 scope.spawn(move || {
                     while let Some(recipe) = recipes.get(next.fetch_add(1, Ordering::SeqCst)) {
                         // The receiver lives until all senders are gone.
-                        let _ = sender.send(one(recipe, key, stop));
+                        let _ = sender.send(one(recipe, stop));
                     }
                 });
             }
@@ -124,7 +142,7 @@ impl Fleet {
                 progress.starting(fleet.running.iter().map(|it| it.greetings.len()).sum(), count);
             }
         });
-        wrong.extend(fleet.place(hosts, &key));
+        wrong.extend(fleet.place(hosts));
         wrong.sort();
         // Ends that share their preparation share its failure.
         wrong.dedup();
@@ -164,7 +182,7 @@ impl Fleet {
     }
 
     /// Decides the addresses of every end. Returns sentences about those that cannot be decided.
-    fn place(&mut self, hosts: &BTreeMap<String, Asked<'_>>, key: &Key) -> Vec<String> {
+    fn place(&mut self, hosts: &BTreeMap<String, Asked<'_>>) -> Vec<String> {
         let mut wrong = Vec::new();
         let by_name: BTreeMap<String, &Host> = hosts.iter().map(|(name, asked)| (name.clone(), asked.host)).collect();
         for (launcher, running) in self.running.iter_mut().enumerate() {
@@ -175,24 +193,39 @@ impl Fleet {
             for (name, greeting) in running.recipe.ends.iter().zip(&running.greetings) {
                 let Some(Asked { host, .. }) = hosts.get(name) else { continue };
                 let relayed = running.process.relay();
+                let own_control = host.control.as_deref().filter(|words| ![BY_ADDRESS, BY_LAUNCHER].contains(words));
+                let in_sentence = |why: String| format!("host `{name}`: {why}");
                 let placed = host.address.as_deref().map_or_else(
-                    || address::choose(host, greeting).map_err(|why| format!("host `{name}`: {why}")),
+                    || -> Result<IpAddr, String> {
+                        let told = address::choose(host, greeting).map_err(in_sentence)?;
+                        // Its key proves the address to which its control connection goes. A pod's comes from the cluster.
+                        let proven = relayed.is_none() && own_control.is_none();
+                        let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(told);
+                        let known = [own_control, running.recipe.reaches.as_deref()];
+                        if proven || of_pod {
+                            return Ok(told);
+                        }
+                        address::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
+                    },
                     |address| address::resolve(name, address).map_err(|error| error.to_string()),
                 );
-                let data = match placed {
-                    Ok(data) => data,
-                    Err(sentence) => {
-                        wrong.push(sentence);
-                        continue;
-                    }
+                let (data, key) =
+                    match placed.and_then(|data| Ok((data, running.key_of(greeting).map_err(in_sentence)?))) {
+                        Ok(placed) => placed,
+                        Err(why) => {
+                            wrong.push(why);
+                            continue;
+                        }
+                    };
+                let control = match (relayed, own_control) {
+                    (Some(_), _) => BY_LAUNCHER.to_owned(),
+                    (None, Some(name)) => format!("{}:{}", address::bracketed(name), greeting.port),
+                    (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
                 };
-                let control = match (relayed, &host.control) {
-                    (Some(address), _) => address.to_string(),
-                    (None, Some(name)) if name != BY_ADDRESS => {
-                        format!("{}:{}", address::bracketed(name), greeting.port)
-                    }
-                    (None, _) => std::net::SocketAddr::new(data, greeting.port).to_string(),
-                };
+                let relay = relayed.map(|relay| {
+                    let relay = Arc::clone(relay);
+                    Relayed::new(data, move || relay.dial())
+                });
                 let interface = greeting.addresses.iter().find(|it| it.address == data);
                 let record = LaunchRecord {
                     engine: running.recipe.engine.to_owned(),
@@ -205,10 +238,9 @@ impl Fleet {
                     pid: greeting.pid,
                     start_s: running.took.as_secs_f64(),
                 };
-                let key = greeting.key.as_deref().map_or(Some(key.clone()), Key::from_hex);
                 let cutter = Some(running.process.cutter().clone());
-                let target = Target { key, cutter, ..Target::new(name, control) };
-                if greeting.key.is_some() {
+                let target = Target { key: Some(key), relay, cutter, ..Target::new(name, control) };
+                if !running.recipe.input {
                     match Session::connect(&target) {
                         Ok(session) => self.held.push(session),
                         Err(error) => wrong.push(error.to_string()),
@@ -220,9 +252,13 @@ impl Fleet {
         wrong
     }
 
-    /// Tells every daemon the addresses of the others, so that its near ends may connect to them.
+    /// Tells every daemon the addresses of the others, so that its near ends may connect to them. An end's own word is not enough
+    /// to send it the others' load: its address is proven, or the plan names it or its network.
     fn introduce(&self, hosts: &BTreeMap<String, Asked<'_>>) {
+        let networks: Vec<Network> =
+            hosts.values().filter_map(|asked| asked.host.network.as_deref()?.parse().ok()).collect();
         let reported = self.running.iter().flat_map(|running| &running.greetings).flat_map(|it| &it.addresses);
+        let reported = reported.filter(|it| networks.iter().any(|network| network.contains(it.address)));
         let named = hosts.values().flat_map(|asked| asked.host.bind.iter().flat_map(|list| &list.0));
         let bound = named.filter_map(|text| Some(crate::plan::bind_parts(text).ok()?.0));
         let own = addresses().unwrap_or_default();
@@ -230,17 +266,14 @@ impl Fleet {
         all.extend(self.ends.values().map(|end| end.data).chain(bound));
         all.sort();
         all.dedup();
-        for running in &self.running {
-            for address in &all {
-                running.process.tell(Message::AllowConnect((*address).into()));
-            }
-        }
+        self.allow_connect(all);
     }
 
-    /// Lets daemons connect to an address that no launcher brought: a host of the plan with a daemon of its own.
-    pub fn allow_connect(&self, address: IpAddr) {
+    /// Lets daemons connect to these addresses.
+    pub fn allow_connect(&self, addresses: Vec<IpAddr>) {
+        let networks: Vec<Network> = addresses.into_iter().map(Into::into).collect();
         for running in &self.running {
-            running.process.tell(Message::AllowConnect(address.into()));
+            running.process.tell(Message::AllowConnect(networks.clone()));
         }
     }
 }
@@ -262,8 +295,9 @@ fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<
     for (name, asked) in hosts {
         let host = asked.host;
         let (group, index) = host.group.as_ref().map_or((name.as_str(), 0), |group| (group.name.as_str(), group.index));
-        let known = groups.entry(group).or_insert_with(|| (*asked, BTreeMap::new()));
+        let known = groups.entry(group).or_insert_with(|| (asked.clone(), BTreeMap::new()));
         known.0.over_mpi |= asked.over_mpi;
+        known.0.files.extend(&asked.files);
         known.1.insert(index, name.clone());
     }
     let recipe = |(name, (asked, ends)): (&str, (Asked<'_>, BTreeMap<u32, String>))| {
@@ -276,10 +310,10 @@ fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<
 }
 
 /// Starts one launcher and waits for its daemons, with further tries where these may help.
-fn one(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, String> {
+fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
     let mut tries = 1;
     loop {
-        match attempt(recipe, key, stop) {
+        match attempt(recipe, stop) {
             Err((_, true)) if tries < TRIES && stop.urgency() == Urgency::None => {
                 // The sshd counts those that have not logged in yet: they need a moment.
                 thread::sleep(Duration::from_millis(150 << tries));
@@ -292,7 +326,7 @@ fn one(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, String> {
 }
 
 /// One try. An error says whether another one may help.
-fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (String, bool)> {
+fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> {
     let who = who(&recipe.ends);
     let began = Instant::now();
     if let Some(pod) = &recipe.pod {
@@ -308,7 +342,8 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
         ),
         None => None,
     };
-    let mut process = Process::start(recipe, key).map_err(|error| {
+    let key = Key::generate().map_err(|error| (format!("{who}: {error}"), false))?;
+    let mut process = Process::start(recipe, &key).map_err(|error| {
         (format!("{who}: `{}` did not start: {error}; it must be installed here", recipe.argv[0]), false)
     })?;
     let mut greetings: Vec<Greeting> = Vec::new();
@@ -367,7 +402,7 @@ fn attempt(recipe: &Recipe, key: &Key, stop: &StopFlag) -> Result<Running, (Stri
             pod.complete(greeting);
         }
     }
-    Ok(Running { recipe: recipe.clone(), process, guardian, greetings, took: began.elapsed() })
+    Ok(Running { recipe: recipe.clone(), process, key, guardian, greetings, took: began.elapsed() })
 }
 
 /// `host `b``, or `hosts node[1-16]`.

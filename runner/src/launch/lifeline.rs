@@ -6,6 +6,7 @@ use std::{
     io::{self, BufReader, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     os::fd::AsFd,
+    path::PathBuf,
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -50,6 +51,8 @@ pub struct Options {
     pub relay: bool,
     /// Whether standard input does not reach this process: it makes its key itself.
     pub own_key: bool,
+    /// The files of the plan that are read here.
+    pub allow_files: Vec<PathBuf>,
     pub allow_hooks: bool,
     /// A rank of MPI: with this library, or the launcher's own.
     pub mpi: Option<Option<String>>,
@@ -75,30 +78,30 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     let stop = interrupts.flag().clone();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(system("no standard input"))?;
     let mut input = BufReader::new(Guarded { input: input.into(), silence: options.silence, stop: stop.clone() });
+    let half = Key::generate().map_err(Error::measurement)?;
     let key = if options.own_key {
-        Key::generate().map_err(Error::measurement)?
+        half.clone()
     } else {
         let first = read_line(&mut input).map_err(system("the launcher sent no key"))?;
-        first.as_deref().map(str::trim).and_then(Key::from_hex).ok_or_else(|| {
+        let theirs = first.as_deref().map(str::trim).and_then(Key::from_hex).ok_or_else(|| {
             Error::Usage(
                 "the first line of standard input is no key: --launched is for the launchers of `plumb run`, which write one \
                  there"
                     .into(),
             )
-        })?
+        })?;
+        half.joined(&theirs)
     };
     // Without the life line nobody can say later which networks there are: only the launcher has the key.
     let allow_connect: Networks =
         if options.own_key { Network::everything().to_vec().into() } else { Networks::awaited(ALLOWED_WITHIN) };
     let sessions = Arc::new(Sessions::default());
     let counted = Arc::clone(&sessions);
-    let told_key = options.own_key.then(|| key.to_hex());
     let config = Config {
         listen: options.listen.clone(),
         key: Some(key),
         allow_connect: allow_connect.clone(),
-        // The launcher runs with the same rights: it could read these files itself.
-        allow_files: vec!["/".into()],
+        allow_files: options.allow_files.clone(),
         allow_hooks: options.allow_hooks,
         limits: Limits::of_own_client(),
         timeouts: Timeouts::of_own_client(),
@@ -111,7 +114,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     };
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     let port = daemon.local_addr().map_or(0, |address| address.port());
-    let greeting = Greeting { key: told_key, ..greeting(port) };
+    let greeting = Greeting { key: Some(half.to_hex()), ..greeting(port) };
     let output = Arc::new(Mutex::new(io::stdout()));
     write(&output, |out| out.write_all(greeting.line().as_bytes()).and_then(|()| out.flush()))
         .map_err(Error::output("standard output"))?;
@@ -209,11 +212,28 @@ impl Read for Guarded {
 
 /// Sessions of the launcher, which are the life line where there is no other.
 #[derive(Debug)]
-struct Sessions(Mutex<(usize, Instant)>);
+struct Sessions(Mutex<Known>);
+
+/// What is known of them.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    began: Instant,
+    open: usize,
+    /// When the last one closed; `None`: there was none yet.
+    closed: Option<Instant>,
+}
+
+impl Known {
+    /// Whether the launcher has had no session for so long that it is gone.
+    fn is_forsaken(self, silence: Duration, now: Instant) -> bool {
+        let (since, patience) = self.closed.map_or((self.began, silence.max(Sessions::FIRST)), |at| (at, silence));
+        self.open == 0 && now.saturating_duration_since(since) > patience
+    }
+}
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self(Mutex::new((0, Instant::now())))
+        Self(Mutex::new(Known { began: Instant::now(), open: 0, closed: None }))
     }
 }
 
@@ -221,22 +241,22 @@ impl Sessions {
     /// Time for the launcher to open the first one: it waits for all other daemons before.
     const FIRST: Duration = Duration::from_mins(1);
 
-    fn state(&self) -> MutexGuard<'_, (usize, Instant)> {
+    fn state(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, event: &Event<'_>) {
         let mut state = self.state();
         match event {
-            Event::Opened { .. } => state.0 += 1,
-            Event::Closed { .. } => *state = (state.0.saturating_sub(1), Instant::now()),
+            Event::Opened { .. } => state.open += 1,
+            Event::Closed { .. } => (state.open, state.closed) = (state.open.saturating_sub(1), Some(Instant::now())),
             _ => {}
         }
     }
 
     /// Returns when the parent is gone, or the launcher has had no session for too long.
     fn follow(&self, silence: Duration, stop: &StopFlag) -> String {
-        let (parent, began) = (getppid(), Instant::now());
+        let parent = getppid();
         loop {
             if stop.urgency() != Urgency::None {
                 return String::new();
@@ -244,8 +264,8 @@ impl Sessions {
             if getppid() != parent {
                 return "the launcher is gone; this daemon ends".to_owned();
             }
-            let (open, since) = *self.state();
-            if open == 0 && since.elapsed() > silence && began.elapsed() > Self::FIRST.max(silence) {
+            let known = *self.state();
+            if known.is_forsaken(silence, Instant::now()) {
                 return format!("the launcher has had no session for {} s; this daemon ends", silence.as_secs());
             }
             thread::sleep(Duration::from_millis(100));
@@ -273,7 +293,7 @@ impl LifeLine {
             };
             match Message::read(&line, input) {
                 Ok(Some(Message::Heartbeat)) => {}
-                Ok(Some(Message::AllowConnect(network))) => self.allow_connect.add(network),
+                Ok(Some(Message::AllowConnect(list))) => list.into_iter().for_each(|it| self.allow_connect.add(it)),
                 Ok(Some(Message::Data { stream, bytes })) if self.port.is_some() => self.deliver(stream, &bytes),
                 Ok(Some(Message::Close { stream })) if self.port.is_some() => self.close(stream),
                 Ok(_) => {
@@ -332,5 +352,22 @@ impl LifeLine {
         while let Some((_, connection)) = self.streams.pop_first() {
             let _ = connection.shutdown(Shutdown::Both);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_session_is_waited_for_long() {
+        let (began, silence) = (Instant::now(), Duration::from_secs(10));
+        let after = |known: Known, seconds| known.is_forsaken(silence, began + Duration::from_secs(seconds));
+        let none_yet = Known { began, open: 0, closed: None };
+        assert!(!after(none_yet, 59) && after(none_yet, 61));
+        // A launcher that is killed in its first minute.
+        let left = Known { closed: Some(began + Duration::from_secs(5)), ..none_yet };
+        assert!(!after(left, 14) && after(left, 16));
+        assert!(!after(Known { open: 1, ..left }, 3600));
     }
 }

@@ -8,7 +8,7 @@ use std::{
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread,
     time::{Duration, Instant},
@@ -32,6 +32,9 @@ const KEPT_LINES: usize = 24;
 
 /// Characters kept of each of them.
 const KEPT_CHARACTERS: usize = 400;
+
+/// Most messages that wait for a launcher to read its input. Relayed connections wait behind them.
+const QUEUE: usize = 16;
 
 /// The last line of a launcher that is not read to its end.
 const SURPLUS: &str = "error: more daemons greeted than were asked for; their launcher is no longer listened to";
@@ -57,7 +60,7 @@ pub struct Process {
     child: Child,
     status: Option<ExitStatus>,
     /// Messages to its standard input, which closes when this is dropped.
-    orders: Option<Sender<Message>>,
+    orders: Option<SyncSender<Message>>,
     news: Receiver<News>,
     /// Last lines of its standard output and of its standard error.
     said: [Said; 2],
@@ -84,11 +87,11 @@ impl Process {
         else {
             return Err(io::Error::other("a pipe is missing"));
         };
-        let (orders, received) = mpsc::channel();
+        let (orders, received) = mpsc::sync_channel(QUEUE);
         // A greeting for each of its daemons, a surplus one, and the end: whoever sends never waits for a reader.
         let daemons = recipe.ends.len();
         let (sender, news) = mpsc::sync_channel(daemons + 2);
-        let relay = if relayed { Some(Arc::new(Relay::start(orders.clone())?)) } else { None };
+        let relay = relayed.then(|| Arc::new(Relay::new(orders.clone())));
         let said: [Said; 2] = Default::default();
         let (file, key) = (copy.map(|copy| File::open(&copy.path)).transpose()?, key.to_hex());
         thread::Builder::new().name("lifeline".into()).spawn(move || {
@@ -127,14 +130,14 @@ impl Process {
     /// Says something to all of its daemons.
     pub fn tell(&self, message: Message) {
         if let Some(orders) = &self.orders {
-            // A launcher that is gone is noticed by its outputs.
-            let _ = orders.send(message);
+            // A launcher that is gone is noticed by its outputs. The daemon of one that reads nothing refuses tests.
+            let _ = orders.try_send(message);
         }
     }
 
-    /// Address in this process at which relayed control connections are accepted.
-    pub fn relay(&self) -> Option<std::net::SocketAddr> {
-        self.relay.as_ref().map(|relay| relay.address())
+    /// Carries the control connections, where the launcher does.
+    pub fn relay(&self) -> Option<&Arc<Relay>> {
+        self.relay.as_ref()
     }
 
     /// Cuts the control connections to its daemons when it ends: they end with it, and a network that is down says nothing.
@@ -279,6 +282,7 @@ mod tests {
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_line_with_the_cause_is_kept() {
@@ -293,7 +297,7 @@ mod tests {
     #[test]
     fn a_launcher_that_never_stops_greeting_is_no_longer_read() {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
-        let asked = Asked { host: &Host::default(), over_mpi: false };
+        let asked = Asked { host: &Host::default(), over_mpi: false, files: BTreeSet::default() };
         let mut recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
         let greeting = Greeting {
             contract: super::super::contract::CONTRACT,

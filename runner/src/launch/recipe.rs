@@ -1,7 +1,9 @@
 //! From a host of the plan to the launcher's command.
 
 use std::{
+    collections::BTreeSet,
     env, io,
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -38,6 +40,8 @@ pub struct Recipe {
     pub hopeless: Option<&'static str>,
     /// A command that frees what the end of the process does not.
     pub cleanup: Option<Vec<String>>,
+    /// The host that the launcher connects to, by name or address.
+    pub reaches: Option<String>,
     /// A command that shows the cause of an error to the user.
     pub check: Option<String>,
     /// The pod that it needs: ready before it starts, and kept until it has ended.
@@ -55,11 +59,13 @@ pub struct Allowed {
 }
 
 /// A host whose daemons are to be started.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asked<'a> {
     pub host: &'a Host,
     /// Whether they are ranks of tests over MPI.
     pub over_mpi: bool,
+    /// The files that they read for the plan's tests. They serve no others.
+    pub files: BTreeSet<&'a Path>,
 }
 
 impl Recipe {
@@ -68,7 +74,7 @@ impl Recipe {
     pub fn of(
         name: &str,
         ends: Vec<String>,
-        Asked { host, over_mpi }: Asked<'_>,
+        Asked { host, over_mpi, files }: Asked<'_>,
         launch: &Launch,
         allowed: Allowed,
     ) -> Result<Vec<Self>, String> {
@@ -77,6 +83,7 @@ impl Recipe {
         let relay = control == Some(BY_LAUNCHER);
         let mut serve = vec!["serve".to_owned(), "--launched".to_owned()];
         serve.extend(relay.then(|| "--relay".to_owned()));
+        serve.extend(files.iter().map(|file| format!("--allow-files={}", file.display())));
         serve.extend(allowed.hooks.then(|| "--allow-hooks".to_owned()));
         let recipe = match launch {
             Launch { ssh: Some(ssh), .. } => of_ssh(name, host, ssh, serve),
@@ -110,6 +117,7 @@ impl Recipe {
             wait: WAIT,
             hopeless: None,
             cleanup: None,
+            reaches: None,
             check: None,
             pod: None,
         }
@@ -164,7 +172,8 @@ fn of_ssh(name: &str, host: &Host, ssh: &Ssh, serve: Vec<String>) -> Result<Reci
     }
     let remote = remote(ssh.program.as_ref(), "plumb", ssh.copy, serve)?;
     argv.extend(["--".to_owned(), destination.to_owned(), remote.line()]);
-    Ok(Recipe { check: Some(check), ..Recipe::new("ssh", argv, remote.copy) })
+    let reaches = Some(destination.to_owned());
+    Ok(Recipe { check: Some(check), reaches, ..Recipe::new("ssh", argv, remote.copy) })
 }
 
 fn of_command(name: &str, host: &Host, command: &CommandLaunch, serve: Vec<String>) -> Result<Recipe, String> {
@@ -228,7 +237,7 @@ mod tests {
     use crate::plan::model::{BY_ADDRESS, Kubernetes};
 
     fn asked(host: &Host) -> Asked<'_> {
-        Asked { host, over_mpi: false }
+        Asked { host, over_mpi: false, files: BTreeSet::new() }
     }
 
     fn recipe(name: &str, host: &Host, launch: &Launch) -> Recipe {

@@ -1,111 +1,88 @@
-//! The near end of relayed control connections: a port of this process whose connections travel on a life line.
+//! Relayed control connections: socket pairs of this process whose bytes travel on a life line. No port leads to them.
 
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc::Sender,
-    },
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
     thread,
     time::Duration,
 };
 
 use super::contract::{LONGEST_DATA, Message};
 
-/// Accepts connections on loopback and passes them on. Others on this machine may connect, too: the daemon requires the key
-/// of each.
 #[derive(Debug)]
-pub struct Relay {
-    address: SocketAddr,
-    shared: Arc<Shared>,
-}
+pub struct Relay(Mutex<State>);
 
-#[derive(Debug, Default)]
-struct Shared {
-    streams: Mutex<BTreeMap<u32, TcpStream>>,
-    closed: AtomicBool,
-}
-
-impl Shared {
-    fn streams(&self) -> MutexGuard<'_, BTreeMap<u32, TcpStream>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+#[derive(Debug)]
+struct State {
+    /// `None`: closed.
+    orders: Option<SyncSender<Message>>,
+    streams: BTreeMap<u32, Arc<UnixStream>>,
+    next: u32,
 }
 
 impl Relay {
-    pub fn start(orders: Sender<Message>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::default());
-        let all = Arc::clone(&shared);
-        thread::Builder::new().name("relay".into()).spawn(move || {
-            for (stream, connection) in (0..).zip(listener.incoming()) {
-                if all.closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                let Ok(connection) = connection else { continue };
-                // A connection that cannot be served is closed by its drop.
-                let _ = accept(stream, connection, &all, &orders);
-            }
-        })?;
-        Ok(Self { address, shared })
+    pub fn new(orders: SyncSender<Message>) -> Self {
+        Self(Mutex::new(State { orders: Some(orders), streams: BTreeMap::new(), next: 0 }))
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection to the daemon.
+    pub fn dial(self: &Arc<Self>) -> io::Result<UnixStream> {
+        let (theirs, ours) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(Duration::from_secs(10)))?;
+        let ours = Arc::new(ours);
+        let mut state = self.state();
+        let orders = state.orders.clone().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        let (relay, stream, reader) = (Arc::clone(self), state.next, Arc::clone(&ours));
+        thread::Builder::new().name("relay".into()).spawn(move || {
+            let mut bytes = vec![0; LONGEST_DATA];
+            while let Ok(length @ 1..) = (&*reader).read(&mut bytes) {
+                if orders.send(Message::Data { stream, bytes: bytes[..length].to_vec() }).is_err() {
+                    break;
+                }
+            }
+            if relay.state().streams.remove(&stream).is_some() {
+                let _ = orders.send(Message::Close { stream });
+            }
+        })?;
+        state.streams.insert(stream, ours);
+        state.next += 1;
+        Ok(theirs)
     }
 
     /// Takes a message of the far end.
     pub fn deliver(&self, message: Message) {
-        let mut streams = self.shared.streams();
         match message {
             Message::Data { stream, bytes } => {
-                let written = streams.get_mut(&stream).map(|connection| connection.write_all(&bytes));
-                if matches!(written, Some(Err(_))) {
-                    streams.remove(&stream);
+                let connection = self.state().streams.get(&stream).cloned();
+                // Written without the lock: a session that reads nothing keeps only this launcher waiting.
+                if connection.is_some_and(|connection| (&*connection).write_all(&bytes).is_err()) {
+                    self.end(stream);
                 }
             }
-            Message::Close { stream } => {
-                if let Some(connection) = streams.remove(&stream) {
-                    let _ = connection.shutdown(Shutdown::Both);
-                }
-            }
+            Message::Close { stream } => self.end(stream),
             Message::Heartbeat | Message::AllowConnect(_) => {}
         }
     }
 
-    /// Closes all connections and accepts no more.
-    pub fn close(&self) {
-        if self.shared.closed.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        for connection in std::mem::take(&mut *self.shared.streams()).into_values() {
+    fn end(&self, stream: u32) {
+        if let Some(connection) = self.state().streams.remove(&stream) {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
     }
-}
 
-fn accept(stream: u32, connection: TcpStream, shared: &Arc<Shared>, orders: &Sender<Message>) -> io::Result<()> {
-    connection.set_nodelay(true)?;
-    connection.set_write_timeout(Some(Duration::from_secs(10)))?;
-    let mut reader = connection.try_clone()?;
-    shared.streams().insert(stream, connection);
-    let (orders, all) = (orders.clone(), Arc::clone(shared));
-    thread::Builder::new().name("relay".into()).spawn(move || {
-        let mut bytes = vec![0; LONGEST_DATA];
-        while let Ok(length @ 1..) = reader.read(&mut bytes) {
-            if orders.send(Message::Data { stream, bytes: bytes[..length].to_vec() }).is_err() {
-                break;
-            }
+    /// Closes all connections and opens no more.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.orders = None;
+        for connection in std::mem::take(&mut state.streams).into_values() {
+            let _ = connection.shutdown(Shutdown::Both);
         }
-        if all.streams().remove(&stream).is_some() {
-            let _ = orders.send(Message::Close { stream });
-        }
-    })?;
-    Ok(())
+    }
 }

@@ -134,13 +134,14 @@ mod tests {
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
+    use std::collections::BTreeSet;
     use std::os::unix::process::ExitStatusExt;
 
     #[test]
     fn known_words_get_advice() {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
         let host = Host::default();
-        let asked = Asked { host: &host, over_mpi: false };
+        let asked = Asked { host: &host, over_mpi: false, files: BTreeSet::default() };
         let recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
         let advice = |code: i32, line: &str| of(&recipe, Some(ExitStatus::from_raw(code << 8)), &[line.to_owned()]);
         assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
