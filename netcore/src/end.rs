@@ -36,6 +36,7 @@ use crate::{
     spec::{Dialect, Direction, Io, Role, Side, TestSpec, Transport, support, unused::unused},
     transport::{
         self, Deadline, Link,
+        control_port::DataPorts,
         datagram::effective,
         ecn, opening, options,
         pacing::kernel_pace,
@@ -68,14 +69,14 @@ impl End {
     /// Listens (far end) and allocates and touches the buffers. `data_ip`: the local address of the data sockets.
     /// Its fill files are opened with the rights of this process: `prepare_with` takes those that were admitted.
     pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
-        Self::prepare_with(spec, side, data_ip, token, FillFiles::of_own(spec, side)?)
+        Self::prepare_with(spec, side, (data_ip, &DataPorts::Any), token, FillFiles::of_own(spec, side)?)
     }
 
-    /// The same with files that are open already.
+    /// The same with files that are open already, and with the ports for the data of a far end.
     pub(crate) fn prepare_with(
         spec: &TestSpec,
         side: Side,
-        data_ip: Option<IpAddr>,
+        (data_ip, ports): (Option<IpAddr>, &DataPorts),
         token: Token,
         files: FillFiles,
     ) -> Result<Self, EndError> {
@@ -87,7 +88,7 @@ impl End {
         files::raise_limit();
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side, &files)?;
-        let rendezvous = Rendezvous::prepare(&spec, side, data_ip, &token)?;
+        let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
         Ok(Self {
             spec,
             side,
@@ -203,6 +204,7 @@ impl End {
                 zerocopy::allow(link).map_err(EndError::system(NO_ZEROCOPY))?;
             }
         }
+        rendezvous.begin(&spec)?;
         let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
         let (flows, workers) = assign(&spec, side, assignments, &files, &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();

@@ -54,6 +54,7 @@ mod netperf_command;
 mod netperf_lab;
 mod netperf_scripts;
 mod nodeset;
+mod one_port;
 mod outputs;
 mod pairs;
 mod peer_iperf3;

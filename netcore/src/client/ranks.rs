@@ -102,10 +102,11 @@ pub fn prepare_ranks<'s>(
     let mut peers = Vec::with_capacity(ranks.0.len());
     for (rank, address) in ranks.0.iter_mut().zip(&addresses) {
         let session = &mut *rank.session;
-        let endpoints = session.expect("enlist", session.timeouts.reply, |reply| match reply {
+        let mut endpoints = session.expect("enlist", session.timeouts.reply, |reply| match reply {
             Reply::Prepared(endpoints) => Ok(endpoints),
             other => Err(other),
         })?;
+        session.route(&mut endpoints, *address);
         peers.push(Peer { address: address.unwrap_or(session.peer().address), endpoints });
     }
     for rank in &mut ranks.0 {

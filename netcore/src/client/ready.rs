@@ -111,7 +111,9 @@ pub fn prepare<'s>(
     let no_address = || EndError::Impossible("the service has no address".to_owned());
     let (address, endpoints) = match far {
         Some(far) => {
-            (addresses.far.unwrap_or(far.peer().address), prepare_there(far, spec, Side::Far, addresses.far, token)?)
+            let mut endpoints = prepare_there(far, spec, Side::Far, addresses.far, token)?;
+            far.route(&mut endpoints, addresses.far);
+            (addresses.far.unwrap_or(far.peer().address), endpoints)
         }
         None => (addresses.far.ok_or_else(no_address)?, Endpoints::default()),
     };

@@ -22,6 +22,7 @@ use crate::{
         netns,
         stop::{StopFlag, Urgency},
     },
+    end::Endpoints,
     measure::{
         clock::{self, monotonic_ns},
         host::HostFacts,
@@ -53,6 +54,8 @@ pub struct Session {
     pub(super) timeouts: Timeouts,
     pub(super) channel: Channel,
     peer: PeerFacts,
+    /// The port at which the daemon was reached; `None`: through a launcher.
+    port: Option<u16>,
     /// Whether the daemon may still hold a test, or have a message about one on the way.
     dirty: bool,
     /// Whether an `abort` is unanswered.
@@ -69,15 +72,15 @@ impl Session {
             HostLabel { name: target.name.clone(), control: target.control.clone(), launched: target.cutter.is_some() };
         let deadline = Instant::now() + target.timeouts.connect;
         let unreached = |source| ClientError::Connect { host: host.clone(), source };
-        let (stream, address) = if let Some(relay) = &target.relay {
-            (Socket::from(relay.dial().map_err(unreached)?), relay.address)
+        let (stream, address, port) = if let Some(relay) = &target.relay {
+            (Socket::from(relay.dial().map_err(unreached)?), relay.address, None)
         } else {
             let addresses =
                 resolve(&target.control).map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
             let stream = netns::within(target.netns.as_deref(), || dial(&addresses, target.bind, deadline))?
                 .map_err(unreached)?;
-            let address = stream.peer_addr().map_err(unreached)?.ip().to_canonical();
-            (stream.into(), address)
+            let reached = stream.peer_addr().map_err(unreached)?;
+            (stream.into(), reached.ip().to_canonical(), Some(reached.port()))
         };
         let cuttable = target.cutter.as_ref().map(|cutter| cutter.add(&stream)).transpose().map_err(unreached)?;
         let mut channel =
@@ -103,6 +106,7 @@ impl Session {
             timeouts: target.timeouts,
             channel,
             peer,
+            port,
             dirty: false,
             aborting: false,
             has_turn: false,
@@ -130,6 +134,15 @@ impl Session {
 
     pub fn host(&self) -> &HostLabel {
         &self.host
+    }
+
+    /// Takes the port at which the daemon was reached for data at its control port: a gateway may lead to it from another
+    /// one. `data`: the address for data, if it is another.
+    pub(super) fn route(&self, endpoints: &mut Endpoints, data: Option<IpAddr>) {
+        let there = endpoints.at_control && data.is_none_or(|address| address == self.peer.address);
+        if let Some(port) = self.port.filter(|_| there) {
+            endpoints.ports = vec![port];
+        }
     }
 
     /// Address of this end of the control connection.

@@ -9,6 +9,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::DEFAULT_PORT;
+use crate::transport::control_port::with_first_bytes;
 
 /// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port defaults to [`DEFAULT_PORT`].
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {
@@ -79,6 +80,7 @@ fn dial_one(address: SocketAddr, from: Option<IpAddr>, within: Duration) -> io::
     if let Some(from) = from {
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }
+    with_first_bytes(&socket);
     socket.connect_timeout(&address.into(), within)?;
     Ok(socket.into())
 }

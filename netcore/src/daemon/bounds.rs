@@ -57,7 +57,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("interval", minimum(admission::SHORTEST_INTERVAL_NS / 1_000_000, "ms")),
         ("histograms of the intervals in a report", bytes(KEPT_BYTES as u64)),
         ("kernel's counters of the intervals in a report", bytes(KEPT_BYTES as u64)),
-        ("data port", minimum(admission::LOWEST_PORT.into(), "")),
+        ("data port that a test names", minimum(admission::LOWEST_PORT.into(), "")),
         ("own addresses of an end", admission::MOST_ADDRESSES.to_string()),
         ("unproven data connections of a test", connection::CANDIDATES.to_string()),
         ("time to connect a test", time(session::LONGEST_CONNECT)),

@@ -23,9 +23,10 @@ mod waiting;
 
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, AsRawFd},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::PathBuf,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -50,13 +51,14 @@ use crate::{
     control::{
         DEFAULT_PORT,
         channel::Channel,
-        event::wait,
+        event::{wait, wait_any},
         key::Key,
         netns::{self, NetnsError},
         stop::{StopFlag, Urgency},
     },
     end::files,
     peers::{self, Program},
+    transport::control_port::ControlPort,
 };
 
 #[derive(Clone)]
@@ -68,6 +70,8 @@ pub struct Config {
     pub also: Vec<(Program, Vec<SocketAddr>)>,
     /// The key that clients must have; `None`: none.
     pub key: Option<Key>,
+    /// First and last port for the data of tests; `None`: they come to the control port.
+    pub data_ports: Option<(u16, u16)>,
     /// Networks that clients may come from; empty: any.
     pub allow: Vec<Network>,
     /// Networks that near ends may connect to, besides the client's own address and this daemon's.
@@ -92,6 +96,7 @@ impl Default for Config {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))],
             also: Vec::new(),
             key: None,
+            data_ports: None,
             allow: Vec::new(),
             allow_connect: Networks::default(),
             allow_files: Vec::new(),
@@ -183,7 +188,7 @@ fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
 }
 
-fn serves_both(bound: &[(TcpListener, SocketAddr)]) -> bool {
+fn serves_both(bound: &[(Listening, SocketAddr)]) -> bool {
     bound.iter().any(|(_, address)| address.is_ipv6() && address.ip().is_unspecified())
 }
 
@@ -194,16 +199,38 @@ pub struct Daemon {
     shared: Shared,
 }
 
-/// A listening socket, and whose clients it serves; `None`: Plumbline's.
+/// A port, and whose clients it serves.
 #[derive(Debug)]
-struct Listening {
-    socket: TcpListener,
-    address: SocketAddr,
-    program: Option<Program>,
+enum Listening {
+    Own(Arc<ControlPort>),
+    Guests(TcpListener, SocketAddr, Program),
 }
 
-/// Limit of the listening sockets: two for Plumbline and for each other program.
-const MOST_LISTENERS: usize = 2 * (1 + Program::ALL.len());
+/// How often a port of the kernel's choice is tried: the one for TCP may be in use for UDP.
+const PORTS_TRIED: u32 = 16;
+
+/// The sockets of a control port.
+fn bind_own(address: &SocketAddr) -> io::Result<(Listening, SocketAddr)> {
+    let mut tried = 1;
+    loop {
+        let listener = TcpListener::bind(address)?;
+        let bound = listener.local_addr()?;
+        match UdpSocket::bind(bound) {
+            Ok(datagrams) => return Ok((Listening::Own(ControlPort::new(listener, datagrams)?), bound)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && address.port() == 0 && tried < PORTS_TRIED => {
+                tried += 1;
+            }
+            Err(error) => return Err(io::Error::new(error.kind(), format!("{error} (for UDP)"))),
+        }
+    }
+}
+
+fn bind_guests(address: &SocketAddr, program: Program) -> io::Result<(Listening, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    Ok((Listening::Guests(listener, bound, program), bound))
+}
 
 /// State shared by the sessions of a daemon.
 #[derive(Debug)]
@@ -234,18 +261,12 @@ impl Daemon {
     /// Listens on those of the addresses that the machine has, at least one.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
         files::raise_limit();
-        let bind = |address: &SocketAddr| -> io::Result<(TcpListener, SocketAddr)> {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            let bound = listener.local_addr()?;
-            Ok((listener, bound))
-        };
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
-        let bind_all = |addresses: &[SocketAddr]| {
+        let bind_all = |program: Option<Program>, addresses: &[SocketAddr]| {
             let mut bound = Vec::new();
             let mut absent = None;
             for address in addresses.iter().take(2) {
-                match bind(address) {
+                match program.map_or_else(|| bind_own(address), |program| bind_guests(address, program)) {
                     Ok(pair) => bound.push(pair),
                     // This machine lacks that version of IP, or the socket for both versions serves IPv4 already.
                     Err(error) if is_absent(&error) || (is_taken(&error) && serves_both(&bound)) => {
@@ -264,8 +285,7 @@ impl Daemon {
         let listeners = netns::within(config.netns.as_deref(), || {
             let mut listeners = Vec::new();
             for (program, addresses) in all {
-                let bound = bind_all(addresses)?;
-                listeners.extend(bound.into_iter().map(|(socket, address)| Listening { socket, address, program }));
+                listeners.extend(bind_all(program, addresses)?.into_iter().map(|(listening, _)| listening));
             }
             Ok::<_, DaemonError>(listeners)
         })??;
@@ -295,7 +315,10 @@ impl Daemon {
 
     /// The addresses for the clients of another program; `None`: for Plumbline's.
     pub fn listening(&self, program: Option<Program>) -> impl Iterator<Item = SocketAddr> {
-        self.listeners.iter().filter(move |listening| listening.program == program).map(|listening| listening.address)
+        self.listeners.iter().filter_map(move |listening| match listening {
+            Listening::Own(port) => program.is_none().then(|| port.address()),
+            Listening::Guests(_, address, guests) => (program == Some(*guests)).then_some(*address),
+        })
     }
 
     /// Its state now. Takes the locks of sessions' edges for a few microseconds, none that a data thread takes.
@@ -310,9 +333,12 @@ impl Daemon {
             thread::scope(|scope| {
                 let accepted = self.accept_all(scope, stop);
                 // While tests finish, new connections are refused and not left waiting, and another daemon may take the port.
-                for listener in &self.listeners {
-                    // A failure does no harm.
-                    let _ = shutdown(listener.socket.as_raw_fd(), Shutdown::Both);
+                for listening in &self.listeners {
+                    match listening {
+                        Listening::Own(port) => port.close(),
+                        // A failure does no harm.
+                        Listening::Guests(socket, ..) => drop(shutdown(socket.as_raw_fd(), Shutdown::Both)),
+                    }
                 }
                 accepted
             })
@@ -322,14 +348,30 @@ impl Daemon {
     fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
         let system = |what| move |source| DaemonError::System { what, source };
         while stop.urgency() == Urgency::None {
-            let mut fds = [const { None }; MOST_LISTENERS + 1];
-            fds.iter_mut().zip(&self.listeners).for_each(|(fd, listening)| *fd = Some(listening.socket.as_fd()));
-            fds[MOST_LISTENERS] = stop.beyond(Urgency::None);
-            let ready = wait(fds, None).map_err(system("waiting for connections failed"))?;
-            for (listening, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| *ready) {
-                match listening.socket.accept() {
-                    Ok((stream, peer)) => self.serve(scope, listening.program, stream, peer, stop.clone()),
-                    Err(error) => match error.kind() {
+            let mut fds: Vec<_> = self.listeners.iter().flat_map(Listening::awaited).collect();
+            fds.push(stop.beyond(Urgency::None));
+            let ready = wait_any(&fds, None).map_err(system("waiting for connections failed"))?;
+            for (listening, ready) in self.listeners.iter().zip(ready.chunks(AWAITED)) {
+                let accepted = match listening {
+                    Listening::Own(port) => {
+                        if ready[1] {
+                            port.receive();
+                        }
+                        let given_back = if ready[2] { port.take_back() } else { Vec::new() };
+                        for (socket, peer) in given_back {
+                            self.sort(scope, port, socket, peer, stop);
+                        }
+                        ready[0].then(|| port.accept().map(|(socket, peer)| self.sort(scope, port, socket, peer, stop)))
+                    }
+                    Listening::Guests(socket, _, program) => ready[0].then(|| {
+                        let (stream, peer) = socket.accept()?;
+                        self.serve(scope, Client::Guest(*program), stream, peer, stop.clone());
+                        Ok(())
+                    }),
+                };
+                match accepted {
+                    None | Some(Ok(())) => {}
+                    Some(Err(error)) => match error.kind() {
                         // Gone again before it was accepted.
                         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                         _ => {
@@ -347,10 +389,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Serves a connection at a control port, or hands it to the test whose data it carries.
+    fn sort<'s>(
+        &'s self,
+        scope: &'s thread::Scope<'s, '_>,
+        port: &'s Arc<ControlPort>,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        stop: &StopFlag,
+    ) {
+        if let Some(socket) = port.sort(socket, peer) {
+            self.serve(scope, Client::Own(port), socket.into(), peer, stop.clone());
+        }
+    }
+
     fn serve<'s>(
         &'s self,
         scope: &'s thread::Scope<'s, '_>,
-        program: Option<Program>,
+        client: Client<'s>,
         stream: TcpStream,
         peer: SocketAddr,
         stop: StopFlag,
@@ -359,13 +415,16 @@ impl Daemon {
         let dropped = |address: String, reason: String, cause| shared.log(&Event::Dropped { address, reason, cause });
         let address = plain(peer);
         if !admission::allows(&shared.config, address) {
-            if program.is_none() {
+            if let Client::Own(_) = client {
                 Channel::turn_away(&stream);
             }
             dropped(peer.to_string(), "--allow does not name its network".to_owned(), Cause::Network);
             return;
         }
-        let door = if program.is_none() { &shared.door } else { &shared.side_door };
+        let door = match client {
+            Client::Own(_) => &shared.door,
+            Client::Guest(_) => &shared.side_door,
+        };
         let place = match door.enter(&stream, address) {
             Ok((place, evicted)) => {
                 if let Some(evicted) = evicted {
@@ -382,12 +441,30 @@ impl Daemon {
                 return;
             }
         };
-        let spawned = thread::Builder::new().name("session".into()).spawn_scoped(scope, move || match program {
-            None => session::serve(shared, stream, peer, place, &stop),
-            Some(program) => guests::serve(shared, program, stream, peer, place, &stop),
+        let spawned = thread::Builder::new().name("session".into()).spawn_scoped(scope, move || match client {
+            Client::Own(port) => session::serve(shared, port, stream, peer, place, &stop),
+            Client::Guest(program) => guests::serve(shared, program, stream, peer, place, &stop),
         });
         if let Err(error) = spawned {
             dropped(peer.to_string(), format!("no thread for it: {error}"), Cause::Resources);
+        }
+    }
+}
+
+/// Whose client a connection comes from.
+enum Client<'s> {
+    Own(&'s Arc<ControlPort>),
+    Guest(Program),
+}
+
+/// Descriptors of a port that the daemon waits for.
+const AWAITED: usize = 3;
+
+impl Listening {
+    fn awaited(&self) -> [Option<BorrowedFd<'_>>; AWAITED] {
+        match self {
+            Self::Own(port) => port.awaited(),
+            Self::Guests(socket, ..) => [Some(socket.as_fd()), None, None],
         }
     }
 }

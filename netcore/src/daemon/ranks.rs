@@ -63,7 +63,7 @@ impl<'s> Session<'s> {
         let memory_bytes = admission::rank(&self.shared.config, enlist)?;
         let charge = self.shared.budget.test(&self.shared.config.limits, memory_bytes, enlist.ranks - 1)?;
         let address = enlist.data_address.unwrap_or(self.addresses.local);
-        let end = RankEnd::prepare(&enlist.spec, enlist.rank as usize, Some(address), enlist.token)
+        let end = RankEnd::prepare(&enlist.spec, enlist.rank as usize, (Some(address), &self.ports), enlist.token)
             .map_err(|error| reply_error(&error))?;
         Ok((end, charge))
     }

@@ -14,6 +14,7 @@
 use std::{
     net::{SocketAddr, TcpStream},
     os::fd::AsFd,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -48,6 +49,7 @@ use crate::{
     mpi,
     report::{Phase, SideReport, Window},
     spec::{Side, TestSpec},
+    transport::control_port::{ControlPort, DataPorts},
 };
 
 /// The longest time for the flows to connect.
@@ -58,8 +60,18 @@ pub(super) const LONGEST_NAME: usize = 64;
 pub const LONGEST_LEAD: Duration = Duration::from_mins(10);
 
 /// Serves one accepted connection until it closes.
-pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place: Place<'_>, stop: &StopFlag) {
-    let greeted = greet(shared, stream, peer, stop);
+pub(super) fn serve(
+    shared: &Shared,
+    port: &Arc<ControlPort>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Place<'_>,
+    stop: &StopFlag,
+) {
+    let deadline = Instant::now() + shared.config.timeouts.greeting;
+    // A data connection whose first bytes come late.
+    let Some(socket) = port.sort_slowly(stream.into(), deadline) else { return };
+    let greeted = greet(shared, port, socket.into(), peer, (stop, deadline));
     drop(place);
     match greeted {
         Ok((mut session, _slot)) => {
@@ -75,11 +87,11 @@ pub(super) fn serve(shared: &Shared, stream: TcpStream, peer: SocketAddr, place:
 
 fn greet<'s>(
     shared: &'s Shared,
+    port: &Arc<ControlPort>,
     stream: TcpStream,
     peer: SocketAddr,
-    stop: &StopFlag,
+    (stop, deadline): (&StopFlag, Instant),
 ) -> Result<(Session<'s>, Slot<'s>), Over> {
-    let deadline = Instant::now() + shared.config.timeouts.greeting;
     let mut channel = Channel::accept(stream, shared.config.key.as_ref(), deadline)?;
     channel.heed(stop.clone());
     let hello: Hello = match channel.recv(deadline) {
@@ -119,6 +131,10 @@ fn greet<'s>(
         caller,
         channel,
         addresses,
+        ports: shared
+            .config
+            .data_ports
+            .map_or_else(|| DataPorts::Control(port.clone()), |(first, last)| DataPorts::Among(first, last)),
         stop: stop.clone(),
         state: State::Idle,
         progressed: Instant::now(),
@@ -171,6 +187,7 @@ pub(super) struct Session<'s> {
     pub(super) caller: Caller,
     pub(super) channel: Channel,
     pub(super) addresses: Addresses,
+    pub(super) ports: DataPorts,
     pub(super) stop: StopFlag,
     pub(super) state: State<'s>,
     /// End of the last request, without those that leave a test or a turn as it is.
@@ -354,7 +371,7 @@ impl<'s> Session<'s> {
             Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
             Side::Near => prepare.data_address,
         };
-        let end = End::prepare_with(&prepare.spec, prepare.side, address, prepare.token, files)
+        let end = End::prepare_with(&prepare.spec, prepare.side, (address, &self.ports), prepare.token, files)
             .map_err(|error| reply_error(&error))?;
         Ok((end, charge))
     }

@@ -41,7 +41,7 @@ use crate::{
         ranks::{RanksSpec, Work},
     },
     sys,
-    transport::{self, Deadline},
+    transport::{self, Deadline, control_port::DataPorts},
 };
 
 pub use crate::transport::{connection::Token, rendezvous::Endpoints};
@@ -74,12 +74,17 @@ enum Task {
 }
 
 impl RankEnd {
-    /// Listens. `address`: the local address of the data sockets.
-    pub fn prepare(spec: &RanksSpec, rank: usize, address: Option<IpAddr>, token: Token) -> Result<Self, EndError> {
+    /// Listens. `address`: the local address of the data sockets. `ports`: those that others can connect to.
+    pub fn prepare(
+        spec: &RanksSpec,
+        rank: usize,
+        (address, ports): (Option<IpAddr>, &DataPorts),
+        token: Token,
+    ) -> Result<Self, EndError> {
         let state = if spec.transport == Transport::Mpi {
             State::Placed(transport::mpi::rank()?, token)
         } else {
-            State::Listening(Box::new(Listening::new(spec, rank, address, token)?))
+            State::Listening(Box::new(Listening::new(spec, rank, (address, ports), token)?))
         };
         Ok(Self { spec: spec.clone(), rank, state, nic: None })
     }

@@ -306,6 +306,11 @@ impl TestSpec {
         self.far.socket.reuseport.filter(|_| self.pattern.is_connecting())
     }
 
+    /// Whether connections of any flow may be accepted for any other: at the control port, and with `reuseport`.
+    pub fn shares_port(&self) -> bool {
+        self.pattern.is_connecting() && self.flows() > 1
+    }
+
     /// A test with every option at its default: one stream, 128 KiB messages (1472 bytes for datagrams), one byte each
     /// way for requests (16 bytes for datagrams, which need a number), ten seconds, no warm-up.
     pub fn new(pattern: Pattern, transport: Transport) -> Self {

@@ -20,8 +20,8 @@ impl TestSpec {
     /// The CPU that the plan pins both a worker and its peer to, where each has a thread of its own. It tells something only
     /// where both ends are on one host.
     pub fn common_cpu(&self, side: Side, worker: usize) -> Option<u32> {
-        // A listener of a shared port serves connections of any flow.
-        if self.shares_threads() || self.transport == Transport::Icmp || self.reuseport().is_some() {
+        // A listener of a port serves connections of any flow.
+        if self.shares_threads() || self.transport == Transport::Icmp || self.shares_port() {
             return None;
         }
         // Of the two workers of a duplex connection, one sends to the other end's other one.

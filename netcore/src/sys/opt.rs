@@ -48,6 +48,7 @@ options! {
         SO_PREFER_BUSY_POLL = libc::SO_PREFER_BUSY_POLL;
         SO_PRIORITY = libc::SO_PRIORITY;
         SO_RCVBUF = libc::SO_RCVBUF;
+        SO_RCVLOWAT = libc::SO_RCVLOWAT;
         SO_REUSEADDR = libc::SO_REUSEADDR;
         SO_REUSEPORT = libc::SO_REUSEPORT;
         SO_SNDBUF = libc::SO_SNDBUF;
@@ -85,6 +86,7 @@ options! {
         TCP_NODELAY = libc::TCP_NODELAY;
         TCP_NOTSENT_LOWAT = libc::TCP_NOTSENT_LOWAT;
         TCP_USER_TIMEOUT = libc::TCP_USER_TIMEOUT;
+        TCP_WINDOW_CLAMP = libc::TCP_WINDOW_CLAMP;
     }
     libc::IPPROTO_UDP => {
         /// Reads as 0 or 1.

@@ -76,6 +76,11 @@ pub fn local_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
     ip(getsockname(socket.as_raw_fd()))
 }
 
+/// Whether options of IPv6 apply to a connected socket: the packets of an IPv6 socket may be those of IPv4.
+pub fn is_v6(socket: &OwnedFd) -> bool {
+    local_ip(socket).is_ok_and(|address| address.ip().to_canonical().is_ipv6())
+}
+
 /// The IP address and port that a socket is connected to.
 pub fn peer_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
     ip(getpeername(socket.as_raw_fd()))

@@ -17,10 +17,10 @@ use nix::{
     sys::socket::{Backlog, MsgFlags, listen, recv, send},
 };
 
-use super::{Deadline, Protocol, address::Address, opening, options};
+use super::{Deadline, Protocol, address::Address, control_port::with_first_bytes, opening, options};
 use crate::{
     error::EndError,
-    spec::{EndSpec, Side, SocketOptions, quantity::Seconds},
+    spec::{EndSpec, Side, SocketOptions, Transport, quantity::Seconds},
     sys::{self, opt},
 };
 
@@ -28,7 +28,7 @@ use crate::{
 pub type Token = [u8; 16];
 
 /// The first bytes of a data connection.
-const MAGIC: &[u8; 8] = b"plumbln1";
+pub const MAGIC: &[u8; 8] = b"plumbln1";
 
 /// Length of a preamble. It is not payload, but the kernel counts it as data.
 pub const PREAMBLE_BYTES: usize = 8 + 16 + 4;
@@ -113,6 +113,24 @@ pub fn bound(protocol: Protocol, address: &Address, end: &EndSpec) -> Result<Own
     Ok(socket)
 }
 
+/// A new connection as by [`connect`] that has sent its proof: token and number.
+pub fn connect_and_prove(
+    protocol: Protocol,
+    from: Option<&Address>,
+    to: &Address,
+    socket_options: &SocketOptions,
+    (token, number): (&Token, u32),
+    deadline: &Deadline<'_>,
+) -> Result<OwnedFd, EndError> {
+    let socket = protocol.socket(to.family())?;
+    if protocol.transport == Transport::Tcp {
+        with_first_bytes(&socket);
+    }
+    let socket = connect_socket(socket, protocol, from, to, socket_options, deadline)?;
+    prove(&socket, token, number)?;
+    Ok(socket)
+}
+
 /// A new socket with its options, bound where the test asks for it, connected in time.
 pub fn connect(
     protocol: Protocol,
@@ -121,7 +139,17 @@ pub fn connect(
     socket_options: &SocketOptions,
     deadline: &Deadline<'_>,
 ) -> Result<OwnedFd, EndError> {
-    let socket = protocol.socket(to.family())?;
+    connect_socket(protocol.socket(to.family())?, protocol, from, to, socket_options, deadline)
+}
+
+fn connect_socket(
+    socket: OwnedFd,
+    protocol: Protocol,
+    from: Option<&Address>,
+    to: &Address,
+    socket_options: &SocketOptions,
+    deadline: &Deadline<'_>,
+) -> Result<OwnedFd, EndError> {
     options::apply(&socket, socket_options, protocol.transport, to.family() == libc::AF_INET6)?;
     if socket_options.fastopen == Some(true) && protocol.transport.is_tcp() {
         opening::fast_open(&socket)?;
@@ -163,7 +191,7 @@ pub fn connect(
 }
 
 /// Sends the proof that a new connection belongs to the session.
-pub fn prove(socket: &OwnedFd, token: &Token, flow: u32) -> Result<(), EndError> {
+fn prove(socket: &OwnedFd, token: &Token, flow: u32) -> Result<(), EndError> {
     let bytes = preamble(token, flow);
     let mut sent = 0;
     while sent < bytes.len() {

@@ -216,11 +216,16 @@ pub fn admit(
     })?;
     let unconnected =
         aim(socket, &peer, connected).map_err(EndError::system(format!("cannot answer the near end at {peer}")))?;
+    set_blocking(socket, true)?;
+    answered(socket.clone(), unconnected, token, flow)
+}
+
+/// Far end: answers the near end's preamble. `peer`: its address, where each call names it.
+pub fn answered(socket: Arc<OwnedFd>, peer: Option<SocketAddr>, token: &Token, flow: u32) -> Result<Link, EndError> {
     for _ in 0..ANSWERS {
         // An answer that cannot be sent counts as lost: there are others.
-        let _ = send_to(socket.as_raw_fd(), &preamble(token, flow), unconnected, MsgFlags::MSG_NOSIGNAL);
+        let _ = send_to(socket.as_raw_fd(), &preamble(token, flow), peer, MsgFlags::MSG_NOSIGNAL);
     }
-    set_blocking(socket, true)?;
-    look_up(socket)?;
-    Ok(Link { peer: unconnected, ..Link::new(flow, socket.clone(), socket.clone()) })
+    look_up(&socket)?;
+    Ok(Link { peer, ..Link::new(flow, socket.clone(), socket) })
 }

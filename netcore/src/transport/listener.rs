@@ -16,14 +16,15 @@ use socket2::SockRef;
 
 use super::{
     Deadline, Link, Protocol,
-    address::{Address, local_ip, peer_ip},
+    address::{Address, is_v6, peer_ip},
     connection::{self, Token},
+    control_port::{Acceptor, Reserved},
     opening,
     options::{self, Prepared},
 };
 use crate::{
     error::EndError,
-    spec::{Close, Io, TestSpec, Transport},
+    spec::{Close, Io, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
 
@@ -51,11 +52,31 @@ pub struct Listener {
     /// Whether to wait for connections by poll.
     polled: bool,
     /// Options that an accepted connection does not inherit from the listening socket.
-    accepted: Prepared,
+    accepted: Accepted,
+    /// Where the listening socket is that of the control port.
+    at_control: Option<Acceptor>,
     /// Connections by which the near end's flows have proven themselves, where any of them may connect to this socket; empty
     /// where only this flow does.
     group: Vec<Arc<OwnedFd>>,
     pub present: Present,
+}
+
+/// Options of accepted connections.
+#[derive(Debug)]
+enum Accepted {
+    /// Those that the listening socket does not pass on.
+    Rest(Prepared),
+    /// All of them.
+    All(SocketOptions),
+}
+
+impl Accepted {
+    fn apply(&self, socket: &OwnedFd) -> Result<(), EndError> {
+        match self {
+            Self::Rest(options) => options.apply(socket),
+            Self::All(options) => options::apply_accepted(socket, options),
+        }
+    }
 }
 
 /// Near end of a flow of a connect pattern: opens one connection for each operation.
@@ -114,16 +135,16 @@ pub struct Connection {
 
 impl Listener {
     fn new(socket: Arc<OwnedFd>, peers: Vec<IpAddr>, spec: &TestSpec) -> Result<Self, EndError> {
-        let waits = spec.io != Io::Spin && !spec.shares_threads();
+        let waits = waits(spec);
         // MPTCP accepts on its first subflow, which ignores the socket's time limit.
         let polled = spec.transport == Transport::Mptcp && waits;
         connection::set_blocking(&socket, waits && !polled)?;
         SockRef::from(&socket)
             .set_read_timeout(Some(LOOK_UP))
             .map_err(EndError::system("cannot bound the wait for connections"))?;
-        let v6 = local_ip(&socket).is_ok_and(|address| address.is_ipv6());
-        let accepted = Prepared::accepted(&spec.far.socket, spec.transport, v6);
-        Ok(Self { socket, peers, polled, accepted, group: Vec::new(), present: Present::default() })
+        let accepted = Accepted::Rest(Prepared::accepted(&spec.far.socket, spec.transport, is_v6(&socket)));
+        let (at_control, group, present) = (None, Vec::new(), Present::default());
+        Ok(Self { socket, peers, polled, accepted, at_control, group, present })
     }
 
     /// The proofs of all flows that may connect here, if there are others than this one's.
@@ -137,7 +158,10 @@ impl Listener {
 
     /// Frees a thread that waits for a connection or on one.
     pub fn free(&self) {
-        free(&self.socket);
+        // The daemon goes on to listen on the control port, and its calls return soon.
+        if self.at_control.is_none() {
+            free(&self.socket);
+        }
         self.present.free();
     }
 
@@ -145,8 +169,8 @@ impl Listener {
     /// error of the kind `WouldBlock`: no connection came for a while, or at once where the listener does not wait.
     pub fn accept(&self) -> std::io::Result<Option<Connection>> {
         match self.next() {
-            Ok((_, Some(from))) if !self.peers.contains(&from.ip().to_canonical()) => Ok(None),
-            Ok((socket, _)) => {
+            Ok((socket, from)) => {
+                let Some(socket) = self.own(socket, from) else { return Ok(None) };
                 self.accepted.apply(&socket).map_err(std::io::Error::other)?;
                 Ok(Some(self.present.enter(socket)))
             }
@@ -155,7 +179,19 @@ impl Listener {
         }
     }
 
+    /// The connection, unless it is a stranger's. `from`: `None` where it was looked at before, or has no address.
+    fn own(&self, socket: OwnedFd, from: Option<SocketAddr>) -> Option<OwnedFd> {
+        match (from, &self.at_control) {
+            (None, _) => Some(socket),
+            (Some(from), Some(acceptor)) => acceptor.take(socket, from, &self.peers),
+            (Some(from), None) => self.peers.contains(&from.ip().to_canonical()).then_some(socket),
+        }
+    }
+
     fn next(&self) -> std::io::Result<(OwnedFd, Option<SocketAddr>)> {
+        if let Some(early) = self.at_control.as_ref().and_then(Acceptor::early) {
+            return Ok((early, None));
+        }
         match sys::accept(&self.socket) {
             Err(error) if self.polled && error.kind() == std::io::ErrorKind::WouldBlock => {
                 connection::wait(&self.socket, PollFlags::POLLIN, LOOK_UP).map_err(std::io::Error::other)?;
@@ -319,6 +355,38 @@ pub fn admit_group(
     sockets.iter().zip(&group).zip(0..).map(admit).collect()
 }
 
+/// Far end: the same at the control port, for all flows.
+pub fn admit_at_control(reserved: &Reserved, spec: &TestSpec, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
+    let options = &spec.far.socket;
+    let proofs = reserved.connections(spec.flows().saturating_mul(proofs(spec)), options, deadline)?;
+    let peers = peers(&proofs, spec)?;
+    let of_a_flow = self::proofs(spec) as usize;
+    let group: Vec<Arc<OwnedFd>> = proofs.into_iter().step_by(of_a_flow).map(Arc::new).collect();
+    let admit = |(proof, flow): (&Arc<OwnedFd>, u32)| {
+        let acceptor = reserved.acceptor(&peers)?;
+        let listener = Listener {
+            socket: acceptor.socket.clone(),
+            peers: peers.clone(),
+            polled: false,
+            accepted: Accepted::All(options.clone()),
+            at_control: Some(acceptor),
+            group: group.clone(),
+            present: Present::default(),
+        };
+        admitted(flow, proof.clone(), listener)
+    };
+    group.iter().zip(0..).map(admit).collect()
+}
+
+/// The longest wait of the calls that accept connections of a test; `None`: they return at once.
+pub fn waiting(spec: &TestSpec) -> Option<Duration> {
+    waits(spec).then_some(LOOK_UP)
+}
+
+fn waits(spec: &TestSpec) -> bool {
+    spec.io != Io::Spin && !spec.shares_threads()
+}
+
 /// Addresses of the peer's connections. Empty where the transport has no addresses that could be a stranger's.
 fn peers(proofs: &[OwnedFd], spec: &TestSpec) -> Result<Vec<IpAddr>, EndError> {
     if !spec.transport.uses_ip() {
@@ -349,18 +417,17 @@ pub fn prove(
     protocol: Protocol,
     to: &Address,
     data_ip: Option<IpAddr>,
-    token: &Token,
-    flow: u32,
+    (token, flow, shares_port): (&Token, u32, bool),
     deadline: &Deadline<'_>,
 ) -> Result<Link, EndError> {
     let from = sources(spec, data_ip);
     // One of the far end's sockets takes the proofs of all flows, if they share a port.
-    let begin = if spec.reuseport().is_some() { flow.saturating_mul(proofs(spec)) } else { 0 };
+    let begin = if shares_port { flow.saturating_mul(proofs(spec)) } else { 0 };
     let mut first = None;
     for (address, number) in from.iter().copied().map(Some).chain((from.is_empty()).then_some(None)).zip(begin..) {
         let bound = address.map(|ip| Address::Ip((ip, 0).into()));
-        let socket = connection::connect(protocol, bound.as_ref(), to, &spec.near.socket, deadline)?;
-        connection::prove(&socket, token, number)?;
+        let proof = (token, number);
+        let socket = connection::connect_and_prove(protocol, bound.as_ref(), to, &spec.near.socket, proof, deadline)?;
         // The others close once read: the far end keeps its side open until then.
         first.get_or_insert(socket);
     }

@@ -3,6 +3,7 @@
 
 pub mod address;
 pub mod connection;
+pub mod control_port;
 pub mod datagram;
 pub mod ecn;
 pub mod folder;

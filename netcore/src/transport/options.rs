@@ -4,13 +4,14 @@ use std::{io, os::fd::OwnedFd};
 
 use nix::fcntl::{FcntlArg, fcntl};
 
+use super::address::is_v6;
 use crate::{
     error::EndError,
     measure::tcp_info::available_congestion_controls,
     report::Granted,
     spec::{
         SocketOptions, Transport,
-        quantity::Linger,
+        quantity::{Bytes, Linger},
         socket::{Asked, OptionValue, SOCKET_OPTIONS, Setter, SocketOption},
     },
     sys::opt::{self, Opt},
@@ -71,6 +72,19 @@ impl Prepared {
         }
         Ok(())
     }
+}
+
+/// Sets the options of a listening socket on a TCP connection that another socket has accepted.
+pub fn apply_accepted(socket: &OwnedFd, options: &SocketOptions) -> Result<(), EndError> {
+    apply(socket, options, Transport::Tcp, is_v6(socket))?;
+    open_window(socket, options)
+}
+
+/// A buffer that is set on a connection does not widen its window, which the first packets have set.
+fn open_window(socket: &OwnedFd, options: &SocketOptions) -> Result<(), EndError> {
+    let Some(Bytes(bytes)) = options.receive_buffer else { return Ok(()) };
+    opt::set_int(socket, opt::TCP_WINDOW_CLAMP, i32::try_from(bytes.saturating_mul(2)).unwrap_or(i32::MAX))
+        .map_err(EndError::system("the kernel refuses TCP_WINDOW_CLAMP, which receive_buffer needs"))
 }
 
 pub fn apply(socket: &OwnedFd, options: &SocketOptions, transport: Transport, v6: bool) -> Result<(), EndError> {

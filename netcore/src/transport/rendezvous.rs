@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Deadline, Link, Protocol,
-    address::{Address, listening_ip, local_ip, near_bind},
+    address::{Address, is_v6, listening_ip, local_ip, near_bind},
     check_family,
     connection::{self, Token},
+    control_port::{DataPorts, Reserved},
     datagram,
     folder::{self, Folder},
     has_socket_pairs, icmp, largest_message, link, listener, mpi, opening,
@@ -33,6 +34,8 @@ pub struct Endpoints {
     pub address: Option<IpAddr>,
     /// Ports: one that serves every flow, or one per flow.
     pub ports: Vec<u16>,
+    /// Whether the port is that of the control connections: a client that has reached the daemon at another port uses that.
+    pub at_control: bool,
     /// Context identifier of a vsock end.
     pub cid: Option<u32>,
     /// Hardware address of a link end.
@@ -55,6 +58,8 @@ pub enum Rendezvous {
         /// Folder of sockets or FIFOs.
         folder: Option<Folder>,
     },
+    /// A far end whose data come to the control port of its daemon.
+    AtControl(Reserved),
 }
 
 /// The connected flows of an end.
@@ -69,18 +74,30 @@ impl Connected {
     pub fn of(links: Vec<Link>) -> Self {
         let first = links.first();
         let peer = first.and_then(Link::peer_ip);
-        // The family of the socket, not of the packets, decides at which level options are set.
-        let v6 = first.and_then(|link| local_ip(&link.send).ok()).is_some_and(|address| address.is_ipv6());
+        let v6 = first.is_some_and(|link| is_v6(&link.send));
         Self { links: links.into_iter().map(Arc::new).collect(), v6, peer }
     }
 }
 
 impl Rendezvous {
     /// Starts listening at the far end.
-    pub fn prepare(spec: &TestSpec, side: Side, data_ip: Option<IpAddr>, token: &Token) -> Result<Self, EndError> {
-        match side {
-            Side::Near => Ok(Self::Near { data_ip }),
-            Side::Far => listen(spec, data_ip, token),
+    pub fn prepare(
+        spec: &TestSpec,
+        side: Side,
+        data_ip: Option<IpAddr>,
+        ports: &DataPorts,
+        token: &Token,
+    ) -> Result<Self, EndError> {
+        let reserve = |ip| match ports {
+            DataPorts::Control(port) => {
+                port.reserve(spec.transport, &spec.far, (ip, token), spec.pattern.is_connecting())
+            }
+            _ => None,
+        };
+        match (side, data_ip.and_then(|ip| Some((ip, reserve(ip)?)))) {
+            (Side::Near, _) => Ok(Self::Near { data_ip }),
+            (Side::Far, Some((ip, reserved))) => check_family(spec, ip).map(|()| Self::AtControl(reserved)),
+            (Side::Far, None) => listen(spec, data_ip, ports, token),
         }
     }
 
@@ -88,6 +105,7 @@ impl Rendezvous {
         match self {
             Self::Near { .. } => Endpoints::default(),
             Self::Far { endpoints, .. } => endpoints.clone(),
+            Self::AtControl(reserved) => reserved.endpoints(),
         }
     }
 
@@ -95,6 +113,14 @@ impl Rendezvous {
     pub fn listener(&self, flow: u32) -> Option<&OwnedFd> {
         let Self::Far { sockets, .. } = self else { return None };
         sockets.get(flow as usize).or_else(|| sockets.first()).map(AsRef::as_ref)
+    }
+
+    /// Makes the threads of a connect workload accept, just before they begin.
+    pub fn begin(&self, spec: &TestSpec) -> Result<(), EndError> {
+        match self {
+            Self::AtControl(reserved) if spec.pattern.is_connecting() => reserved.accept_here(listener::waiting(spec)),
+            _ => Ok(()),
+        }
     }
 
     /// Connects all flows in time.
@@ -109,6 +135,7 @@ impl Rendezvous {
             (Self::Far { sockets, endpoints, folder }, None) => {
                 accept(spec, token, sockets, endpoints, folder.as_ref(), deadline).map(Connected::of)
             }
+            (Self::AtControl(reserved), None) => admit_at_control(spec, reserved, deadline).map(Connected::of),
             (Self::Near { data_ip }, Some((ip, endpoints))) => {
                 let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
@@ -119,7 +146,7 @@ impl Rendezvous {
                 }
                 Ok(connected)
             }
-            (Self::Far { .. }, Some(_)) => {
+            (Self::Far { .. } | Self::AtControl(_), Some(_)) => {
                 Err(EndError::Impossible("the far end accepts; only the near end connects to a peer".to_owned()))
             }
             (Self::Near { .. }, None) => {
@@ -136,7 +163,7 @@ fn has_socket_per_flow(spec: &TestSpec) -> bool {
         || matches!(spec.transport, Transport::Pipe | Transport::Link)
 }
 
-fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Rendezvous, EndError> {
+fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &Token) -> Result<Rendezvous, EndError> {
     let protocol = Protocol::connecting(spec.transport);
     let backlog = if spec.pattern.is_connecting() { listener::BACKLOG } else { spec.flows().max(16) };
     let reuseport = spec.reuseport();
@@ -187,7 +214,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, token: &Token) -> Result<Ren
             if spec.family != Family::Any || !ip.is_unspecified() {
                 check_family(spec, ip)?;
             }
-            let socket = on_either_version(ip, |ip| open(&Address::Ip((ip, port).into())))?;
+            let socket = ports.open(port, |port| on_either_version(ip, |ip| open(&Address::Ip((ip, port).into()))))?;
             endpoints.address = chosen.then_some(ip);
             endpoints.ports.push(local_ip(&socket)?.port());
             socket
@@ -260,10 +287,20 @@ fn accept(
     let Some(socket) = sockets.first() else { return Ok(Vec::new()) };
     let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
     for socket in &sockets {
-        let v6 = local_ip(socket).is_ok_and(|address| address.is_ipv6());
-        Prepared::accepted(&spec.far.socket, spec.transport, v6).apply(socket)?;
+        Prepared::accepted(&spec.far.socket, spec.transport, is_v6(socket)).apply(socket)?;
         bounded(spec, socket)?;
     }
+    Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
+}
+
+fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
+    if has_socket_pairs(spec.transport) {
+        return reserved.datagram_flows(spec, deadline);
+    }
+    if spec.pattern.is_connecting() {
+        return listener::admit_at_control(reserved, spec, deadline);
+    }
+    let sockets = reserved.connections(spec.flows(), &spec.far.socket, deadline)?;
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
 }
 
@@ -318,14 +355,16 @@ fn open_all(
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
-            return listener::prove(spec, protocol, &to, destination.data_ip, token, flow, deadline);
+            let shares_port = spec.reuseport().is_some() || destination.endpoints.ports.len() == 1;
+            let proof = (token, flow, shares_port);
+            return listener::prove(spec, protocol, &to, destination.data_ip, proof, deadline);
         }
         let from = match &to {
             Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
             _ => None,
         };
-        let socket = connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)?;
-        connection::prove(&socket, token, flow)?;
+        let proof = (token, flow);
+        let socket = connection::connect_and_prove(protocol, from.as_ref(), &to, &spec.near.socket, proof, deadline)?;
         bounded(spec, &socket)?;
         Ok(Link::of_socket(flow, socket))
     };
@@ -373,7 +412,7 @@ fn open_to_service(
 /// Address of the far end's socket for a flow.
 fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
     let unsaid = || EndError::Impossible("the far end did not name the endpoints of its data sockets".to_owned());
-    let number = if has_socket_per_flow(spec) { flow } else { 0 };
+    let number = if has_socket_per_flow(spec) && destination.endpoints.ports.len() != 1 { flow } else { 0 };
     if let Some(folder) = destination.folder {
         return folder.made(&far_name(number)).map(Address::Path);
     }

@@ -7,6 +7,7 @@ mod exclusive;
 mod hostile;
 mod idle;
 mod namespaces;
+mod one_port;
 mod programs;
 mod run;
 mod secret;

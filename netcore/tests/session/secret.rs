@@ -15,29 +15,33 @@ use netcore::{
 
 use crate::common::{Served, never_stopped, stream};
 
-/// Forwards one connection and records both directions.
+/// Forwards connections, and records both directions of the first one, which is the control connection.
 fn wiretap(to: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tape = Arc::clone(&heard);
     thread::spawn(move || {
-        let (near, _) = listener.accept().unwrap();
-        let far = TcpStream::connect(to).unwrap();
-        let pass = |mut from: TcpStream, mut to: TcpStream, tape: Arc<Mutex<Vec<u8>>>| {
-            thread::spawn(move || {
-                let mut bytes = [0; 4096];
-                while let Ok(count @ 1..) = from.read(&mut bytes) {
-                    tape.lock().unwrap().extend_from_slice(&bytes[..count]);
-                    if to.write_all(&bytes[..count]).is_err() {
-                        break;
+        for (number, near) in listener.incoming().enumerate() {
+            let (near, far) = (near.unwrap(), TcpStream::connect(to).unwrap());
+            let tape = (number == 0).then(|| Arc::clone(&tape));
+            let pass = |mut from: TcpStream, mut to: TcpStream, tape: Option<Arc<Mutex<Vec<u8>>>>| {
+                thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        if let Some(tape) = &tape {
+                            tape.lock().unwrap().extend_from_slice(&bytes[..count]);
+                        }
+                        if to.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
                     }
-                }
-                let _ = to.shutdown(std::net::Shutdown::Write);
-            })
-        };
-        pass(near.try_clone().unwrap(), far.try_clone().unwrap(), Arc::clone(&tape));
-        pass(far, near, tape);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                })
+            };
+            pass(near.try_clone().unwrap(), far.try_clone().unwrap(), tape.clone());
+            pass(far, near, tape);
+        }
     });
     (address, heard)
 }

@@ -56,6 +56,9 @@ pub struct Args {
     also: Vec<(Program, u16)>,
     #[command(flatten)]
     key: KeyFile,
+    /// Take the data of tests at these ports, a port for each listening socket, and not at the port of the control connections.
+    #[arg(long, value_name = "FIRST-LAST", value_parser = port_range)]
+    data_ports: Option<(u16, u16)>,
     /// Accept sessions from this network only; may be repeated.
     #[arg(long, value_name = "CIDR")]
     allow: Vec<Network>,
@@ -101,7 +104,7 @@ pub struct Args {
     log_format: Format,
     /// For launchers: take half of a key from the first line of standard input, print one line for programs with the other
     /// half, and end with standard input (docs/clusters.md).
-    #[arg(long, hide = true, conflicts_with_all = ["key_file", "allow", "allow_connect", "also", "exclusive", "netns", "metrics"])]
+    #[arg(long, hide = true, conflicts_with_all = ["key_file", "data_ports", "allow", "allow_connect", "also", "exclusive", "netns", "metrics"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.
     #[arg(long, hide = true, requires = "launched")]
@@ -151,6 +154,14 @@ fn also(args: &Args) -> Result<Vec<(Program, Vec<SocketAddr>)>, Error> {
         .map_or_else(|| vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], |address| vec![address.ip()]);
     let of = |port: u16| ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect();
     Ok(served.into_iter().map(|(program, port)| (program, of(port))).collect())
+}
+
+fn port_range(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse::<u16>(), last.parse::<u16>()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
+        _ => Err(format!("`{text}` is no range of ports: write 20000-20100")),
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -236,6 +247,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         listen: place.addresses,
         also: also(args)?,
         key,
+        data_ports: args.data_ports,
         allow: args.allow.clone(),
         allow_connect: args.allow_connect.clone().into(),
         allow_files: args.allow_files.clone(),

@@ -22,8 +22,9 @@ fn spec(operation: Operation, message_bytes: u64) -> RanksSpec {
 /// Connected ranks within this process.
 fn connected(spec: &RanksSpec, size: usize) -> Vec<RankEnd> {
     let loopback = Ipv4Addr::LOCALHOST.into();
-    let mut ends: Vec<_> =
-        (0..size).map(|rank| RankEnd::prepare(spec, rank, Some(loopback), [1; 16]).unwrap()).collect();
+    let mut ends: Vec<_> = (0..size)
+        .map(|rank| RankEnd::prepare(spec, rank, (Some(loopback), &DataPorts::Any), [1; 16]).unwrap())
+        .collect();
     let peers: Vec<_> = ends.iter().map(|end| (loopback, end.endpoints())).collect();
     thread::scope(|scope| {
         for end in &mut ends {
@@ -137,6 +138,6 @@ fn what_is_impossible_is_refused_with_a_sentence() {
     assert!(refused(Operation::Allreduce, 12, 4).contains("a multiple of 8"));
     assert!(refused(Operation::Butterfly, 8, 6).contains("a power of two"));
     assert!(refused(Operation::Barrier, 0, 1).contains("at least 2 ranks"));
-    let end = RankEnd::prepare(&spec(Operation::Barrier, 0), 1, None, [0; 16]).unwrap();
+    let end = RankEnd::prepare(&spec(Operation::Barrier, 0), 1, (None, &DataPorts::Any), [0; 16]).unwrap();
     assert!(end.start(0).err().unwrap().to_string().contains("rank 1 is not connected"));
 }

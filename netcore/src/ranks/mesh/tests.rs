@@ -17,7 +17,7 @@ use crate::{
         ranks::{Operation, RanksSpec, Work},
     },
     sys::opt,
-    transport::Deadline,
+    transport::{Deadline, control_port::DataPorts},
 };
 
 const LONG: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ fn spec() -> RanksSpec {
 fn listening(size: usize, spec: &RanksSpec) -> (Vec<Listening>, Vec<(std::net::IpAddr, Endpoints)>) {
     let loopback = Ipv4Addr::LOCALHOST.into();
     let listening: Vec<_> =
-        (0..size).map(|rank| Listening::new(spec, rank, Some(loopback), [7; 16]).unwrap()).collect();
+        (0..size).map(|rank| Listening::new(spec, rank, (Some(loopback), &DataPorts::Any), [7; 16]).unwrap()).collect();
     let endpoints = listening.iter().map(|each| (loopback, each.endpoints())).collect();
     (listening, endpoints)
 }

@@ -122,8 +122,8 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         row.start_s = Some(head.window.start_ns as f64 / 1e9);
         row.elapsed_s = Some(head.seconds());
     }
-    // The listeners of a shared port serve connections of every stream.
-    let others_too = stream.is_some() && spec.reuseport().is_some();
+    // The listeners of a port serve connections of every stream.
+    let others_too = stream.is_some() && spec.shares_port();
     volume(&mut row, spec, near.as_ref(), far.as_ref().filter(|_| !others_too));
     if spec.pattern.is_connecting() && spec.has_daemon() {
         row.remote_connections = far.as_ref().map(|end| end.sum(|flow| flow.counts.connections));

@@ -1,0 +1,141 @@
+//! Tests through firewalls that let in one port, and through address translation on both sides.
+
+use std::process::Stdio;
+
+use crate::{
+    netns::{Namespace, is_installed},
+    program::{Folder, Serve, of, rows, skip_without},
+};
+
+/// A near end behind a masquerade, a gateway, and a far end behind the gateway's address, of which one port leads on.
+struct Site {
+    near: Namespace,
+    _gateway: Namespace,
+    far: Namespace,
+}
+
+/// The gateway's address at the near end's side, and the port that leads to 12864 at the far end.
+const DOOR: &str = "10.81.0.254:2864";
+
+impl Site {
+    fn new() -> Option<Self> {
+        if !is_installed("iptables") {
+            skip_without("iptables", "there is no `iptables`");
+            return None;
+        }
+        let (near, gateway, far) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+        for (net, end) in [("10.81.0", &near), ("10.82.0", &far)] {
+            let link = format!("v{}", &net[4..5]);
+            gateway.read("ip", &["link", "add", &link, "type", "veth", "peer", "name", "v0", "netns", &end.name]);
+            gateway.read("ip", &["address", "add", &format!("{net}.254/24"), "dev", &link]);
+            gateway.read("ip", &["link", "set", &link, "up"]);
+            end.read("ip", &["address", "add", &format!("{net}.1/24"), "dev", "v0"]);
+            end.read("ip", &["link", "set", "v0", "up"]);
+            end.read("ip", &["route", "add", "default", "via", &format!("{net}.254")]);
+        }
+        gateway.read("sysctl", &["-q", "net.ipv4.ip_forward=1"]);
+        let rules = |place: &Namespace, rules: &[&str]| {
+            for rule in rules {
+                place.read("iptables", &rule.split(' ').collect::<Vec<_>>());
+            }
+        };
+        rules(
+            &near,
+            &["-A INPUT -i lo -j ACCEPT", "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT", "-P INPUT DROP"],
+        );
+        rules(
+            &gateway,
+            &[
+                "-t nat -A POSTROUTING -o v2 -j MASQUERADE",
+                "-t nat -A PREROUTING -i v1 -p tcp --dport 2864 -j DNAT --to-destination 10.82.0.1:12864",
+                "-t nat -A PREROUTING -i v1 -p udp --dport 2864 -j DNAT --to-destination 10.82.0.1:12864",
+            ],
+        );
+        rules(
+            &far,
+            &[
+                "-A INPUT -i lo -j ACCEPT",
+                "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT",
+                "-A INPUT -p tcp --dport 12864 -j ACCEPT",
+                "-A INPUT -p udp --dport 12864 -j ACCEPT",
+                "-P INPUT DROP",
+            ],
+        );
+        Some(Self { near, _gateway: gateway, far })
+    }
+
+    fn serve(&self, args: &[&str]) -> Serve {
+        let mut serve = self.far.command(env!("CARGO_BIN_EXE_plumb"));
+        serve.args(["serve", "--listen", "0.0.0.0:12864", "--allow", "10.0.0.0/8"]).args(args);
+        serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        Serve::of(serve)
+    }
+
+    /// Runs a plan in the near namespace; returns the errors of its measurements, and their number.
+    fn run(&self, plan: &str, args: &[&str]) -> (Vec<String>, usize) {
+        let folder = Folder::new();
+        let table = folder.path("rows.csv");
+        let output = self
+            .near
+            .command(env!("CARGO_BIN_EXE_plumb"))
+            .args(["run", plan, "--to", DOOR, "--progress", "never", "-o"])
+            .arg(&table)
+            .args(args)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(table.exists(), "{plan}: {said}");
+        let rows = rows(&table);
+        let measured = of(&rows, "iteration");
+        assert!(!measured.is_empty(), "{plan}: {said}");
+        let bad = measured.iter().filter(|row| !["ok", "discarded"].contains(&row["status"].as_str()));
+        (bad.map(|row| format!("{}: {}", row["case"], row["error"])).collect(), measured.len())
+    }
+}
+
+const TOP: &str = "defaults: {duration: 200ms, warmup: 0s, iterations: 1}";
+
+const TESTS: &str = "\
+  streams: {workload: tcp_stream, matrix: {streams: [1, 64], direction: [forward, reverse, bidirectional]}}
+  trips: {workload: tcp_rr, streams: 64}
+  connects: {matrix: {workload: [tcp_cc, tcp_crr], streams: [1, 64]}}
+  threads: {workload: tcp_crr, streams: 16, threads: 2}
+  closes: {workload: tcp_cc, matrix: {close: [near_first, reset]}}
+  datagrams: {workload: udp_stream, rate: 20Mbit/s, matrix: {streams: [1, 8], direction: [forward, reverse, bidirectional]}}
+  requests: {workload: udp_rr, streams: 64}
+  buffers: {workload: tcp_stream, socket: {receive_buffer: 1MiB}, remote_socket: {receive_buffer: 1MiB}}
+";
+
+#[test]
+fn one_open_port_is_enough_for_every_workload_of_tcp_and_udp() {
+    let Some(site) = Site::new() else { return };
+    let _serve = site.serve(&[]);
+    let folder = Folder::new();
+    let (bad, measured) = site.run(&folder.plan(TOP, TESTS), &[]);
+    assert!(bad.is_empty() && measured >= 20, "{bad:#?}");
+}
+
+/// The same way with ports apart ends at the firewall, and the error names it.
+#[test]
+fn ports_apart_need_a_firewall_that_lets_them_in() {
+    let Some(site) = Site::new() else { return };
+    let _serve = site.serve(&["--data-ports", "20000-20100"]);
+    let folder = Folder::new();
+    let (bad, _) = site.run(&folder.plan(TOP, "  one: {workload: tcp_stream}"), &[]);
+    assert!(bad.len() == 1 && bad[0].contains("firewall"), "{bad:#?}");
+}
+
+#[test]
+fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
+    let Some(site) = Site::new() else { return };
+    let _serve = site.serve(&[]);
+    let short = ["warmup=0s", "cooldown=0s", "iterations=1", "interval=10ms", "duration=20ms"];
+    let short: Vec<&str> = short.iter().flat_map(|set| ["--set", set]).collect();
+    for plan in
+        ["burst", "hpcbench-tcp", "hpcbench-udp", "message-size", "netperf-classics", "netpipe", "quick", "udp-loss"]
+    {
+        let path = format!("{}/../plans/{plan}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let (bad, _) = site.run(&path, &short);
+        assert!(bad.is_empty(), "{plan}: {bad:#?}");
+    }
+}
