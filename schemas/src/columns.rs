@@ -188,6 +188,15 @@ macro_rules! table {
                 $( for cell in &self.$extra { write(cell); } )?
             }
 
+            /// The cell of that fixed column as it stands in a table; empty where it is undefined.
+            pub fn text(&self, column: &str) -> String {
+                use $crate::columns::{Cell, Value};
+                match column {
+                    $( $( stringify!($name) => self.$name.get().map(Value::text).unwrap_or_default().into_owned(), )* )*
+                    _ => String::new(),
+                }
+            }
+
             /// The cell of that fixed column as a number; `None` where it is empty or holds no number.
             pub fn number(&self, column: &str) -> Option<f64> {
                 use $crate::columns::{Cell, Value};
@@ -244,7 +253,7 @@ pub fn number(value: f64) -> String {
     value.to_string()
 }
 
-/// The prefix of the columns that hold swept keys without a column of their own.
+/// The prefix of the columns of swept keys whose values no other column tells.
 pub const AXIS_PREFIX: &str = "axis_";
 
 /// The name of the axis column of a dotted path: `socket.mss` → `axis_socket_mss`.

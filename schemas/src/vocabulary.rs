@@ -11,7 +11,8 @@ use crate::columns::{self, AXIS_PREFIX, axis_column};
 use crate::metrics::{self, METRICS, Metric};
 use crate::units::Unit;
 
-/// Plan keys with a column for the value asked for. Every other swept key gets an axis column.
+/// Plan keys with a column for the value asked for. Every other swept key gets an axis column, and so does one of these where the
+/// column does not have the swept value in every row.
 pub const KEY_COLUMNS: &[(&str, &str)] = &[
     ("workload", "workload"),
     ("from", "from"),
@@ -43,10 +44,16 @@ const GRANTED: &[(&str, &str)] = &[
     ("wire", "wire_bits_per_s"),
 ];
 
-/// The column of the value that a plan key asks for; `None` for a key that gets an axis column when it is swept.
+/// The column of the value that a plan key asks for; `None` for a key that has only an axis column.
 #[must_use]
 pub fn column_of_key(key: &str) -> Option<&'static str> {
     KEY_COLUMNS.iter().find(|(name, _)| *name == key).map(|(_, column)| *column)
+}
+
+/// The axis column of the key that fills a column, where a plan that sweeps the key has one beside it.
+#[must_use]
+pub fn axis_of(column: &str) -> Option<String> {
+    KEY_COLUMNS.iter().find(|(_, of)| *of == column).map(|(key, _)| axis_column(key))
 }
 
 /// The plan key for a column's or a metric's name, where their names differ: `message_bytes` → `message_size`.

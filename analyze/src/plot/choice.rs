@@ -9,6 +9,7 @@ use crate::{error::Error, table::parse_number};
 use schemas::{
     columns::AXIS_PREFIX,
     metrics::{self, Family},
+    vocabulary,
 };
 use std::collections::HashSet;
 
@@ -147,6 +148,9 @@ impl Records {
         axes.sort_unstable();
         let mut found: Vec<String> = Vec::new();
         for name in names.chain(axes) {
+            // The axis column of a swept key has its value in every row; the key's own may not.
+            let axis = vocabulary::axis_of(&name);
+            let name = axis.filter(|axis| self.texts.contains_key(axis)).unwrap_or(name);
             if !self.texts.contains_key(&name) || found.contains(&name) {
                 continue;
             }

@@ -35,7 +35,7 @@ pub struct Plan {
     pub surveys: Vec<Survey>,
     /// Whether `--only` left cases out: such a run cannot become a baseline.
     pub partial: bool,
-    /// Swept keys without a column of their own, in the order of their axis columns.
+    /// Swept keys whose values the other columns do not tell, in the order of their axis columns.
     pub axis_paths: Vec<String>,
     /// An earlier run to compare with, and the place of each comparison.
     pub baseline: Option<(Baseline, Vec<Span>)>,

@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use schemas::vocabulary;
-
 use super::{
     arguments::{matches, set},
     case::{Case, Endpoint, Member, Plan, RunOptions, case_id},
@@ -19,7 +17,7 @@ use super::{
     inventory::{add_hosts, inventory, is_like_host},
     launch, merge,
     model::{Host, PlanFile, Precondition, Run},
-    ranges,
+    ranges, requested,
     resolve::{BodySet, Layers},
     shipped,
     source::{Sources, Span},
@@ -226,14 +224,14 @@ fn build(
         }
         // One over the limit is enough.
         let expanded = tests_of.test(entry, max_cases + 1, out);
-        cases.extend(expanded.cases);
-        surveys.extend(expanded.surveys);
-        swept += expanded.swept;
         for path in expanded.paths {
-            if vocabulary::column_of_key(&path).is_none() && !axis_paths.iter().any(|p: &String| **p == *path) {
+            if !axis_paths.iter().any(|p: &String| **p == *path) && !requested::is_told(&path, &expanded.cases) {
                 axis_paths.push(path.to_string());
             }
         }
+        cases.extend(expanded.cases);
+        surveys.extend(expanded.surveys);
+        swept += expanded.swept;
         if let Some(body) = expanded.resolved {
             resolved.push((entry.key.clone(), body));
         }

@@ -13,6 +13,7 @@
 //! - `apart`: several plans in one run
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
+//! - [`requested`]: the cells that a plan decides
 //! - [`expand`], `member`, `policy`, [`spec`], [`measures`], [`check`]: from bodies to checked cases
 //! - [`mod@explain`]: which layers set a value; [`schema`]: the published JSON Schema
 
@@ -45,6 +46,7 @@ mod policy;
 pub mod quantity;
 pub mod ranges;
 mod ranks;
+pub mod requested;
 pub mod resolve;
 mod responsiveness;
 mod rounds;

@@ -7,13 +7,10 @@ use schemas::{
     words::{Record, Way},
 };
 
-use super::{
-    rows::{identity, ranks, ways},
-    run::Finished,
-};
+use super::{rows::ways, run::Finished};
 use crate::plan::{
-    case::{Case, Endpoint, Job, Member, Plan},
-    model::FindBy,
+    case::{Case, Member, Plan},
+    requested,
 };
 
 /// A rule that decides in place of a case's policy whether it has enough iterations.
@@ -113,26 +110,113 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
     };
     let of_member = |m: &Member| {
         let mut row = shared.clone();
-        row.member = (!m.name.is_empty()).then(|| m.name.clone());
-        row.workload = Some(m.workload.clone());
-        row.from = Some(m.from.name().to_owned());
-        row.wire_bits_per_s = m.wire.map(|speed| speed as f64);
-        match &m.job {
-            Job::Traffic(spec) => {
-                row.to = Some(m.to.name().to_owned());
-                identity::requested(&mut row, spec);
-                // The load of a search is that of its answer; before that it has none.
-                match case.find.as_ref().map(|find| find.by) {
-                    Some(FindBy::Rate) => row.offered_per_s = None,
-                    Some(FindBy::Inflight) => row.inflight = None,
-                    None => {}
-                }
-            }
-            Job::Ranks(job) => ranks::requested(&mut row, job),
-            // Only the plan can say which host a program talks to.
-            Job::Command(_) => row.to = Some(m.to.name().to_owned()).filter(|_| m.to != Endpoint::Embedded),
-        }
+        requested::of_member(&mut row, case, m);
         row
     };
     case.members.iter().map(of_member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use schemas::vocabulary;
+
+    use super::*;
+    use crate::plan::{
+        keys::KEYS,
+        load::{LoadOptions, load_str},
+        workload,
+    };
+
+    /// Two values of each key that a matrix may sweep, or of a key below it.
+    fn swept(key: &str) -> (String, [&'static str; 2]) {
+        let below = |rest: &str| format!("{key}.{rest}");
+        let own = key.to_owned();
+        match key {
+            "workload" => (own, ["tcp_stream", "tcp_maerts"]),
+            "from" => (own, ["local", "h"]),
+            "to" => (own, ["h", "i"]),
+            "ranks" => (own, ["[h, i]", "[i, h, h]"]),
+            "operation" => (own, ["barrier", "allreduce"]),
+            "class" => (own, ["S", "W"]),
+            "control" => (own, ["session", "none"]),
+            "direction" => (own, ["forward", "bidirectional"]),
+            "rate" => (own, ["1000/s", "2000/s"]),
+            "pacing" => (below("burst"), ["1", "2"]),
+            "arrival" => (own, ["periodic", "poisson"]),
+            "io" => (own, ["blocking", "epoll"]),
+            "receive" => (own, ["copy", "discard"]),
+            "socket" | "remote_socket" => (below("send_buffer"), ["64KiB", "128KiB"]),
+            "buffers" | "remote_buffers" => (below("count"), ["1", "2"]),
+            "payload" => (own, ["zero", "random"]),
+            "connected" | "coalesce" | "integrity" | "skip" => (own, ["false", "true"]),
+            "cpu" | "remote_cpu" => (own, ["0", "1"]),
+            "ports" | "remote_ports" => (own, ["5000", "6000"]),
+            "close" => (own, ["fin", "rst"]),
+            "idle" => (own, ["b", "c"]),
+            "compute" | "reply_timeout" | "after" | "warmup" | "cooldown" | "duration" | "interval" | "pause"
+            | "timeout" => (own, ["300ms", "400ms"]),
+            "find" => (below("from"), ["1", "2"]),
+            "collect" => (own, ["[latency]", "[cpu]"]),
+            "command" => (below("run"), ["[a]", "[b]"]),
+            _ => (own, ["1", "2"]),
+        }
+    }
+
+    #[test]
+    fn whatever_is_swept_is_in_every_row() {
+        let mut tests: Vec<String> =
+            workload::names().into_iter().map(|name| format!("workload: {name}, duration: 1s")).collect();
+        let ranks = workload::names_of_ranks().into_iter();
+        tests.extend(ranks.map(|name| format!("workload: {name}, ranks: [h, i], duration: 1s")));
+        for own in
+            ["a: {}, b: {workload: tcp_rr}, c: {workload: udp_stream, direction: reverse}", "a: {}, b: {}, c: {}"]
+        {
+            tests.push(format!("workload: tcp_stream, duration: 1s, concurrent: {{members: {{{own}}}}}"));
+            tests.push(format!("workload: tcp_rr, duration: 1s, concurrent: {{members: {{{own}}}}}"));
+        }
+        tests.push("workload: tcp_stream, duration: 1s, to: i".into());
+        tests.push("duration: 1s, concurrent: {members: {a: {workload: tcp_stream}, b: {workload: udp_ping}}}".into());
+        let mut seen: HashSet<&str> = HashSet::new();
+        for key in KEYS.iter().filter(|key| key.sweeps) {
+            let (path, values) = swept(key.name);
+            // A key without a column has an axis column in any test.
+            let few = if vocabulary::column_of_key(&path).is_some() { tests.len() } else { 12 };
+            for test in tests.iter().take(few) {
+                let others = test.split(", ").filter(|text| !text.starts_with(&format!("{}:", key.name)));
+                let others = if test.contains('{') { test.clone() } else { others.collect::<Vec<_>>().join(", ") };
+                let body = format!("{others}, matrix: {{{path}: [{}]}}", values.join(", "));
+                let text = format!(
+                    "version: 1\nname: t\nhosts: {{h: {{address: 10.0.0.1}}, i: {{address: 10.0.0.2}}}}\ntests:\n  t: {{{body}}}\n"
+                );
+                let Ok(plan) = load_str("t.yaml", &text, &LoadOptions::default()) else { continue };
+                seen.insert(key.name);
+                said_by_all(&plan, &path, &body);
+            }
+        }
+        let unseen: Vec<&str> =
+            vocabulary::KEY_COLUMNS.iter().map(|(key, _)| *key).filter(|key| !seen.contains(key)).collect();
+        assert_eq!(unseen, [""; 0]);
+    }
+
+    /// Checks the rows of all members: they have the value in a column of the axis, or in the key's own.
+    fn said_by_all(plan: &Plan, path: &str, body: &str) {
+        let steps = steps(plan, "r", &plan.axis_paths);
+        let axis = plan.axis_paths.iter().position(|known| known == path);
+        let mut values = HashSet::new();
+        for step in &steps {
+            let (_, value) = &step.axes[0];
+            for (member, row) in step.members_with_identity() {
+                let both = member.spec().is_some_and(|spec| ways(spec.direction).len() > 1) || step.group.is_some();
+                let cell = match (axis, vocabulary::column_of_key(path)) {
+                    (Some(axis), _) => row.axes[axis].clone(),
+                    (None, Some("direction")) if both => String::new(),
+                    (None, column) => row.text(column.unwrap_or_default()),
+                };
+                assert!(axis.is_none() || cell == *value, "{body}: {cell}");
+                assert!(values.insert((row.member.clone(), cell)), "{body}: rows of two values are alike in {path}");
+            }
+        }
+    }
 }

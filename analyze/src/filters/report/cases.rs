@@ -46,6 +46,8 @@ pub struct Cases {
     pub list: Vec<Case>,
     /// Tests that have rows per interval.
     pub intervals: BTreeSet<String>,
+    /// The axis columns of the table.
+    pub axes: Vec<String>,
 }
 
 impl Cases {
@@ -55,7 +57,8 @@ impl Cases {
             columns::COLUMNS.iter().filter_map(|c| Some((header.find(c.name)?, c.name))).collect();
         let place = |name: &str| header.find(name);
         let (record, test) = (place("record"), place("test"));
-        let mut cases = Self::default();
+        let axes = header.names().iter().filter(|name| name.starts_with(columns::AXIS_PREFIX)).cloned().collect();
+        let mut cases = Self { axes, ..Self::default() };
         let (mut known, mut mixed) = (HashMap::<Key, usize>::new(), HashSet::<String>::new());
         while let Some(line) = table.next_row()? {
             let text = |column: Option<usize>| column.map_or("", |c| line.get(c));
@@ -144,26 +147,34 @@ impl Cases {
             let metric = metrics::find(name);
             move |case: &Case| metric.and_then(|m| case.text(m)).unwrap_or_default()
         };
+        // Several iterations: a mean, or the percentile of all latencies together. Verdicts have medians of the iterations.
+        let several = cases.iter().any(|c| c.count() > 1);
         let (level, alone) = self.level();
         let level = if alone { format!("{} interval", units::level(level)) } else { "interval".to_owned() };
         let mut columns = vec![
             column("case", false, &|c| c.label.clone()),
             column("workload", false, &|c| c.workload().to_owned()),
             column("metric", false, &|c| c.headline().map_or(String::new(), |m| m.label.to_owned())),
-            column("result", true, &Case::result),
+            column(if several { "mean" } else { "result" }, true, &Case::result),
             column(&level, true, &|c| {
                 let spread = c.headline().and_then(|m| c.spread(m)).unwrap_or_default();
                 if alone || spread.is_empty() { spread } else { format!("{spread} ({})", units::level(c.level())) }
             }),
             column("n", true, &|c| c.count().to_string()),
-            column("p50", true, &of("latency.p50")),
-            column("p99", true, &of("latency.p99")),
+            column(if several { "p50 of all" } else { "p50" }, true, &of("latency.p50")),
+            column(if several { "p99 of all" } else { "p99" }, true, &of("latency.p99")),
             column("loss", true, &of("loss_ratio")),
         ];
         let shown = ["throughput", "transaction_rate", "latency.p50", "latency.p99", "loss_ratio"];
         for metric in asked.iter().filter(|m| !shown.contains(&m.name)) {
-            if !columns.iter().any(|c| c.title == metric.label) {
-                columns.push(column(metric.label, true, &|c| c.text(metric).unwrap_or_default()));
+            let title = match metric.kind {
+                _ if !several => metric.label.to_owned(),
+                Kind::Distribution => format!("{} of all", metric.label),
+                Kind::Count => format!("{}, sum", metric.label),
+                Kind::Rate | Kind::Gauge => format!("{}, mean", metric.label),
+            };
+            if !columns.iter().any(|c| c.title == title) {
+                columns.push(column(&title, true, &|c| c.text(metric).unwrap_or_default()));
             }
         }
         columns.push(column("CPU from / to", true, &Case::cpu));
@@ -171,10 +182,10 @@ impl Cases {
         // Units tell rates of bytes and of transactions apart.
         let rates = [metrics::find("throughput"), metrics::find("transaction_rate")];
         let plain = |m: Option<&'static Metric>| m.is_none_or(|m| rates.iter().flatten().any(|r| r.name == m.name));
-        let several = cases.iter().any(|c| !plain(c.headline()));
+        let odd = cases.iter().any(|c| !plain(c.headline()));
         columns.retain(|c| match c.title.as_str() {
-            "case" | "result" | "n" => true,
-            "metric" => several,
+            "case" | "mean" | "result" | "n" => true,
+            "metric" => odd,
             // A value that all rows share is in the plan.
             "workload" => c.cells.len() == 1 || c.cells.iter().any(|cell| *cell != c.cells[0]),
             _ => c.cells.iter().any(|cell| !cell.is_empty()),

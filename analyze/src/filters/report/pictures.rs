@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schemas::run_record::RunRecord;
+use schemas::{run_record::RunRecord, vocabulary};
 
 use super::{cases::Case, cases::Cases, doubts::Doubts};
 use crate::{
@@ -124,6 +124,9 @@ fn fitting(cases: &Cases) -> Vec<Wanted> {
             search.plot.record = Some(Record::Probe);
             wanted.push(search);
         } else if let Some(axis) = swept(all) {
+            // The axis column has the swept value in every row; the key's own column may not.
+            let own = vocabulary::axis_of(axis).filter(|own| cases.axes.contains(own));
+            let axis = own.as_deref().unwrap_or(axis);
             wanted.push(picture(Kind::Sweep, &[test], Some(axis), Some(metric.column)));
         } else if over_time && all.iter().any(probes) && all.iter().any(|c| !c.is_timed()) {
             let mut above = picture(Kind::Timeseries, &[test], None, Some("throughput_bits_per_s"));

@@ -93,6 +93,20 @@ fn swept_keys_tell_apart_unless_they_go_along() {
     assert_eq!(read(&format!("{header}{blocks}"), &[], &sweep()).unwrap().by, ["b"]);
 }
 
+/// A probe beside swept streams has one stream of its own: the axis column has what was swept.
+#[test]
+fn probes_beside_a_swept_load_are_told_apart() {
+    let mut text = String::from("case,test,member,workload,streams,congestion_control,latency_p50_us,axis_streams\n");
+    for (streams, latency) in [(1, 10), (4, 40), (16, 160)] {
+        text += &format!("\"l[streams={streams}]\",l,up-tcp,tcp_rr,1,cubic,{latency},{streams}\n");
+    }
+    let asked = |x| Columns { metric: Wanted::Column("latency.p50"), axes: x, ..sweep() };
+    let error = read(&text, &["congestion_control"], &asked(&[Wanted::Column("streams")])).unwrap_err().to_string();
+    assert!(error.contains("differ in `axis_streams` would be joined"), "{error}");
+    let r = read(&text, &[], &asked(&[Wanted::Default])).unwrap();
+    assert_eq!((r.axes[0].as_str(), r.list.len(), r.by.len()), ("axis_streams", 3, 0));
+}
+
 #[test]
 fn rows_without_the_metric_are_left_out_and_said() {
     let r = read(TABLE, &[], &sweep()).unwrap();

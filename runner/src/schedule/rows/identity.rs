@@ -1,62 +1,12 @@
-//! The cells that say what ran and where: the same in every row of a case.
+//! The cells that the kernels decided: what was granted. Those that the plan decides are in [`crate::plan::requested`].
 
 use netcore::{
     report::{Granted, SideReport},
-    spec::{Dialect, Pattern, Role, TestSpec},
+    spec::Role,
 };
-use schemas::{
-    columns::Row,
-    words::{Control, OfferedUnit, Way},
-};
+use schemas::{columns::Row, words::Way};
 
-/// The cells that a test's spec decides. What the plan knows (names, ids, hosts) is the caller's.
-pub fn requested(row: &mut Row, spec: &TestSpec) {
-    row.control = Some(match spec.dialect {
-        Dialect::Plumb => Control::Session,
-        Dialect::Service => Control::None,
-        Dialect::Netperf => Control::Netperf,
-        Dialect::Iperf3 { .. } => Control::Iperf3,
-    });
-    row.transport = Some(spec.transport.name().into());
-    row.direction = super::ways(spec.direction).last().copied();
-    row.streams = Some(spec.streams.into());
-    match spec.pattern {
-        Pattern::Stream => {
-            row.message_bytes = Some(spec.sizes.message_bytes);
-            row.receive_bytes = Some(spec.sizes.receive_bytes);
-            row.receive = Some(spec.receive.name().into());
-        }
-        Pattern::RequestResponse | Pattern::ConnectRequestResponse => {
-            row.request_bytes = Some(spec.sizes.request_bytes);
-            row.response_bytes = Some(spec.sizes.response_bytes);
-            row.inflight = Some(spec.inflight.into());
-            row.coalesce = Some(spec.coalesce);
-        }
-        Pattern::Ping => {
-            row.message_bytes = Some(spec.sizes.message_bytes);
-            row.inflight = Some(spec.inflight.into());
-        }
-        Pattern::Connect => {}
-    }
-    if let Some((offered, unit)) = offered(spec) {
-        row.offered_per_s = Some(offered);
-        row.offered_unit = Some(unit);
-    }
-    row.local_cpu = spec.near.cpus.as_ref().map(ToString::to_string);
-    row.remote_cpu = spec.far.cpus.as_ref().map(ToString::to_string);
-}
-
-/// The load that all streams of one direction offer together, and its unit.
-pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
-    let events = spec.pace.as_ref()?.events_per_s * f64::from(spec.streams);
-    Some(match spec.pattern {
-        Pattern::Stream if spec.transport.is_datagram() => (events, OfferedUnit::Messages),
-        Pattern::Stream => (events * spec.sizes.message_bytes as f64 * 8.0, OfferedUnit::Bits),
-        _ => (events, OfferedUnit::Transactions),
-    })
-}
-
-/// The cells that the kernels decided: what was granted, as it was at the end.
+/// The cells of what was granted, as it was at the end.
 pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideReport>) {
     row.io = Some(near.io.clone());
     row.threads = Some(near.threads.into());

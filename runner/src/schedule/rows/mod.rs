@@ -1,7 +1,7 @@
 //! From what two ends report to rows of the results table.
 //!
 //! - [`ecn`]: congestion marks
-//! - [`identity`]: the cells that say what ran and where, the same in every row of a case
+//! - [`identity`]: the cells of what the kernels granted
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
 //! - `limited`: why the test was not faster
@@ -30,7 +30,7 @@ pub mod wire;
 
 use netcore::{
     report::{Phase, SideReport, TimeWait, Window},
-    spec::{Direction, TestSpec},
+    spec::TestSpec,
 };
 use schemas::{
     columns::Row,
@@ -38,6 +38,7 @@ use schemas::{
 };
 
 use self::window::Pair;
+pub use crate::plan::requested::ways;
 
 /// The rows of one iteration, in the order in which they are written.
 #[derive(Clone, Debug, Default)]
@@ -46,15 +47,6 @@ pub struct IterationRows {
     pub rows: Vec<Row>,
     /// Copies of the measure phase's `iteration` rows, one per way: what statistics are made of.
     pub measured: Vec<(Way, Row)>,
-}
-
-/// The ways that a test's rows are about: one, or each direction and both together.
-pub fn ways(direction: Direction) -> &'static [Way] {
-    match direction {
-        Direction::Forward => &[Way::Forward],
-        Direction::Reverse => &[Way::Reverse],
-        Direction::Bidirectional | Direction::Duplex => &[Way::Forward, Way::Reverse, Way::Both],
-    }
 }
 
 /// Makes the rows of an iteration from what its two ends reported, or the near one alone where the far one is a service.

@@ -1,6 +1,6 @@
 use netcore::{
     report::{Counts, FlowWindow, Granted, Latencies, Pacing, TcpInfo},
-    spec::{Arrival, Dialect, Pace, PaceMode, Pattern, Role, Side, Transport},
+    spec::{Arrival, Dialect, Direction, Pace, PaceMode, Pattern, Role, Side, Transport},
 };
 
 use super::*;

@@ -13,7 +13,8 @@ use schemas::{
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{ecn, identity, latency, limits, loss};
+use super::{ecn, latency, limits, loss};
+use crate::plan::requested;
 
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +207,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     row.connections = near.map(|e| e.sum(|f| f.counts.connections));
     row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
     if row.stream.is_none()
-        && let Some((offered, unit)) = identity::offered(spec)
+        && let Some((offered, unit)) = requested::offered(spec)
     {
         let sent = match unit {
             OfferedUnit::Bits => row.sent_bits_per_s,

@@ -419,13 +419,14 @@ fn group_identity(step: &Step, measured: &Measured) -> Row {
     let same = |cell: fn(&Row) -> &Option<String>| step.identities.iter().all(|other| cell(other) == cell(&row));
     let (from, to, workload, transport) =
         (same(|r| &r.from), same(|r| &r.to), same(|r| &r.workload), same(|r| &r.transport));
-    let sizes = step.identities.iter().all(|other| other.message_bytes == row.message_bytes);
+    let size = |cell: fn(&Row) -> Option<u64>| step.identities.iter().all(|other| cell(other) == cell(&row));
+    let (sent, received) = (size(|r| r.message_bytes), size(|r| r.receive_bytes));
     row.from = row.from.filter(|_| from);
     row.to = row.to.filter(|_| to);
     row.workload = row.workload.filter(|_| workload);
     row.transport = row.transport.filter(|_| transport);
-    row.message_bytes = row.message_bytes.filter(|_| sizes);
-    row.receive_bytes = row.receive_bytes.filter(|_| sizes);
+    row.message_bytes = row.message_bytes.filter(|_| sent);
+    row.receive_bytes = row.receive_bytes.filter(|_| received);
     row
 }
 
