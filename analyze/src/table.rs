@@ -165,6 +165,8 @@ pub(crate) struct Source {
 pub(crate) struct Shape {
     /// As given on the command line; `-` for standard input.
     pub(crate) name: Arc<str>,
+    /// Its place among the inputs.
+    pub(crate) input: usize,
     /// Its own columns.
     pub(crate) columns: Vec<String>,
     /// The place in this input of each column of the table.
@@ -196,7 +198,7 @@ impl Source {
     /// Reads the header. `map` is filled in later.
     fn open(name: &str, input: Box<dyn Read + Send>) -> Result<Self, Error> {
         let mut blocks = Blocks::new(name.into(), input);
-        let mut shape = Shape { name: name.into(), columns: Vec::new(), map: Vec::new() };
+        let mut shape = Shape { name: name.into(), input: 0, columns: Vec::new(), map: Vec::new() };
         let Some(first) = blocks.first_record()? else {
             return Err(shape.error(0, None, "is empty: there is not even a header"));
         };
@@ -275,7 +277,8 @@ impl Table {
                 header.names.push(name.clone());
             }
         }
-        for Source { shape, .. } in &mut sources {
+        for (input, Source { shape, .. }) in sources.iter_mut().enumerate() {
+            shape.input = input;
             let own = |column: &String| shape.columns.iter().position(|name| name == column);
             shape.map = header.names.iter().map(own).collect();
         }
@@ -289,6 +292,11 @@ impl Table {
 
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Number of inputs.
+    pub fn inputs(&self) -> usize {
+        self.sources.len()
     }
 
     /// The index of a column that every input must have.

@@ -141,6 +141,10 @@ impl Cells for Row<'_> {
         let layout = self.layout;
         layout.shape.error(self.line, column.map(|c| layout.header.names()[c].clone()), reason)
     }
+
+    fn input(&self) -> usize {
+        self.layout.shape.input
+    }
 }
 
 #[cfg(test)]

@@ -90,6 +90,9 @@ pub trait Cells {
     /// An error about this row, or about one of its cells.
     fn error(&self, column: Option<usize>, reason: String) -> Error;
 
+    /// The place of its input among those of the table.
+    fn input(&self) -> usize;
+
     /// The number in a cell, `None` where it is empty. Other text is an error, and so are `nan` and `inf`.
     #[inline]
     fn number(&self, column: usize) -> Result<Option<f64>, Error> {
@@ -146,6 +149,10 @@ impl Cells for Row<'_> {
 
     fn error(&self, column: Option<usize>, reason: String) -> Error {
         (*self).error(column, reason)
+    }
+
+    fn input(&self) -> usize {
+        self.shape.input
     }
 }
 

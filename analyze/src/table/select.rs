@@ -7,7 +7,8 @@
 //!   `interval`, `probe`. Rows without a `record` (other programs' tables, and what filters write) count as iterations;
 //! - only rows whose status is `ok` or empty. Rows with another status (`failed`, `discarded`, `cut` …) are left out, with
 //!   a note;
-//! - of those, the rows that match every `--where`.
+//! - of those, the rows that match every `--where`;
+//! - a row that an earlier file has, too, once.
 
 use schemas::{
     columns,
@@ -15,6 +16,11 @@ use schemas::{
     vocabulary::{self, Meaning},
     words::{self, Phase, Record, Status},
 };
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex};
 
 use super::{Cells, Table, parse_number};
 use crate::error::Error;
@@ -210,6 +216,57 @@ pub struct Picker {
     conditions: Vec<Condition>,
     /// Number of rows left out because of each status.
     left_out: Vec<(String, u64)>,
+    /// With several inputs.
+    repeats: Option<Arc<Repeats>>,
+}
+
+/// Columns that together name one observation of a run, where a table has them.
+const OBSERVATION: [&str; 11] =
+    ["run_id", "iteration", "record", "plan", "case_id", "case", "member", "direction", "stream", "phase", "start_s"];
+
+/// Finds rows of a run that an earlier input has, too: counted twice, they would pass for further observations.
+#[derive(Debug)]
+struct Repeats {
+    /// Those of [`OBSERVATION`], the run first.
+    columns: Vec<usize>,
+    /// The input in which an observation was first seen, by its hash; and the number of repeated rows.
+    seen: Mutex<(HashMap<u64, usize>, u64)>,
+}
+
+impl Repeats {
+    /// `None`: one input, or its rows do not say of which iteration of which run they are.
+    fn among(table: &Table) -> Option<Arc<Self>> {
+        let place = |name: &str| table.header().names().iter().position(|column| column == name);
+        let columns: Vec<usize> = OBSERVATION.iter().filter_map(|name| place(name)).collect();
+        let is_named = OBSERVATION[..3].iter().all(|name| place(name).is_some());
+        (table.inputs() > 1 && is_named).then(|| Arc::new(Self { columns, seen: Mutex::default() }))
+    }
+
+    fn has(&self, row: &impl Cells) -> bool {
+        if row.get(self.columns[0]).is_empty() {
+            return false;
+        }
+        let mut hasher = DefaultHasher::new();
+        self.columns.iter().for_each(|column| row.get(*column).hash(&mut hasher));
+        let mut seen = self.seen.lock().expect("no thread panics while it holds the lock");
+        // Inputs are read one after the other: which of two rows is the first does not depend on the threads.
+        let is_repeat = *seen.0.entry(hasher.finish()).or_insert(row.input()) != row.input();
+        seen.1 += u64::from(is_repeat);
+        is_repeat
+    }
+}
+
+impl Drop for Repeats {
+    /// Says it when the last reader is done.
+    fn drop(&mut self) {
+        let repeated = self.seen.get_mut().map_or(0, |seen| seen.1);
+        if repeated > 0 {
+            let (rows, are) = if repeated == 1 { ("row", "is") } else { ("rows", "are") };
+            crate::warn(&format!(
+                "{repeated} {rows} of a run that an earlier file has, too, {are} left out: an iteration counts once"
+            ));
+        }
+    }
 }
 
 impl Picker {
@@ -235,6 +292,7 @@ impl Picker {
             status: header.find("status"),
             conditions,
             left_out: Vec::new(),
+            repeats: Repeats::among(table),
         })
     }
 
@@ -246,7 +304,14 @@ impl Picker {
     /// The columns that it reads.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         let conditions = self.conditions.iter().map(|c| c.column);
-        self.phase.iter().map(|(column, _)| *column).chain(self.record).chain(self.status).chain(conditions)
+        let repeats = self.repeats.iter().flat_map(|repeats| repeats.columns.iter().copied());
+        self.phase
+            .iter()
+            .map(|(column, _)| *column)
+            .chain(self.record)
+            .chain(self.status)
+            .chain(conditions)
+            .chain(repeats)
     }
 
     /// The kind of a row that counts; `None` for other rows.
@@ -282,6 +347,9 @@ impl Picker {
                 self.leave_out(status, 1);
                 return Ok(None);
             }
+        }
+        if self.repeats.as_ref().is_some_and(|repeats| repeats.has(row)) {
+            return Ok(None);
         }
         Ok(Some(kind))
     }
@@ -375,6 +443,24 @@ mod tests {
         let (kind, rows, note) = picked(&Selection::default());
         assert_eq!((kind, rows), (Record::Iteration, vec!["5".to_owned()]));
         assert_eq!(note.unwrap(), "2 rows are not counted because of their status (1 failed, 1 discarded)");
+    }
+
+    #[test]
+    fn a_run_that_is_given_twice_counts_once() {
+        let run = "run_id,case_id,iteration,record,throughput_bits_per_s\nr,a,1,iteration,5\nr,a,2,iteration,6\nr,a,2,iteration,6\n";
+        let other = "run_id,case_id,iteration,record,throughput_bits_per_s\ns,a,1,iteration,7\n,a,1,iteration,8\n";
+        let read = |texts: &[&str]| {
+            let inputs = texts.iter().map(|text| {
+                let input: Box<dyn std::io::Read + Send> = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+                ("same".to_owned(), input)
+            });
+            let mut table = Table::from_readers(inputs.collect()).unwrap();
+            let rows = Rows::read(&mut table, &Selection::default(), &[4]).unwrap();
+            rows.rows.iter().map(|row| row.get(0).to_owned()).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(read(&[run, run, other, run]), "56678");
+        // A row without a run cannot be told from another program's.
+        assert_eq!(read(&[other, other]), "788");
     }
 
     #[test]
