@@ -78,7 +78,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         plan.check_resampling(table.header(), &groups)?;
     }
     groups.check_totals(table.header(), &plan.columns)?;
-    for warning in groups.warnings(table.header(), &plan.columns) {
+    for warning in groups.warnings(table.header(), &plan.columns, plan.chosen_metrics) {
         crate::warn(&warning);
     }
     args.tables.output.write(output, |w| plan.write(table.header(), groups, w))?;

@@ -114,12 +114,13 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             Mode::PingPong => {
                 // Rounded to 10^-6 µs: the file has no more digits, and a binary half would print seventeen.
                 row.latency_mean_us = Some((point.seconds * 2e12).round() / 1e6);
+                row.latency_min_us = row.latency_mean_us;
                 row.latency_kind = Some(LatencyKind::RoundTrip);
                 row.transactions_per_s = (point.seconds > 0.0).then(|| 1.0 / (2.0 * point.seconds));
                 row.transactions = point.times;
                 sheet.note(
                     "NetPIPE: its Mbps are 2^20 bit/s, here 10^6-based bit/s; its times are half a round trip, here the \
-                     whole one; it reports the best of its trials",
+                     whole one, as the smallest and the mean: it reports the mean round trip of its fastest trial",
                 );
             }
             Mode::OneWay => sheet.note("NetPIPE: its Mbps are 2^20 bit/s; it reports the best of its trials"),

@@ -88,6 +88,7 @@ impl Sheet {
         let mut rows = Vec::with_capacity(self.rows.len());
         for (run, mut row) in self.rows {
             let case = case_of(&row);
+            name_sizes(&mut row);
             let case_id = format!("c{:016x}", fnv1a(&format!("{case} {:?}", (&row.plan, &row.transport, row.streams))));
             let seen = runs.entry(case_id.clone()).or_default();
             let iteration = seen.iter().position(|r| *r == run).unwrap_or_else(|| {
@@ -132,6 +133,15 @@ pub(super) fn without_noise(row: &mut Row) {
         if let Some(value) = row.number(column.name) {
             row.set_number(column.name, format!("{value:.11e}").parse().ok());
         }
+    }
+}
+
+/// Gives round trips the sizes that they have in a run's rows. A ping-pong is as long there as back.
+fn name_sizes(row: &mut Row) {
+    let kind = row.workload.as_deref().and_then(|workload| workload.rsplit('_').next());
+    if matches!(kind, Some("pingpong" | "rr")) && row.request_bytes.is_none() {
+        (row.request_bytes, row.response_bytes) = (row.message_bytes, row.message_bytes);
+        row.message_bytes = row.message_bytes.filter(|_| kind == Some("pingpong"));
     }
 }
 

@@ -254,6 +254,9 @@ fn half_round_trips_become_whole_ones() {
     assert_eq!(file.len(), console.len());
     near(file[0].throughput_bits_per_s, 0.874_105 * 1_048_576.0);
     near(file[0].latency_mean_us, 17.46);
+    near(file[0].latency_min_us, 17.46);
+    // The size has the columns that a run's ping-pong has.
+    assert_eq!([file[0].message_bytes, file[0].request_bytes, file[0].response_bytes], [Some(1); 3]);
     assert!(notes.contains("2^20"));
     for (a, b) in file.iter().zip(&console) {
         assert_eq!(a.case_id, b.case_id);

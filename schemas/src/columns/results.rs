@@ -52,7 +52,7 @@ columns! {
         receive: Text = "The receiver's use of a stream's bytes: `copy` to its buffers, or `discard` (counted and not copied).";
         streams: Integer = "Parallel streams in each direction.";
         threads: Integer = "Threads that moved data at each end.";
-        message_bytes: Integer = "Bytes per send call of a stream."
+        message_bytes: Integer = "Bytes per send call of a stream; of a ping-pong its size, which is also that of request and response."
             => ("message_size", Bytes, Neither, Gauge, "message size");
         receive_bytes: Integer = "Bytes asked for per receive call of a stream.";
         request_bytes: Integer = "Bytes of a request."

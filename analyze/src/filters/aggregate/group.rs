@@ -263,8 +263,8 @@ impl Groups {
         )))
     }
 
-    /// Warnings about parameters that differ within a group, and metrics that some rows lack.
-    pub fn warnings(&self, header: &Header, columns: &Columns) -> Vec<String> {
+    /// Warnings about parameters that differ within a group, and metrics that some rows lack, or all if they were chosen.
+    pub fn warnings(&self, header: &Header, columns: &Columns, is_chosen: bool) -> Vec<String> {
         let names = header.names();
         let mut warnings = Vec::new();
         let differing: Vec<(&str, usize)> =
@@ -279,12 +279,17 @@ impl Groups {
                 list.join(","),
             ));
         }
+        if self.list.is_empty() {
+            warnings.push("no row counts: see --where, --record and --phase".to_owned());
+        }
         for (m, column) in columns.metrics.iter().enumerate() {
             let rows: u64 = self.list.iter().map(|g| g.rows).sum();
             let lacking: u64 = self.list.iter().map(|g| g.rows - g.values[m].moments.count()).filter(|n| *n > 0).sum();
             let partly = self.list.iter().any(|g| (1..g.rows).contains(&g.values[m].moments.count()));
             if partly {
                 warnings.push(format!("{lacking} of {rows} rows have no {}", names[*column]));
+            } else if is_chosen && rows > 0 && lacking == rows {
+                warnings.push(format!("no row that counts has a value of {}", names[*column]));
             }
         }
         warnings
