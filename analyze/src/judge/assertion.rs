@@ -59,8 +59,10 @@ pub enum Scope {
 #[derive(Clone, Debug)]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// The median of the iterations; their mean if that is judged; the worst of them if each is. `None` without a sample.
+    /// `None` without a sample.
     pub observed: Option<f64>,
+    /// The statistic of the iterations that was observed: `median`, `mean`, or `worst` where each is judged.
+    pub statistic: &'static str,
     /// Of the median, or of the mean if that is judged. Never leaves the range of the metric.
     pub interval: Option<Interval>,
     /// Iterations with a sample.
@@ -81,6 +83,7 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
         return Judgement {
             verdict: Verdict::Fail,
             observed: None,
+            statistic: "",
             interval: None,
             n: 0,
             needed: None,
@@ -130,7 +133,15 @@ fn judge_cause(assertion: &Assertion, cause: LimitedBy, samples: &[f64]) -> Judg
     } else {
         verdict(assertion.operator.holds(by.index(), assertion.limit))
     };
-    Judgement { verdict: outcome, observed: None, interval: None, n: samples.len(), needed: None, reason: Some(counts) }
+    Judgement {
+        verdict: outcome,
+        observed: None,
+        statistic: "",
+        interval: None,
+        n: samples.len(),
+        needed: None,
+        reason: Some(counts),
+    }
 }
 
 /// Judges whether at least half of all iterations would keep the statement. The samples are sorted.
@@ -171,7 +182,8 @@ fn judge_typical(assertion: &Assertion, samples: &[f64], level: f64) -> Judgemen
             })
         }
     };
-    Judgement { verdict: outcome, observed: quantiles::median(samples), interval, n, needed, reason }
+    let (observed, statistic) = (quantiles::median(samples), "median");
+    Judgement { verdict: outcome, observed, statistic, interval, n, needed, reason }
 }
 
 /// About how many iterations would decide, if `broken` of `n` violate the limit: as few as possible if all agree.
@@ -191,6 +203,7 @@ fn judge_mean(assertion: &Assertion, samples: &[f64], level: f64) -> Judgement {
     Judgement {
         verdict: verdict(mean.is_some_and(|mean| assertion.operator.holds(mean, assertion.limit))),
         observed: mean,
+        statistic: "mean",
         interval: interval.filter(|i| i.half_width() > 0.0),
         n: samples.len(),
         needed: None,
@@ -208,6 +221,7 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
     Judgement {
         verdict: if count == 0 { Verdict::Pass } else { Verdict::Fail },
         observed: worst.or_else(|| samples.iter().copied().max_by(f64::total_cmp)),
+        statistic: "worst",
         interval: None,
         n: of,
         needed: None,

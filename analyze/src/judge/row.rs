@@ -54,6 +54,7 @@ pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Seve
         metric: assertion.metric.column.to_owned(),
         n: judgement.n as u64,
         observed: judgement.observed,
+        statistic: judgement.statistic.to_owned(),
         ci_low: interval.map(|i| i.low),
         ci_high: interval.map(|i| i.high),
         confidence_level: interval.map(|i| i.level),

@@ -126,6 +126,7 @@ impl Surveyed {
         Judgement {
             verdict,
             observed,
+            statistic: "",
             interval: None,
             n: self.found.measured,
             needed: None,

@@ -108,12 +108,17 @@ pub fn summary(rows: &[VerdictRow]) -> String {
 
 /// The columns for people.
 pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
-    let column = |title, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, rows, cell);
+    let column = |title: &str, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, rows, cell);
     let place = |r: &VerdictRow| match (r.file.as_str(), r.line) {
         ("", _) => String::new(),
         (file, Some(line)) => format!("{file}:{line}"),
         (file, None) => file.to_owned(),
     };
+    // The table of a run has means: a median beside them must say what it is.
+    let mut statistics = rows.iter().filter(|r| r.n > 1).map(|r| r.statistic.as_str()).filter(|of| !of.is_empty());
+    let common = statistics.next().filter(|first| statistics.all(|other| other == *first));
+    let is_common = common.is_some();
+    let title = common.map_or("observed".to_owned(), |of| format!("observed ({of})"));
     let mut columns = vec![
         column("verdict", &|r| {
             if r.severity == Severity::Warn && r.verdict.is_bad() {
@@ -124,7 +129,10 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
         }),
         column("case", &|r| r.case.clone()),
         column("assertion", &|r| r.assertion.clone()),
-        column("observed", &observed),
+        column(&title, &|r| match r.statistic.as_str() {
+            of if r.n > 1 && !of.is_empty() && !is_common => format!("{} ({of})", observed(r)),
+            _ => observed(r),
+        }),
         column("where", &place),
         column("", &|r| remark(r).to_owned()),
     ];
@@ -206,6 +214,27 @@ mod tests {
         write(&[row], Format::Md, &Sheet::PLAIN, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("loss in 3 of 3 iterations").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn the_head_says_which_statistic_was_observed() {
+        let row = |statistic: &str, n| VerdictRow {
+            metric: "latency_p99_us".into(),
+            observed: Some(11.7),
+            statistic: statistic.into(),
+            n,
+            ..VerdictRow::default()
+        };
+        let shown = |rows: &[VerdictRow]| {
+            let columns = columns(rows);
+            let of = columns.iter().find(|c| c.title.starts_with("observed")).unwrap();
+            (of.title.clone(), of.cells.join(", "))
+        };
+        let (title, _) = shown(&[row("median", 3), row("worst", 1)]);
+        assert_eq!(title, "observed (median)");
+        let mixed = shown(&[row("median", 3), row("worst", 3)]);
+        assert_eq!(mixed, ("observed".to_owned(), "11.7 µs (median), 11.7 µs (worst)".to_owned()));
+        assert_eq!(shown(&[row("median", 1)]), ("observed".to_owned(), "11.7 µs".to_owned()));
     }
 
     #[test]

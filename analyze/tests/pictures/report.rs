@@ -116,8 +116,8 @@ fn a_case_is_one_row_with_its_interval_and_percentiles() {
     let (size, rtt) = (cells(table[2]), cells(table[7]));
     assert_eq!(size[at("n")], "3");
     assert!(size[at("95 % interval")].starts_with('±') || size[at("95 % interval")].contains('…'), "{text}");
-    assert!(size[at("result")].ends_with("bit/s") && size[at("p50")].is_empty(), "{text}");
-    assert!(rtt[at("result")].ends_with("/s") && !rtt[at("p99")].is_empty(), "{text}");
+    assert!(size[at("mean")].ends_with("bit/s") && size[at("p50 of all")].is_empty(), "{text}");
+    assert!(rtt[at("mean")].ends_with("/s") && !rtt[at("p99 of all")].is_empty(), "{text}");
 }
 
 #[test]

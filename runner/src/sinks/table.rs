@@ -40,7 +40,7 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
             }
         }),
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
-        column("result", false, &result),
+        column(means(rows), false, &result),
         column(&margin, true, &|row| {
             let Some(margin) = row.margin_ratio.map(units::margin_of_error) else { return String::new() };
             match row.confidence_level.filter(|_| !is_common) {
@@ -51,6 +51,18 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
         column("cpu here/there", false, &cpu),
     ]
+}
+
+/// The title of the results, which says of which statistic they are.
+fn means(rows: &[Row]) -> &'static str {
+    if rows.iter().all(|row| row.iterations.unwrap_or(0) <= 1) {
+        "result"
+    } else if rows.iter().any(|row| row.latency_p50_us.is_some() && Family::of(&row.text("workload")) != Family::Stream)
+    {
+        "mean; percentiles of all"
+    } else {
+        "mean"
+    }
 }
 
 /// Case and member.
