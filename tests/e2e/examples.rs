@@ -127,8 +127,8 @@ const FIGURES: [(&str, &[&str]); 6] = [
 /// Whether a table has a number below its head.
 fn has_figures(output: &Output) -> bool {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let words = text.lines().skip(1).flat_map(|line| line.split([' ', ',', '|']));
-    words.filter(|word| word.parse::<f64>().is_ok()).count() > 0
+    let mut words = text.lines().skip(1).flat_map(|line| line.split([' ', ',', '|']));
+    words.any(|word| word.parse::<f64>().is_ok())
 }
 
 #[test]

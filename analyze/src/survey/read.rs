@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use indexmap::IndexMap;
 use schemas::columns::AXIS_PREFIX;
 use schemas::metrics::{self, Better, Family, Metric};
+use schemas::vocabulary;
 use schemas::words::{Record, Status, Way};
 
 use super::{Cell, Ends, Matrix};
@@ -16,10 +17,12 @@ use crate::table::{Picker, Row, Selection, Table};
 /// Limit of the hosts of a survey: a pair of each two has a cell, and their names are those of the file.
 const MOST_HOSTS: usize = 4096;
 
+/// Names and values that tell a survey from the others.
+type Key = Vec<(String, String)>;
+
 /// The pairs of one test, or of one combination of its swept values.
 pub struct Pairs {
-    /// Names and values that tell it from the others.
-    pub key: Vec<(String, String)>,
+    pub key: Key,
     pub metric: &'static Metric,
     pub ends: Ends,
     pub matrix: Matrix,
@@ -77,7 +80,8 @@ impl Pairs {
 
 /// A row of a pair.
 struct Measurement {
-    member: String,
+    /// The cells of [`Columns::apart`].
+    apart: Vec<String>,
     from: String,
     to: String,
     way: Option<Way>,
@@ -116,10 +120,11 @@ struct Columns {
     from: usize,
     to: usize,
     status: Option<usize>,
-    member: Option<usize>,
     direction: Option<usize>,
     workload: Option<usize>,
     cpu_taken: Option<usize>,
+    /// Columns that tell surveys apart where a pair has several values: the member, and those of keys that a plan may sweep.
+    apart: Vec<(&'static str, usize)>,
     /// `plan`, `run_id`, `time`, `iteration`.
     origin: [Option<usize>; 4],
     /// Columns that tell surveys apart.
@@ -153,10 +158,14 @@ impl Columns {
                 vec![(column, metric)]
             }
         };
-        let [status, member, direction, workload, cpu_taken] =
-            ["status", "member", "direction", "workload", "cpu_taken_ratio"].map(|name| header.find(name));
+        let [status, direction, workload, cpu_taken] =
+            ["status", "direction", "workload", "cpu_taken_ratio"].map(|name| header.find(name));
+        let swept = vocabulary::KEY_COLUMNS.iter().map(|(_, column)| *column);
+        let swept = swept.filter(|column| !["from", "to", "direction"].contains(column));
+        let apart =
+            std::iter::once("member").chain(swept).filter_map(|name| Some((name, header.find(name)?))).collect();
         let origin = ["plan", "run_id", "time", "iteration"].map(|name| header.find(name));
-        Ok(Self { from, to, status, member, direction, workload, cpu_taken, origin, key, metrics })
+        Ok(Self { from, to, status, direction, workload, cpu_taken, apart, origin, key, metrics })
     }
 
     fn measurement(&self, row: &Row<'_>) -> Result<Measurement, Error> {
@@ -164,7 +173,7 @@ impl Columns {
         let [plan, run, time, iteration] = self.origin.map(text);
         let values = self.metrics.iter().map(|(column, _)| row.number(*column)).collect::<Result<_, _>>()?;
         Ok(Measurement {
-            member: text(self.member),
+            apart: self.apart.iter().map(|(_, column)| row.get(*column).to_owned()).collect(),
             from: text(Some(self.from)),
             to: text(Some(self.to)),
             way: text(self.direction).parse().ok(),
@@ -208,10 +217,12 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut surveys = Vec::new();
     for (key, measurements) in groups {
-        let key: Vec<(String, String)> = names.iter().cloned().zip(key).collect();
-        for (member, part) in by_member(measurements) {
-            let mut key = key.clone();
-            key.extend(member.map(|member| ("member".to_owned(), member)));
+        let key: Key = names.iter().cloned().zip(key).collect();
+        let mut parts = vec![(key, measurements)];
+        for (at, (name, _)) in columns.apart.iter().enumerate() {
+            parts = parts.into_iter().flat_map(|(key, part)| told_apart(key, part, name, at)).collect();
+        }
+        for (key, part) in parts {
             surveys.extend(pairs(key, &part, &columns.metrics)?);
         }
     }
@@ -224,26 +235,23 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     Ok(surveys)
 }
 
-/// Splits a test by its members where a pair has several of them: those measure different things. Members with a pair each are
+/// Splits a test by a column of which a pair has several values: those measure different things. Members with a pair each are
 /// the pairs of one load.
-fn by_member(measurements: Vec<Measurement>) -> Vec<(Option<String>, Vec<Measurement>)> {
+fn told_apart(key: Key, measurements: Vec<Measurement>, name: &str, at: usize) -> Vec<(Key, Vec<Measurement>)> {
     let mut seen: HashMap<(&str, &str), &str> = HashMap::new();
-    let split = measurements.iter().any(|m| *seen.entry((&m.from, &m.to)).or_insert(&m.member) != m.member);
+    let split = measurements.iter().any(|m| *seen.entry((&m.from, &m.to)).or_insert(&m.apart[at]) != m.apart[at]);
     if !split {
-        return vec![(None, measurements)];
+        return vec![(key, measurements)];
     }
     let mut parts: IndexMap<String, Vec<Measurement>> = IndexMap::new();
     for measurement in measurements {
-        parts.entry(measurement.member.clone()).or_default().push(measurement);
+        parts.entry(measurement.apart[at].clone()).or_default().push(measurement);
     }
-    parts.into_iter().map(|(member, part)| (Some(member), part)).collect()
+    let named = |value: String| key.iter().cloned().chain([(name.to_owned(), value)]).collect();
+    parts.into_iter().map(|(value, part)| (named(value), part)).collect()
 }
 
-fn pairs(
-    key: Vec<(String, String)>,
-    measurements: &[Measurement],
-    metrics: &[(usize, &'static Metric)],
-) -> Result<Option<Pairs>, Error> {
+fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Metric)]) -> Result<Option<Pairs>, Error> {
     let family = measurements.iter().map(|m| Family::of(&m.workload)).next().unwrap_or_default();
     let has = |metric: &Metric| {
         let at = metrics.iter().position(|(_, m)| m.column == metric.column);

@@ -132,6 +132,32 @@ fn swept_values_and_members_are_surveys_of_their_own() {
     assert!(table.starts_with("test,axis_streams,member,metric,finding"), "{table}");
 }
 
+/// Keys with a column of their own have no axis column.
+#[test]
+fn swept_streams_and_sizes_are_surveys_of_their_own() {
+    let mut text = String::from("test,from,to,workload,streams,message_bytes,throughput_bits_per_s\n");
+    for (streams, size, slow) in [(1, 64, 2), (4, 64, 0), (1, 1024, 0), (4, 1024, 3)] {
+        for from in 1..=5 {
+            for to in (1..=5).filter(|to| *to != from) {
+                let base = if from == slow || to == slow { 50.0 } else { 100.0 };
+                let noise = f64::from((from * 3 + to * 5) % 7) / 10.0;
+                writeln!(text, "t,h{from},h{to},tcp_stream,{streams},{size},{}", base + noise).unwrap();
+            }
+        }
+    }
+    let (_, found) = surveyed(&text, &["--format", "text"]);
+    let titles =
+        [(1, 64), (4, 64), (1, 1024), (4, 1024)].map(|(n, size)| format!("t[streams={n},message_bytes={size}]: "));
+    assert!(titles.iter().all(|title| found.contains(title)), "{found}");
+    assert_eq!(found.matches("1 suspect:").count(), 2, "{found}");
+    let (_, table) = surveyed(&text, &[]);
+    assert!(table.starts_with("test,streams,message_bytes,metric,finding"), "{table}");
+    // One value of each is no name.
+    let one: String =
+        text.lines().filter(|l| l.contains("streams") || l.contains(",1,64,")).map(|l| l.to_owned() + "\n").collect();
+    assert!(surveyed(&one, &[]).1.starts_with("test,metric,finding"));
+}
+
 #[test]
 fn members_with_a_pair_each_are_the_pairs_of_one_load() {
     let mut text = String::from("test,from,to,member,workload,throughput_bits_per_s\nt,,,,,999\n");
