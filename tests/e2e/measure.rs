@@ -131,7 +131,7 @@ fn another_program_on_its_own_port_is_spoken_to() {
     let mut server = std::process::Command::new("iperf3");
     server.args(["-s", "-B", PLACE]).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(mut server) = server.spawn() else { return skip_without("iperf3", "iperf3 is not here") };
-    crate::program::until("iperf3 listens", || std::net::TcpStream::connect((PLACE, 5201)).is_ok());
+    until("iperf3 listens", || std::net::TcpStream::connect((PLACE, 5201)).is_ok());
     let ran = measure(&[PLACE, "-R"]);
     let _ = server.kill();
     let _ = server.wait();
