@@ -44,6 +44,66 @@ const GRANTED: &[(&str, &str)] = &[
     ("wire", "wire_bits_per_s"),
 ];
 
+/// Words that people bring from other tools, and the plan keys that they mean: a key, its path, or a key with its value.
+const WORDS_FOR_KEYS: &[(&str, &str)] = &[
+    ("bandwidth", "rate"),
+    ("bitrate", "rate"),
+    ("connections", "streams"),
+    ("duration_s", "duration"),
+    ("flows", "streams"),
+    ("host", "to"),
+    ("length", "message_size"),
+    ("mss", "socket.mss"),
+    ("nodelay", "socket.no_delay"),
+    ("omit", "warmup"),
+    ("parallel", "streams"),
+    ("port", "remote_ports"),
+    ("repeat", "iterations"),
+    ("repetitions", "iterations"),
+    ("reverse", "direction: reverse"),
+    ("runs", "iterations"),
+    ("seconds", "duration"),
+    ("server", "to"),
+    ("size", "message_size"),
+    ("time", "duration"),
+    ("tos", "socket.dscp"),
+    ("type", "workload"),
+    ("window", "socket.send_buffer"),
+    // Words of a direction.
+    ("bidir", "bidirectional"),
+    ("both", "bidirectional"),
+    ("down", "reverse"),
+    ("download", "reverse"),
+    ("up", "forward"),
+    ("upload", "forward"),
+];
+
+/// Words for metrics in the manner of [`WORDS_FOR_KEYS`].
+const WORDS_FOR_METRICS: &[(&str, &str)] = &[
+    ("bandwidth", "throughput"),
+    ("bitrate", "throughput"),
+    ("delay", "latency.p50"),
+    ("goodput", "throughput"),
+    ("loss", "loss_ratio"),
+    ("ping", "latency.p50"),
+    ("retries", "retransmits"),
+    ("speed", "throughput"),
+    ("tps", "transaction_rate"),
+];
+
+fn meant(words: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
+    let plain = word.to_ascii_lowercase().replace('-', "_");
+    words.iter().find(|(known, _)| *known == plain).map(|(_, means)| *means)
+}
+
+/// What a word of another tool, a column or a metric means as a key of a plan, if that is among the keys that fit here.
+#[must_use]
+pub fn key_meant(word: &str, keys: &[&str]) -> Option<&'static str> {
+    let granted = GRANTED.iter().find(|(_, column)| *column == word).map(|(key, _)| *key);
+    let fits = |path: &&str| keys.contains(&path.split(['.', ':']).next().unwrap_or(path));
+    [meant(WORDS_FOR_KEYS, word), key_of(word), granted].into_iter().flatten().find(fits)
+}
+
 /// The column of the value that a plan key asks for; `None` for a key that has only an axis column.
 #[must_use]
 pub fn column_of_key(key: &str) -> Option<&'static str> {
@@ -141,7 +201,7 @@ pub fn metric(name: &str) -> Result<&'static Metric, String> {
         return Ok(metric);
     }
     let names: Vec<&str> = METRICS.iter().flat_map(|m| [m.name, m.column]).collect();
-    let help = match nearest(name, &names) {
+    let help = match meant(WORDS_FOR_METRICS, name).or_else(|| nearest(name, &names)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "for example throughput, transaction_rate, latency.p99, loss_ratio, retransmits".to_owned(),
     };
@@ -291,6 +351,21 @@ mod tests {
             assert_eq!(canonical(name), column);
         }
         assert_eq!((key_of("message_bytes"), key_of("streams"), key_of("sends")), (Some("message_size"), None, None));
+    }
+
+    #[test]
+    fn words_of_other_tools_mean_keys_and_metrics() {
+        let keys = ["duration", "direction", "streams", "socket", "message_size", "wire"];
+        assert_eq!(key_meant("time", &keys), Some("duration"));
+        assert_eq!(key_meant("reverse", &keys), Some("direction: reverse"));
+        assert_eq!(key_meant("congestion_control", &keys), Some("socket.congestion_control"));
+        assert_eq!(key_meant("message_bytes", &keys), Some("message_size"));
+        assert_eq!(key_meant("bandwidth", &keys), None, "`rate` does not fit here");
+        assert_eq!(key_meant("upload", &["forward", "reverse"]), Some("forward"));
+        assert!(metric("bandwidth").unwrap_err().contains("did you mean `throughput`?"));
+        for (word, metric) in WORDS_FOR_METRICS {
+            assert!(metrics::find(word).is_none() && metrics::find(metric).is_some(), "{word}");
+        }
     }
 
     #[test]

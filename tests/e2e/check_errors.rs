@@ -67,6 +67,20 @@ const TESTS: &[(&str, &str, &[&str])] = &[
     ("workload: tcp_rr\ncollect: [disk]", "6:15", &["unknown value `disk`"]),
     ("workload: tcp_rr\nextends: fast", "6:14", &["unknown profile `fast`", "there are no profiles"]),
     ("workload: tcp_rr\nto: sever", "6:9", &["unknown host `sever`", "add `hosts:"]),
+    // Words of other tools.
+    ("workload: tcp_rr\ntime: 5s", "6:5", &["unknown key `time`", "did you mean `duration`?"]),
+    ("workload: tcp_rr\nrepetitions: 5", "6:5", &["did you mean `iterations`?"]),
+    ("workload: tcp_rr\nparallel: 5", "6:5", &["did you mean `streams`?"]),
+    ("workload: tcp_stream\nbandwidth: 1Mbit/s", "6:5", &["did you mean `rate`?"]),
+    ("workload: tcp_stream\nreverse: true", "6:5", &["did you mean `direction: reverse`?"]),
+    ("workload: tcp_stream\ndirection: upload", "6:16", &["unknown value `upload`", "did you mean `forward`?"]),
+    (
+        "workload: tcp_stream\nmatrix: {congestion_control: [cubic]}",
+        "6:14",
+        &["did you mean `socket.congestion_control`?"],
+    ),
+    ("workload: tcp_rr\nassert: [bandwidth > 1Mbit/s]", "6:14", &["did you mean `throughput`?"]),
+    ("workload: tcp_rr\nxyzzy: 1", "6:5", &["known here: workload, ", ", … and "]),
     // Units.
     (
         "workload: tcp_stream\nrate: 10Mbps",
@@ -228,6 +242,12 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     ("version: 1\nname: t\nname: u\ntests: {a: {workload: tcp_rr}}\n", "3:1", &["`name` twice", "first here"]),
     ("version: 1\nname: t\ntests: {a: {workload: tcp_rr}\n", "", &["this is not YAML"]),
     ("- a\n- b\n", "1:1", &["a plan is a map"]),
+    (
+        "version: 1\nname: t\ntests: {a: tcp_stream}\n",
+        "3:12",
+        &["expected a test, such as {workload: tcp_stream}, found `tcp_stream`"],
+    ),
+    ("version: 1\nname: t\ntests:\n- workload: tcp_rr\n", "4:3", &["expected a map (`name: …` lines), found a list"]),
     ("", "", &["is empty"]),
     (
         "version: 1\nname: t\nprofiles: {p: {extends: q}, q: {extends: [p]}}\ntests: {a: {workload: tcp_rr, extends: p}}\n",

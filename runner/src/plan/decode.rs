@@ -69,12 +69,7 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        // A column or a metric in place of its key: `message_bytes` for `message_size`.
-        let help = match schemas::vocabulary::key_of(field).filter(|key| expected.contains(key)) {
-            Some(key) => format!("did you mean `{key}`?"),
-            None => suggest(field, expected),
-        };
-        Self::new(format!("unknown key `{field}`"), help)
+        Self::new(format!("unknown key `{field}`"), suggest(field, expected))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -89,6 +84,11 @@ fn plain(expected: &dyn de::Expected) -> String {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".to_owned(),
         "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
+        "struct TestBody" => "a test, such as {workload: tcp_stream}".to_owned(),
+        "a map" => "a map (`name: …` lines)".to_owned(),
+        _ if name.starts_with("struct ") => "a map of keys".to_owned(),
+        _ if name.starts_with("enum ") => "a word".to_owned(),
+        _ if name.starts_with("a sequence") => "a list".to_owned(),
         _ => name,
     }
 }

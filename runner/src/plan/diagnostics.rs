@@ -8,7 +8,7 @@ use codespan_reporting::{
     files::SimpleFiles,
     term,
 };
-use schemas::text::plain_lines;
+use schemas::{text::plain_lines, vocabulary};
 use serde_json::{Value, json};
 
 use super::source::{Sources, Span};
@@ -91,8 +91,8 @@ const MOST: usize = 1000;
 /// Most names among which a word is looked for: each of many mistakes looks through all of them.
 const SEARCHED: usize = 1000;
 
-/// Most names that a suggestion lists.
-const LISTED: usize = 100;
+/// Most names that a suggestion lists: more are a wall of words.
+const LISTED: usize = 24;
 
 /// Longest name that is looked for among others, characters: counting edits takes the product of two lengths in time and
 /// memory.
@@ -185,20 +185,19 @@ impl Diagnostics {
                 Severity::Error => SnippetSeverity::Error,
                 Severity::Warning => SnippetSeverity::Warning,
             };
-            let mut snippet = Snippet::new(severity).with_message(&diagnostic.message);
-            match diagnostic.span {
-                Some(span) => {
-                    let mut labels = vec![
-                        Label::primary(ids[usize::from(span.source)], self.range(span)).with_message(&diagnostic.help),
-                    ];
-                    labels.extend(diagnostic.related.iter().map(|(span, word)| {
-                        Label::secondary(ids[usize::from(span.source)], self.range(*span)).with_message(word)
-                    }));
-                    snippet = snippet.with_labels(labels);
+            let Some(span) = diagnostic.span else {
+                let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
+                for line in diagnostic.help.lines() {
+                    let _ = writeln!(out, "  {line}");
                 }
-                None if !diagnostic.help.is_empty() => snippet = snippet.with_notes(vec![diagnostic.help.clone()]),
-                None => {}
-            }
+                continue;
+            };
+            let mut labels =
+                vec![Label::primary(ids[usize::from(span.source)], self.range(span)).with_message(&diagnostic.help)];
+            labels.extend(diagnostic.related.iter().map(|(span, word)| {
+                Label::secondary(ids[usize::from(span.source)], self.range(*span)).with_message(word)
+            }));
+            let snippet = Snippet::new(severity).with_message(&diagnostic.message).with_labels(labels);
             if term::emit_to_string(&mut out, &config, &files, &snippet).is_err() {
                 // Only a place outside its file causes this; the sentence remains.
                 let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
@@ -286,14 +285,15 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, c)| c)
 }
 
-/// `did you mean …?`, or the list of candidates.
+/// `did you mean …?`, or the list of candidates. A word that means one of them in another tool comes before one that looks alike.
 pub fn suggest(word: &str, candidates: &[&str]) -> String {
-    match nearest(word, candidates.iter().copied().take(SEARCHED)) {
+    let alike = || nearest(word, candidates.iter().copied().take(SEARCHED));
+    match vocabulary::key_meant(word, candidates).or_else(alike) {
         Some(near) => format!("did you mean `{near}`?"),
         None if candidates.is_empty() => String::new(),
         None => {
             let (listed, more) = candidates.split_at(candidates.len().min(LISTED));
-            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            let more = if more.is_empty() { String::new() } else { format!(", … and {} more", more.len()) };
             format!("known here: {}{more}", listed.join(", "))
         }
     }

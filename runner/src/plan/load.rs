@@ -286,7 +286,7 @@ fn build(
 }
 
 /// Most names that a complaint lists.
-const LISTED: usize = 12;
+const LISTED: usize = 200;
 
 /// Keeps the cases with a matching name, test name or tag.
 fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut Diagnostics) {
@@ -302,11 +302,14 @@ fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut
     // One of several that matches nothing may be meant for another plan of the run.
     let severity = if cases.is_empty() { Severity::Error } else { Severity::Warning };
     for glob in globs.iter().filter(|glob| !names.iter().any(|name| matches(glob, name))) {
-        let known: Vec<&str> = names.iter().map(String::as_str).collect();
-        let help = nearest(glob, known.iter().copied()).map_or_else(
-            || format!("known here: {}", known[..known.len().min(LISTED)].join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        );
+        let mut known: Vec<&str> = Vec::new();
+        for name in &names {
+            if !known.contains(&name.as_str()) && known.len() < LISTED {
+                known.push(name);
+            }
+        }
+        let help = nearest(glob, known.iter().copied())
+            .map_or_else(|| format!("known here: {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
         let complaint = Diagnostic::bare(format!("--only {glob} matches no test, case or tag")).help(help);
         out.push(Diagnostic { severity, ..complaint });
     }
