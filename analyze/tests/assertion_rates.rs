@@ -2,7 +2,7 @@
 //! known, with fixed seeds.
 //!
 //! `FULL=1 cargo test --release -p analyze --test assertion_rates -- --nocapture` prints the tables of
-//! docs/statistics.md; without FULL, fewer trials check the same bounds in seconds.
+//! docs/reference/statistics.md; without FULL, fewer trials check the same bounds in seconds.
 
 mod common;
 
@@ -131,7 +131,7 @@ fn rates(metric: Metric, shape: Shape, operator: Operator, n: usize, kept: f64, 
     rates
 }
 
-/// The largest share of false passes, and of false fails, that docs/statistics.md promises.
+/// The largest share of false passes, and of false fails, that docs/reference/statistics.md promises.
 fn promised(n: usize, level: f64) -> f64 {
     if n as u64 >= fewest_for_median(level) { (1.0 - level) / 2.0 } else { 0.5f64.powf(n as f64) }
 }

@@ -1,6 +1,6 @@
 //! Rates of false alarms and of found changes in comparisons, over drawn samples, with fixed seeds.
 //!
-//! `FULL=1 cargo test --release -p analyze --test rates -- --nocapture` prints the tables of docs/methodology.md; without
+//! `FULL=1 cargo test --release -p analyze --test rates -- --nocapture` prints the tables of docs/reference/methodology.md; without
 //! FULL, fewer trials check the same bounds in seconds.
 
 mod common;

@@ -1,6 +1,6 @@
 //! Rates of named suspects in simulated fabrics, with fixed seeds.
 //!
-//! `FULL=1 cargo test --release -p analyze --test survey_rates -- --nocapture` prints the tables of docs/statistics.md;
+//! `FULL=1 cargo test --release -p analyze --test survey_rates -- --nocapture` prints the tables of docs/reference/statistics.md;
 //! without FULL, fewer and smaller surveys check the same bounds in seconds.
 
 mod common;

@@ -1,6 +1,6 @@
 //! The gain of rounds and bounded scores: one run that measures two sides in turns, with what machines do to such runs.
 //!
-//! `FULL=1 cargo test --release -p analyze --test turns -- --nocapture` prints the table of docs/statistics.md; without FULL,
+//! `FULL=1 cargo test --release -p analyze --test turns -- --nocapture` prints the table of docs/reference/statistics.md; without FULL,
 //! fewer trials check the same in seconds.
 
 mod common;

@@ -66,9 +66,9 @@ impl Measurements {
         }
         let valued = |index: usize| rows.rows.iter().any(|row| !row.get(index).is_empty());
         if metrics.is_empty() {
-            return Err(
-                table.error("no column is a metric, so this is not a results table (docs/results.md has the names)")
-            );
+            return Err(table.error(
+                "no column is a metric, so this is not a results table (docs/reference/results.md has the names)",
+            ));
         }
         if !metrics.iter().any(|(_, index)| valued(*index)) {
             let asked = if names.is_empty() { "a metric".to_owned() } else { names.join(" or ") };

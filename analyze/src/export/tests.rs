@@ -64,7 +64,7 @@ fn openmetrics_families() {
     let error = openmetrics::write(&mut table("a,b\n1,2\n"), &Selection::default(), &[], &mut Vec::new());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "t: no column is a metric, so this is not a results table (docs/results.md has the names)"
+        "t: no column is a metric, so this is not a results table (docs/reference/results.md has the names)"
     );
 }
 

@@ -16,7 +16,7 @@ use super::{
 /// Series from which on false changes are told to be likely.
 const MANY: usize = 20;
 
-/// Share of series of a hundred runs without a change in which one is found: docs/statistics.md.
+/// Share of series of a hundred runs without a change in which one is found: docs/reference/statistics.md.
 const FALSE: f64 = 0.005;
 
 /// `bulk throughput`, with member and direction where they tell it apart.
@@ -178,7 +178,7 @@ pub fn doubts(told: &Told) -> Vec<String> {
     }
     if let Some(lag1) = told.trend.correlated {
         doubts.push(format!(
-            "runs resemble the ones before them (lag-1 autocorrelation {lag1:.2}): changes may be false, see docs/statistics.md"
+            "runs resemble the ones before them (lag-1 autocorrelation {lag1:.2}): changes may be false, see docs/reference/statistics.md"
         ));
     }
     doubts
@@ -193,7 +193,7 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     let searched = all.iter().filter(|told| told.trend.missing == 0).count();
     if searched >= MANY {
         notes.push(format!(
-            "{searched} series were searched: by chance alone, about {} of them would show a change in a hundred runs (docs/statistics.md)",
+            "{searched} series were searched: by chance alone, about {} of them would show a change in a hundred runs (docs/reference/statistics.md)",
             three_digits(searched as f64 * FALSE)
         ));
     }

@@ -42,6 +42,8 @@ pub(super) const SOCKPERF: Format = Format {
         Line(Inside, "sockperf: Total of {messages_sent} messages sent in …", ""),
         Line(Inside, "sockperf: NOTE: test was performed, using msg-size={message_bytes}.…", ""),
         Line(Inside, "sockperf: NOTE: test was performed, using msg-size={message_bytes},…", ""),
+        Line(Inside, "NOTE: test was performed, using msg-size={message_bytes}.…", ""),
+        Line(Inside, "NOTE: test was performed, using msg-size={message_bytes},…", ""),
     ],
     check: |row, line| {
         if line.contains("No valid observations found") {

@@ -9,7 +9,7 @@
 //!
 //! So a pass of few iterations takes room beside their agreement, and a fail does not. No shape of the noise is assumed
 //! for what is promised: with n iterations, at most 2^-n of the verdicts are false passes and at most 2^-n false fails,
-//! and at most half of 1 − level each from [`confidence::fewest_for_median`] iterations on. `docs/statistics.md` has the
+//! and at most half of 1 − level each from [`confidence::fewest_for_median`] iterations on. `docs/reference/statistics.md` has the
 //! reasons and the simulation.
 //!
 //! One or two iterations have no interval: they pass or fail if they agree. A count that must be 0 (`retransmits == 0`),

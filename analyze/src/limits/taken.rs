@@ -1,7 +1,7 @@
 //! Whether others took a CPU from a test while it was measured.
 //!
 //! A thread that is ready and waits for its CPU is slowed by whatever runs there. That says something about the test where
-//! its own threads run there, and nothing about its network where they are others'. `docs/statistics.md` says what is
+//! its own threads run there, and nothing about its network where they are others'. `docs/reference/statistics.md` says what is
 //! concluded from such a measurement.
 
 use schemas::{columns::Row, units::margin, words::LimitedBy};

@@ -1,4 +1,4 @@
-//! The thresholds of the rule, each with its reason. `docs/methodology.md` explains them; `tests/bench/limits` measures how
+//! The thresholds of the rule, each with its reason. `docs/reference/methodology.md` explains them; `tests/bench/limits` measures how
 //! often they lead to a right answer.
 
 /// Shortest window that the rule judges, seconds. The kernel counts TCP's times in ticks of up to 10 ms and CPU shares in

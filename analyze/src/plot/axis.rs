@@ -280,13 +280,18 @@ impl Axis {
 /// ticks around it are numbers too.
 const MOST: f64 = 1e300;
 
-/// The value, or the nearest that has a place. What is no number stays.
+/// The value, or the nearest that has a place; the smallest are zero. What is no number stays.
 fn drawable(value: f64) -> f64 {
-    if value.is_finite() { value.clamp(-MOST, MOST) } else { value }
+    match value.abs() {
+        size if !size.is_finite() => value,
+        size if size < 1.0 / MOST => 0.0,
+        _ => value.clamp(-MOST, MOST),
+    }
 }
 
+/// The ends of an axis. A margin around a large number may be infinite.
 fn bounded(spacing: Spacing, min: f64, max: f64) -> (f64, f64) {
-    let (min, max) = (drawable(min), drawable(max));
+    let (min, max) = (min.clamp(-MOST, MOST), max.clamp(-MOST, MOST));
     if spacing.is_logarithmic() { (min.max(1.0 / MOST), max.max(1.0 / MOST)) } else { (min, max) }
 }
 

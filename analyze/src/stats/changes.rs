@@ -19,7 +19,7 @@ pub const LEAST: usize = 3;
 const ORDERS: usize = 999;
 
 /// A change counts if at most this many of these have one as large: six of a thousand with the one that was seen.
-/// `docs/statistics.md` has the simulation that this value comes from.
+/// `docs/reference/statistics.md` has the simulation that this value comes from.
 const AS_LARGE: usize = 5;
 
 /// Shortest of the overlapping parts of a segment.

@@ -1,7 +1,7 @@
 //! Statistics as pure functions on slices, each with its source. The runner uses the same code to decide whether a case
 //! is measured well enough, so its numbers equal the filters'.
 //!
-//! The tests check against SciPy and R; `docs/statistics.md` gives the reasons for the choice of methods.
+//! The tests check against SciPy and R; `docs/reference/statistics.md` gives the reasons for the choice of methods.
 
 pub mod bootstrap;
 pub mod changes;

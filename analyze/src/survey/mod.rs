@@ -3,7 +3,7 @@
 //! A survey has a value per ordered pair of hosts. [`survey`] separates the effect of a host as a sender, as a receiver,
 //! and of a single directed link, by a robust two-way fit of the values' logarithms. So a host that is slow is one suspect,
 //! and not 126 links. A suspect is significantly worse than the rest, at a stated chance of naming any in a healthy fabric,
-//! and by at least a stated effect. `docs/statistics.md` gives the reasons and the simulated rates.
+//! and by at least a stated effect. `docs/reference/statistics.md` gives the reasons and the simulated rates.
 //!
 //! ```
 //! use analyze::survey::{Cell, Kind, Matrix, Role, Rule, survey};

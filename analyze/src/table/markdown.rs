@@ -121,7 +121,8 @@ mod tests {
         fn any_text_comes_back(text in "[ a1\\\\|`*_~<>&#\\[\\]()!.:+=$^{}-]{0,12}") {
             let text = text.trim();
             prop_assume!(!text.is_empty());
-            prop_assert_eq!(read(&escaped(text)), (vec![text.to_owned()], Vec::new()));
+            // The begins of commands of CI systems, `##[`, are shown by their numbers.
+            prop_assert_eq!(read(&escaped(text)), (vec![schemas::text::plain(text)], Vec::new()));
         }
     }
 }

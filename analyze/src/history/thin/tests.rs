@@ -142,7 +142,7 @@ fn a_row_stays_for_each_period_each_end_and_each_accepted_change() {
     assert_eq!(count(Period::Week, &["unknown"]), weeks);
 }
 
-/// The table in docs/statistics.md.
+/// The table in docs/reference/statistics.md.
 #[test]
 #[ignore = "takes a minute in a release build"]
 fn simulation() {

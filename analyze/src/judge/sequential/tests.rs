@@ -82,7 +82,7 @@ fn decisions_are_rarely_false() {
     assert!(worse > 0.95 && no_worse == 0.0, "{worse} {no_worse}");
 }
 
-/// The table of docs/statistics.md.
+/// The table of docs/reference/statistics.md.
 #[test]
 #[ignore = "simulation"]
 fn simulation() {

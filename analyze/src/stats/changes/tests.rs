@@ -76,7 +76,7 @@ fn few_stationary_series_have_a_change() {
     }
 }
 
-/// The table in docs/statistics.md.
+/// The table in docs/reference/statistics.md.
 #[test]
 #[ignore = "takes minutes in a release build"]
 fn simulation() {

@@ -186,7 +186,9 @@ mod tests {
         let to = socket.local_addr().unwrap();
         let waiting = Waiting { socket: socket.into(), peers: vec!["127.0.0.1".parse().unwrap()] };
         let known = |from: Option<SocketAddr>| from.filter(|from| waiting.peers.contains(&from.ip()));
-        (0..STRANGERS + 1).for_each(|_| drop(stranger.send_to(b"x", to).unwrap()));
+        for _ in 0..=STRANGERS {
+            stranger.send_to(b"x", to).unwrap();
+        }
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.send_to(b"y", to).unwrap();
         assert_eq!(waiting.first_datagram(known).unwrap(), None, "the session has its turn before the queue is empty");
