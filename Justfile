@@ -20,9 +20,13 @@ lint:
 bench:
     cargo bench --workspace && tests/bench/compare
 
-# Make what a release ships, in target/packages: docs/install.md says what.
+# Make what a release ships, in target/packages: docs/start/install.md says what.
 dist:
     deploy/dist/build
+
+# Make a book of the README and docs, with a search, in target/book.
+book:
+    deploy/book/build
 
 # Install what `just dist` made in a fresh Debian, and use it (as root).
 test-dist:

@@ -1,7 +1,7 @@
 //! The runner: from a plan's text to cases, from cases to sessions, from results to rows and a verdict.
 //!
 //! [`cli`] is the program's command line. [`plan`] reads a YAML plan, checks it and expands it into cases. [`campaign`] runs
-//! them; the order of the modules is in docs/architecture.md.
+//! them; the order of the modules is in docs/internals/architecture.md.
 #![forbid(unsafe_code)]
 
 pub mod campaign;

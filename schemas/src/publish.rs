@@ -48,7 +48,7 @@ pub fn results_schema() -> Value {
     })
 }
 
-/// The data dictionary of `docs/results.md`: one Markdown table per group of columns.
+/// The data dictionary of `docs/reference/results.md`: one Markdown table per group of columns.
 pub fn dictionary() -> String {
     let mut text = String::new();
     let mut group = "";
@@ -83,10 +83,13 @@ mod tests {
 
     #[test]
     fn the_documented_dictionary_is_the_registry() {
-        let page = include_str!("../../docs/results.md");
-        let (_, rest) = page.split_once("<!-- dictionary -->\n").expect("docs/results.md has its marks");
-        let (written, _) = rest.split_once("<!-- end -->").expect("docs/results.md has its marks");
-        assert!(written.trim() == dictionary().trim(), "docs/results.md is stale: `just schemas` writes it anew");
+        let page = include_str!("../../docs/reference/results.md");
+        let (_, rest) = page.split_once("<!-- dictionary -->\n").expect("docs/reference/results.md has its marks");
+        let (written, _) = rest.split_once("<!-- end -->").expect("docs/reference/results.md has its marks");
+        assert!(
+            written.trim() == dictionary().trim(),
+            "docs/reference/results.md is stale: `just schemas` writes it anew"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload:
 
 /// The pages about the plan language.
 fn page() -> String {
-    ["plan.md", "clusters.md"].map(page_of).concat()
+    ["reference/plan.md", "guide/clusters.md"].map(page_of).concat()
 }
 
 fn page_of(name: &str) -> String {
@@ -52,7 +52,7 @@ fn the_reference_names_every_key_and_every_choice() {
     let missing: Vec<&String> =
         found.iter().filter(|word| !metric(word) && !mentioned.contains(word.as_str())).collect();
     assert!(found.len() > 100, "the schema was read");
-    assert!(missing.is_empty(), "docs/plan.md does not mention {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/plan.md does not mention {missing:?}");
 }
 
 /// The other way round: the page must not have a key that the plan language lacks.
@@ -68,7 +68,7 @@ fn the_reference_names_no_key_that_is_none() {
         let keys = line.split('|').nth(1).unwrap_or_default().split('`').skip(1).step_by(2);
         for key in keys.filter(|_| in_table) {
             named += 1;
-            assert!(key == "x-…" || found.contains(key), "docs/plan.md has `{key}`, which is no key: {line}");
+            assert!(key == "x-…" || found.contains(key), "docs/reference/plan.md has `{key}`, which is no key: {line}");
         }
     }
     assert!(named > 90, "the tables of keys were read: {named}");
@@ -152,7 +152,7 @@ fn the_table_of_socket_options_names_each_of_them() {
 
 #[test]
 fn the_table_of_bounds_is_that_of_the_code() {
-    let page = page_of("protocol.md");
+    let page = page_of("reference/protocol.md");
     let rows: BTreeSet<(String, String)> = table(&page, "## Bounds")
         .iter()
         .map(|line| {
@@ -184,7 +184,7 @@ fn the_examples_of_the_reference_are_plans() {
         .collect();
     assert!(plans.len() >= 6);
     for plan in plans {
-        if let Err(out) = load_str("docs/plan.md", plan, &LoadOptions::default()) {
+        if let Err(out) = load_str("docs/reference/plan.md", plan, &LoadOptions::default()) {
             panic!("{plan}\n{}", out.render(Format::Human));
         }
     }
@@ -193,7 +193,7 @@ fn the_examples_of_the_reference_are_plans() {
 #[test]
 fn the_architecture_names_every_module_and_no_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("docs/architecture.md")).expect("a page of the project");
+    let page = std::fs::read_to_string(root.join("docs/internals/architecture.md")).expect("a page of the project");
     let (_, map) = page.split_once("## Where what is").expect("the list of modules");
     for name in ["netcore", "runner", "analyze", "schemas"] {
         let (_, about) = map.split_once(&format!("**`{name}`**")).expect("each crate has a paragraph");
@@ -204,7 +204,7 @@ fn the_architecture_names_every_module_and_no_other() {
         let files = std::fs::read_dir(root.join(name).join("src")).expect("each crate has a folder");
         let stems = files.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
         let modules: BTreeSet<String> = stems.filter(|stem| stem != "lib" && stem != "main").collect();
-        assert_eq!(named, modules, "docs/architecture.md, {name}");
+        assert_eq!(named, modules, "docs/internals/architecture.md, {name}");
     }
 }
 
@@ -222,10 +222,12 @@ fn anchor(heading: &str) -> String {
 fn every_link_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut pages: Vec<_> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|page| root.join(page)).to_vec();
-    let docs = std::fs::read_dir(root.join("docs")).expect("a folder of the project");
-    pages.extend(
-        docs.map(|page| page.expect("readable").path()).filter(|page| page.extension().is_some_and(|e| e == "md")),
-    );
+    for shelf in ["", "start", "guide", "reference", "internals"] {
+        let docs = std::fs::read_dir(root.join("docs").join(shelf)).expect("a folder of the project");
+        pages.extend(
+            docs.map(|page| page.expect("readable").path()).filter(|page| page.extension().is_some_and(|e| e == "md")),
+        );
+    }
     let mut links = 0;
     for page in pages {
         let text = std::fs::read_to_string(&page).expect("readable");

@@ -1,11 +1,11 @@
-//! docs/ci.md: its plan is valid, its workflows are YAML, and their commands run unchanged.
+//! docs/guide/ci.md: its plan is valid, its workflows are YAML, and their commands run unchanged.
 //!
 //! This test adds options that shorten measurements. Two short runs on a busy machine may differ, so any verdict is
 //! accepted; a wrong command is not.
 
 use std::{fs, path::Path, process::Command};
 
-const PAGE: &str = include_str!("../../docs/ci.md");
+const PAGE: &str = include_str!("../../docs/guide/ci.md");
 
 /// The code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {

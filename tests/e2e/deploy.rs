@@ -34,7 +34,7 @@ fn the_unit_uses_flags_that_serve_has() {
 
 #[test]
 fn the_page_says_of_every_flag_what_it_needs() {
-    let page = project("docs/protocol.md");
+    let page = project("docs/reference/protocol.md");
     let section = page.split("\n## ").find(|section| section.starts_with("As a service")).expect("a section");
     let table: String = section.lines().filter(|line| line.starts_with('|')).collect();
     assert_eq!(&known() - &flags(&table), BTreeSet::new(), "flags without a row in the table of {UNIT}");

@@ -1,12 +1,12 @@
-//! `docs/examples.md`: every example of the source documents has a row, and the commands of the rows work. The survey
-//! commands of `docs/clusters.md` and `docs/filters.md` find what is slow in a table of eight hosts.
+//! `docs/internals/examples.md`: every example of the source documents has a row, and the commands of the rows work. The survey
+//! commands of `docs/guide/clusters.md` and `docs/reference/filters.md` find what is slow in a table of eight hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PAGE: &str = include_str!("../../docs/examples.md");
+const PAGE: &str = include_str!("../../docs/internals/examples.md");
 
 /// Numbers of examples in the four documents.
 const EXAMPLES: [u32; 4] = [4, 11, 15, 7];
@@ -191,7 +191,7 @@ fn the_survey_of_the_pages_finds_what_is_slow() {
     let folder = tempfile::tempdir().expect("a directory");
     std::fs::write(folder.path().join("fabric.csv"), fabric()).expect("a table");
     let mut lines = Vec::new();
-    for page in ["clusters.md", "filters.md"] {
+    for page in ["guide/clusters.md", "reference/filters.md"] {
         let text = std::fs::read_to_string(root().join("docs").join(page)).expect("a page");
         let wanted =
             |line: &&str| line.starts_with("plumb survey fabric.csv") || line.starts_with("plumb plot heatmap --test");

@@ -1,4 +1,4 @@
-//! Every command and every plan of docs/interop.md, against the real programs, in a network namespace with their own ports.
+//! Every command and every plan of docs/guide/interop.md, against the real programs, in a network namespace with their own ports.
 
 use std::{
     fs,
@@ -19,8 +19,8 @@ struct Block {
 }
 
 fn blocks() -> Vec<Block> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md");
-    let page = fs::read_to_string(path).expect("docs/interop.md is part of the project");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/interop.md");
+    let page = fs::read_to_string(path).expect("docs/guide/interop.md is part of the project");
     let (mut heading, mut found) = (String::new(), Vec::new());
     let mut open: Option<Block> = None;
     for line in page.lines() {

@@ -416,7 +416,8 @@ fn lingering_ends_with_the_first_scrape_of_the_end_or_with_its_time() {
 
 #[test]
 fn the_page_lists_every_family_and_bound() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md")).expect("the page");
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/live.md")).expect("the page");
     let cells: Vec<Vec<&str>> = page
         .lines()
         .filter(|line| line.starts_with("| "))
@@ -440,7 +441,10 @@ fn the_page_lists_every_family_and_bound() {
         assert_eq!(listed[name.as_str()].last().copied(), Some(family.help), "{name}");
     }
     for (name, value) in runner::metrics::bounds() {
-        assert!(cells.iter().any(|cells| *cells == [name, value.as_str()]), "docs/live.md lacks | {name} | {value} |");
+        assert!(
+            cells.iter().any(|cells| *cells == [name, value.as_str()]),
+            "docs/guide/live.md lacks | {name} | {value} |"
+        );
     }
     // The names of results follow a rule that the page gives.
     assert!(find("throughput_bits_per_s").is_some() && page.contains("plumb_throughput_bytes_per_second"));

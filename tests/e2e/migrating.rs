@@ -1,4 +1,4 @@
-//! Every plan of docs/migrating.md runs, shortened, and measures something.
+//! Every plan of docs/start/coming-from.md runs, shortened, and measures something.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
@@ -8,8 +8,8 @@ const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.la
 
 /// The command lines that a block replaces, and the block.
 fn blocks() -> Vec<(String, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/migrating.md");
-    let page = fs::read_to_string(path).expect("docs/migrating.md is part of the project");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/start/coming-from.md");
+    let page = fs::read_to_string(path).expect("docs/start/coming-from.md is part of the project");
     let mut parts = page.split("```yaml\n");
     let mut before = parts.next().unwrap_or_default().to_owned();
     let mut blocks = Vec::new();

@@ -1,4 +1,4 @@
-//! Imports between the modules of a crate point one way: the order stands in docs/architecture.md.
+//! Imports between the modules of a crate point one way: the order stands in docs/internals/architecture.md.
 //!
 //! Tests inside a module may look upward: they compare it with what is built on it.
 
@@ -91,7 +91,7 @@ fn upward(src: &Path, order: &[&str]) -> (Vec<String>, usize) {
 #[test]
 fn imports_point_one_way() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = std::fs::read_to_string(root.join("docs/architecture.md")).expect("a page of the project");
+    let page = std::fs::read_to_string(root.join("docs/internals/architecture.md")).expect("a page of the project");
     let (_, orders) = page.split_once("## Which module may import which").expect("the orders");
     let orders = orders.split("```").nth(1).expect("a block").lines().skip(1);
     for (name, order) in orders.map(|line| line.split_once(": ").expect("a crate and its modules")) {
@@ -101,7 +101,7 @@ fn imports_point_one_way() {
         let stems = stems.filter_map(|file| Some(file.ok()?.path().file_stem()?.to_str()?.to_owned()));
         let modules: BTreeSet<String> = stems.filter(|stem| stem != "lib" && stem != "main").collect();
         let listed: BTreeSet<String> = order.iter().map(|name| (*name).to_owned()).collect();
-        assert_eq!(listed, modules, "docs/architecture.md, the order of {name}");
+        assert_eq!(listed, modules, "docs/internals/architecture.md, the order of {name}");
         let (wrong, read) = upward(&src, &order);
         assert!(wrong.is_empty(), "{name}: {wrong:#?}");
         assert!(read >= order.len() - 1, "the imports of {name} were read: {read}");

@@ -134,7 +134,7 @@ fn the_plan_for_mpi_compares_two_libraries_with_tcp() {
             assert!(drawn.contains("tcp_") && drawn.contains("mpi_"), "{picture}: both curves");
         }
     }
-    let page = include_str!("../../docs/clusters.md");
+    let page = include_str!("../../docs/guide/clusters.md");
     let commands = page.lines().filter(|line| line.starts_with("plumb ") && line.contains("open-mpi.csv mpich.csv"));
     let commands: Vec<_> = commands.collect();
     assert_eq!(commands.len(), 4, "{commands:?}");

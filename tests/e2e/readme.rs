@@ -1,4 +1,5 @@
-//! Runs every command of the README, in order, in a directory of its own.
+//! Runs every command of the README, of the tutorial, and of the guide's pages that have no test of their own: in order, in a
+//! directory for each page.
 //!
 //! `.ci/run` runs the `cargo` lines: here they only must be in it. This test adds options that shorten measurements;
 //! everything else runs as written.
@@ -16,11 +17,19 @@ const README: &str = include_str!("../../README.md");
 const CI: &str = concat!(include_str!("../../.ci/run"), include_str!("../../.ci/tests"));
 const PORT: u16 = 12864;
 
+/// The other pages, each with the number of its commands at least.
+const PAGES: [(&str, usize); 4] = [
+    (include_str!("../../docs/start/measure.md"), 6),
+    (include_str!("../../docs/start/keep.md"), 9),
+    (include_str!("../../docs/guide/compare.md"), 6),
+    (include_str!("../../docs/guide/history.md"), 6),
+];
+
 /// The lines of the `sh` blocks.
-fn commands() -> Vec<&'static str> {
+fn commands(page: &'static str) -> Vec<&'static str> {
     let mut commands = Vec::new();
     let mut inside = false;
-    for line in README.lines() {
+    for line in page.lines() {
         match line.trim() {
             "```sh" => inside = true,
             "```" => inside = false,
@@ -50,14 +59,42 @@ fn shell(command: &str, place: &Path) -> Command {
     shell
 }
 
-#[test]
-fn every_command_of_the_readme_works() {
+/// Writes the page's plans: a `yaml` block belongs to the file that the text before it named last.
+fn write_plans(page: &str, place: &Path) {
+    let mut name = None;
+    let mut plan: Option<String> = None;
+    for line in page.lines() {
+        match (&mut plan, line) {
+            (None, "```yaml") => plan = Some(String::new()),
+            (None, line) => {
+                let named = line
+                    .split('`')
+                    .skip(1)
+                    .step_by(2)
+                    .filter(|word| word.ends_with(".yaml") && !word.contains(' '))
+                    .last();
+                name = named.or(name);
+            }
+            (Some(text), "```") => {
+                if let Some(name) = name {
+                    std::fs::write(place.join(name), text).expect("written");
+                }
+                plan = None;
+            }
+            (Some(text), line) => text.extend([line, "\n"]),
+        }
+    }
+}
+
+/// Runs the commands of a page; returns the directory where they ran.
+fn follow(page: &'static str, fewest: usize) -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a directory");
     symlink(concat!(env!("CARGO_MANIFEST_DIR"), "/../plans"), place.path().join("plans")).expect("a link");
+    write_plans(page, place.path());
     let mut daemons = Vec::new();
     let mut key: Option<String> = None;
-    let commands = commands();
-    assert!(commands.len() >= 8, "the README shows commands in sh blocks");
+    let commands = commands(page);
+    assert!(commands.len() >= fewest, "the page shows commands in sh blocks: {commands:?}");
     for command in commands {
         if command.starts_with("cargo ") {
             // CI runs it as it stands, or with further options.
@@ -96,7 +133,7 @@ fn every_command_of_the_readme_works() {
             command = command.replace(shown, key);
         }
         let short = if command.contains("plumb run ") {
-            format!("{command} --set duration=20ms --set warmup=0s --set iterations=1 --set interval=0s")
+            format!("{command} --set duration=20ms --set warmup=0s --set iterations=5 --set interval=0s")
         } else if command.contains("plumb measure ") {
             format!("{command} -t 2")
         } else {
@@ -115,7 +152,17 @@ fn every_command_of_the_readme_works() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    place
+}
+
+/// One test: the pages use one port.
+#[test]
+fn every_command_of_the_readme_and_of_the_tutorial_works() {
+    let place = follow(README, 8);
     assert!(place.path().join("sizes.png").exists(), "the README's picture was drawn");
+    for (page, fewest) in PAGES {
+        follow(page, fewest);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `docs/selectors.md` accounts for every output selector of netperf, and names only what exists.
+//! `docs/internals/selectors.md` accounts for every output selector of netperf, and names only what exists.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use netcore::{
 
 /// The names that netperf 2.7.1 prints, in its order.
 const NAMES: &str = include_str!("fixtures/netperf-selectors.txt");
-const TABLE: &str = include_str!("../../docs/selectors.md");
+const TABLE: &str = include_str!("../../docs/internals/selectors.md");
 
 /// Each selector with its cell in the table.
 fn table() -> BTreeMap<&'static str, (&'static str, &'static str)> {
@@ -35,7 +35,8 @@ fn every_selector_has_a_line() {
     assert_eq!(names.len(), 175);
     let table = table();
     for name in &names {
-        let (here, note) = table.get(name).unwrap_or_else(|| panic!("{name} is missing from docs/selectors.md"));
+        let (here, note) =
+            table.get(name).unwrap_or_else(|| panic!("{name} is missing from docs/internals/selectors.md"));
         assert!(!here.is_empty(), "{name} has no place");
         assert!(*here != "none" || note.len() > 10, "{name} has no place, and no reason why");
     }

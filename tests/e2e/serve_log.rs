@@ -70,8 +70,8 @@ fn a_program_reads_the_log_as_json() {
     assert!(bulk["client"].as_str().unwrap().starts_with("127.0.0.1:") && bulk["streams"] == 2, "{bulk}");
     assert_eq!(refused["ending"], "refused", "{log}");
     // The documentation names every field.
-    let docs = include_str!("../../docs/protocol.md");
+    let docs = include_str!("../../docs/reference/protocol.md");
     for field in lines.iter().chain([&serving]).flat_map(|line| line.as_object().unwrap().keys()) {
-        assert!(docs.contains(&format!("`{field}`")), "{field} is not in docs/protocol.md");
+        assert!(docs.contains(&format!("`{field}`")), "{field} is not in docs/reference/protocol.md");
     }
 }

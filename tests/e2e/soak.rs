@@ -2,7 +2,7 @@
 //!
 //! Rounds with and without the hostile clients alternate, so that the machine's own noise is in both. The test takes about 20
 //! seconds and asserts nothing about times: `SOAK_SECONDS=1800 cargo test --release -p runner --test e2e soak -- --nocapture`
-//! takes half an hour and prints the figures of docs/performance.md.
+//! takes half an hour and prints the figures of docs/internals/performance.md.
 
 mod hostile;
 mod process;
@@ -196,7 +196,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The figures, as docs/performance.md has them.
+/// The figures, as docs/internals/performance.md has them.
 fn print(rounds: &[Round], first: Sample, seconds: f64, (bytes, lines): (usize, usize), acts: &[u64]) {
     let of = |hostile: bool| -> Vec<&Round> { rounds.iter().filter(|round| round.hostile == hostile).collect() };
     let (with, without) = (of(true), of(false));

@@ -1,4 +1,4 @@
-//! Messages between client and daemon. `docs/protocol.md` describes their order; [`crate::daemon`] and [`crate::client`]
+//! Messages between client and daemon. `docs/reference/protocol.md` describes their order; [`crate::daemon`] and [`crate::client`]
 //! enforce it.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};

@@ -1,4 +1,4 @@
-//! The conversation between the ends, as `docs/protocol.md` describes it.
+//! The conversation between the ends, as `docs/reference/protocol.md` describes it.
 //!
 //! From the wire upwards: [`frame`] cuts a byte stream into bounded frames, [`secure`] encrypts that stream where a
 //! [`key`] is used, [`channel`] is a connection with deadlines over both, [`message`] is the content of the frames.

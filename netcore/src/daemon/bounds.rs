@@ -1,4 +1,4 @@
-//! Every bound on clients and daemons, by its name in docs/protocol.md: a test holds that page to this list.
+//! Every bound on clients and daemons, by its name in docs/reference/protocol.md: a test holds that page to this list.
 
 use std::time::Duration;
 
@@ -107,4 +107,4 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// The rows about long messages name this many bytes.
-const _: () = assert!(PROGRESS == 64 << 10, "docs/protocol.md and the rows above say 64 KiB");
+const _: () = assert!(PROGRESS == 64 << 10, "docs/reference/protocol.md and the rows above say 64 KiB");

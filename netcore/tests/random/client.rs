@@ -290,7 +290,7 @@ fn play(served: &Served, steps: &[Step], exclusive: bool) {
     check(&client.sent, client.replies, exclusive);
 }
 
-/// The state of a session, as docs/protocol.md has it.
+/// The state of a session, as docs/reference/protocol.md has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,

@@ -82,7 +82,7 @@ pub struct Args {
     /// Print a line on standard error per interval of a running measurement.
     #[arg(long)]
     interim: bool,
-    /// Answer scrapes of Prometheus while the run goes on, at http://ADDR/metrics (docs/live.md). A port alone is on
+    /// Answer scrapes of Prometheus while the run goes on, at http://ADDR/metrics (docs/guide/live.md). A port alone is on
     /// loopback, and 0 is a free one; no key protects another address.
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,

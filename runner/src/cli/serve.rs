@@ -39,7 +39,7 @@ Examples:
   plumb serve --key-file lab.key --metrics 9464        Prometheus scrapes 127.0.0.1:9464
 
 It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
---log-format json every line is a JSON object (docs/protocol.md has the fields).
+--log-format json every line is a JSON object (docs/reference/protocol.md has the fields).
 
 SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
@@ -95,7 +95,7 @@ pub struct Args {
     /// Serve from within this network namespace. --metrics stays in the namespace of this process.
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// Answer scrapes of Prometheus at http://ADDR/metrics (docs/live.md). A port alone is on loopback, and 0 is a free one; no
+    /// Answer scrapes of Prometheus at http://ADDR/metrics (docs/guide/live.md). A port alone is on loopback, and 0 is a free one; no
     /// key protects another address.
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
     /// For launchers: take half of a key from the first line of standard input, print one line for programs with the other
-    /// half, and end with standard input (docs/clusters.md).
+    /// half, and end with standard input (docs/guide/clusters.md).
     #[arg(long, hide = true, conflicts_with_all = ["key_file", "data_ports", "allow", "allow_connect", "also", "exclusive", "netns", "metrics"])]
     launched: bool,
     /// For launchers: carry the control connections over standard input and output, too.

@@ -80,7 +80,7 @@ const LONGEST: usize = 300;
 /// Limit of the arguments of a program in a line, bytes as they are escaped.
 const LONGEST_ARGUMENTS: usize = 4000;
 
-/// The names of the log's bounds in docs/protocol.md, and their values.
+/// The names of the log's bounds in docs/reference/protocol.md, and their values.
 pub fn bounds() -> Vec<(&'static str, String)> {
     let lines = |kind| {
         let sampled = SAMPLED.iter().find(|sampled| sampled.kind == kind);

@@ -29,7 +29,7 @@ const WHOLE_TIME: Duration = Duration::from_secs(10);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The names of the bounds in docs/live.md, and their values.
+/// The names of the bounds in docs/guide/live.md, and their values.
 pub fn bounds() -> Vec<(&'static str, String)> {
     vec![
         ("connections at the same time; one more takes the place of the oldest", MOST_CONNECTIONS.to_string()),

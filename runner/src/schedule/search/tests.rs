@@ -336,7 +336,7 @@ fn simulate([stalls, luck, knee]: [f64; 3], searches: u64) -> Shares {
     shares
 }
 
-/// `FULL=1 cargo test -p runner --lib noise_seldom -- --nocapture` prints the table of docs/methodology.md.
+/// `FULL=1 cargo test -p runner --lib noise_seldom -- --nocapture` prints the table of docs/reference/methodology.md.
 #[test]
 fn noise_seldom_leads_a_search_astray() {
     let is_full = std::env::var_os("FULL").is_some();
