@@ -1,6 +1,7 @@
 //! Draws every kind of picture from tables like the runner's, at usual sizes, with one series and with twelve. No text
 //! may leave the picture or cover another. `PLUMB_PICTURES=FOLDER` writes the pictures there for a look.
 
+mod extremes;
 mod files;
 mod gallery;
 mod golden;
