@@ -6,6 +6,8 @@ use std::{
     io::{self, Write},
 };
 
+use anstream::{AutoStream, ColorChoice, adapter::strip_str};
+
 pub use analyze::style::{ERROR, NOTE, WARNING};
 use analyze::{
     style::Style,
@@ -15,8 +17,13 @@ use schemas::text::{is_hostile, plain_lines};
 
 /// Writes a line to standard error and ignores failures: a full disk or a closed pipe must not end a measurement or a daemon.
 pub fn tell(text: impl fmt::Display) {
-    // One write, so that lines of several processes do not mix.
-    let _ = anstream::stderr().write_all(format!("{text}\n").as_bytes());
+    let mut line = format!("{text}\n");
+    let mut stderr = io::stderr().lock();
+    // One write, so that lines of several processes do not mix: a stream that drops colours would write what lies between them.
+    if AutoStream::choice(&stderr) == ColorChoice::Never {
+        line = strip_str(&line).to_string();
+    }
+    let _ = stderr.write_all(line.as_bytes());
 }
 
 /// A terminal, to which colours pass and no other code: texts come from files and other hosts.

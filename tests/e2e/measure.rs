@@ -285,7 +285,7 @@ fn an_interrupt_leaves_what_was_measured() {
     // In the first window of each direction, after its first interval.
     for (at, phase) in ["download", "upload"].into_iter().enumerate() {
         let mut child = command(&["measure", &far.address, "-i", "0.1"]).spawn().unwrap();
-        wait_for(&mut child, |line| is_interim(line) && line.starts_with(phase));
+        wait_for(&mut child, |line| is_interim(line) && line.starts_with(phase) && line.contains("load  measure"));
         let ran = interrupted(child);
         assert_eq!(names(&ran)[..2 + at], ["idle", "download", "upload"][..2 + at], "{}", ran.stdout);
         let line = ran.stdout.lines().find(|line| line.trim_start().starts_with(phase)).unwrap();

@@ -122,7 +122,7 @@ mod tests {
             let text = text.trim();
             prop_assume!(!text.is_empty());
             // The begins of commands of CI systems, `##[`, are shown by their numbers.
-            prop_assert_eq!(read(&escaped(text)), (vec![schemas::text::plain(text)], Vec::new()));
+            prop_assert_eq!(read(&escaped(text)), (vec![plain(text)], Vec::new()));
         }
     }
 }

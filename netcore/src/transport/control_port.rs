@@ -12,7 +12,7 @@
 use std::{
     collections::VecDeque,
     io,
-    net::{IpAddr, SocketAddr, TcpListener, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -432,7 +432,15 @@ impl Reserved {
             }
             let socket = datagram::socket(spec, &spec.far.socket, &here, false)?;
             opening::share_port(&socket)?;
-            here.bind(&socket)?;
+            match here.bind(&socket) {
+                // Behind a gateway that translates addresses the near end names the gateway's. The route back has this host's.
+                Err(EndError::System { source, .. }) if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                    let any =
+                        if self.ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+                    Address::Ip(SocketAddr::new(any, self.port())).bind(&socket)?;
+                }
+                bound => bound?,
+            }
             Address::Ip(from)
                 .connect(&socket)
                 .map_err(EndError::system(format!("cannot answer the near end at {from}")))?;

@@ -90,7 +90,10 @@ impl Rendezvous {
     ) -> Result<Self, EndError> {
         let reserve = |ip| match ports {
             DataPorts::Control(port) => {
-                port.reserve(spec.transport, &spec.far, (ip, token), spec.pattern.is_connecting())
+                // Flows that cycle through the same near ports would take each other's, at one far port.
+                let cycles = spec.shares_port() && spec.near.port.is_some();
+                let reserve = || port.reserve(spec.transport, &spec.far, (ip, token), spec.pattern.is_connecting());
+                (!cycles).then(reserve).flatten()
             }
             _ => None,
         };

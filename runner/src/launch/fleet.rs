@@ -201,10 +201,11 @@ impl Fleet {
                         // Its key proves the address to which its control connection goes. A pod's comes from the cluster.
                         let proven = relayed.is_none() && own_control.is_none();
                         let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(told);
-                        let known = [own_control, running.recipe.reaches.as_deref()];
                         if proven || of_pod {
                             return Ok(told);
                         }
+                        let configured = running.recipe.configured_host();
+                        let known = [own_control, running.recipe.reaches.as_deref(), configured.as_deref()];
                         address::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
                     },
                     |address| address::resolve(name, address).map_err(|error| error.to_string()),

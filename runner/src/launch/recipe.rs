@@ -69,6 +69,16 @@ pub struct Asked<'a> {
 }
 
 impl Recipe {
+    /// The host that ssh's own configuration gives to the destination: `ssh -G` prints it, and connects to nothing.
+    pub fn configured_host(&self) -> Option<String> {
+        let end = self.argv.iter().position(|word| word == "--").filter(|_| self.engine == "ssh")?;
+        let mut ssh = Command::new(&self.argv[0]);
+        ssh.args(&self.argv[1..end]).arg("-G").args(self.argv.get(end..end + 2)?);
+        let output = ssh.stdin(Stdio::null()).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        text.lines().find_map(|line| Some(line.strip_prefix("hostname ")?.trim().to_owned()))
+    }
+
     /// The recipes of a host with `launch`: one for all of its ends, or one for each. `name` is its name, or that of its
     /// group.
     pub fn of(
