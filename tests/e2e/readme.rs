@@ -71,7 +71,7 @@ fn write_plans(page: &str, place: &Path) {
                     .split('`')
                     .skip(1)
                     .step_by(2)
-                    .filter(|word| word.ends_with(".yaml") && !word.contains(' '))
+                    .filter(|word| Path::new(word).extension().is_some_and(|end| end == "yaml") && !word.contains(' '))
                     .last();
                 name = named.or(name);
             }

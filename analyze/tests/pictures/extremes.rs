@@ -77,6 +77,7 @@ fn chosen<T: Copy>(all: &[T], noise: &mut Noise) -> T {
 }
 
 /// A results table.
+#[expect(clippy::cast_possible_truncation, reason = "remainders of small numbers")]
 fn results(noise: &mut Noise) -> String {
     let workloads = ["tcp_stream", "tcp_rr", "mpi_nas_is"];
     let (rows, hosts) = (60_u64, ["n1", "n2", "n3", "n4"]);
@@ -105,6 +106,7 @@ fn results(noise: &mut Noise) -> String {
     tables::csv(&made.collect::<Vec<_>>())
 }
 
+#[expect(clippy::format_push_string, reason = "a table for a test")]
 fn history(noise: &mut Noise) -> String {
     let mut text = String::from(
         "run_id,time,commit,version,machine,plan,labels,case_id,case,member,direction,metric,n,centre,low,high,sample\n",
