@@ -79,7 +79,6 @@ fn full_cpus_are_found() {
 #[test]
 fn full_wires_queues_and_losses_are_found() {
     finds("wire");
-    finds("path");
     finds("queue");
     finds("loss");
 }

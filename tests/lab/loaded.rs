@@ -42,7 +42,7 @@ fn rows(ran: &Ran) -> Vec<Row> {
 }
 
 /// Bytes in the near end's queue.
-pub fn backlog(pair: &Pair) -> f64 {
+fn backlog(pair: &Pair) -> f64 {
     let text = pair.near.read("tc", &["-s", "qdisc", "show", "dev", "data"]);
     let bytes = text.split("backlog ").nth(1).unwrap().split('b').next().unwrap();
     let (number, factor) = match bytes.strip_suffix('K') {

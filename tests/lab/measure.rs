@@ -2,17 +2,14 @@
 
 use std::{
     process::Stdio,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use crate::{
-    loaded::backlog,
     netns::{Pair, is_installed},
-    program::{Folder, Ran, Serve, number, of, rows, skip_without},
+    program::{Ran, Serve, skip_without},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -76,63 +73,6 @@ fn it_finds_what_iperf3_finds_over_a_bucket() {
         let ratio = ratio(&pair, 3, ours, &[direction, &["-t", "5", "-O", "1"]].concat());
         assert!((ratio - 1.0).abs() < 0.01, "{direction:?}: {ratio} of iperf3's");
     }
-}
-
-#[test]
-fn it_finds_what_iperf3_finds_over_a_veth() {
-    if !is_installed("iperf3") {
-        return skip_without("iperf3", "there is no `iperf3`");
-    }
-    let Some(pair) = Pair::new() else { return };
-    let ratio = ratio(&pair, 9, &["tcp_stream", "-t", "6"], &["-t", "5", "-O", "1"]);
-    assert!((ratio - 1.0).abs() < 0.01, "{ratio} of iperf3's");
-}
-
-/// Seconds of the wall clock.
-fn seconds(time: &str) -> f64 {
-    let time = chrono::DateTime::parse_from_rfc3339(time).unwrap();
-    time.timestamp_micros() as f64 / 1e6
-}
-
-#[test]
-fn the_added_latency_is_the_backlog_over_the_rate_of_the_bucket() {
-    const BITS_PER_S: f64 = 50e6;
-    let Some(pair) = Pair::new() else { return };
-    if !pair.limit("50mbit", "100ms") {
-        return;
-    }
-    // A queue that stands, whatever the machine's default is.
-    pair.near.read("sysctl", &["-w", "net.ipv4.tcp_congestion_control=cubic"]);
-    let folder = Folder::new();
-    let file = folder.name("rows.csv");
-    let over = AtomicBool::new(false);
-    let read = thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let mut read = Vec::new();
-            while !over.load(Ordering::Relaxed) {
-                let bytes = backlog(&pair);
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-                read.push((now.as_secs_f64(), bytes));
-                thread::sleep(Duration::from_millis(50));
-            }
-            read
-        });
-        let _ = answer(&pair, &["-o", &file]);
-        over.store(true, Ordering::Relaxed);
-        reading.join().unwrap()
-    });
-    let table = rows(&folder.path("rows.csv"));
-    let probes = of(&table, "iteration").into_iter().filter(|row| row["case"] == "upload" && row["member"] == "probe");
-    let mut ratios = Vec::new();
-    for row in probes {
-        let (end, length) = (seconds(&row["time"]), number(row, "elapsed_s"));
-        let inside = read.iter().filter(|(at, _)| (end - length..end).contains(at)).map(|(_, bytes)| *bytes);
-        let expected_us = median(inside.collect()) * 8.0 / BITS_PER_S * 1e6;
-        assert!(expected_us > 20_000.0, "the queue was never full: {expected_us} µs");
-        ratios.push(number(row, "added_latency_p50_us") / expected_us);
-    }
-    let ratio = median(ratios);
-    assert!((ratio - 1.0).abs() < 0.1, "{ratio} of the backlog's time");
 }
 
 #[test]
