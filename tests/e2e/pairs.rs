@@ -47,7 +47,8 @@ fn every_pair_is_measured_and_no_host_has_two_at_once() {
     assert_eq!(iterations.iter().filter(|row| row["test"] == "crowd").count(), 7 + 1);
     assert_eq!(iterations.iter().filter(|row| row["test"] == "delays").count(), 6);
 
-    assert!(ran.stdout.contains("survey links: 56 of 56 pairs · median "), "{}", ran.stdout);
+    // Of a pair from which others took a CPU in all of its starts the survey says so, and has no value.
+    assert!(ran.stdout.contains("survey links: ") && ran.stdout.contains(" of 56 pairs · median "), "{}", ran.stdout);
     let alone = fleet.plumb(&["gate", &folder.name("r.csv"), "--assert", "suspects == 0"]);
     assert_eq!(alone.code, Some(2), "{}", alone.stderr);
     assert!(alone.stderr.contains("which only a plan knows: give --plan PLAN"), "{}", alone.stderr);
@@ -99,11 +100,10 @@ fn a_daemon_that_is_killed_takes_its_own_pairs_along_and_no_others() {
     assert!(whole.iter().all(|row| row["status"] == "ok"));
     let times = |rows: &[Row]| -> BTreeSet<String> { rows.iter().map(|row| row["time"].clone()).collect() };
     assert!(times(&whole).is_superset(&times(&good)));
-    assert_eq!(ran.stderr.matches("links round ").count(), {
-        let again: BTreeSet<_> = failed.iter().map(|row| row["case_id"].clone()).collect();
-        // Each round has one pair of the host.
-        again.len()
-    });
+    // Each round has one pair of the host. One from which others took a CPU starts up to three times.
+    let again: BTreeSet<_> = failed.iter().map(|row| row["case_id"].clone()).collect();
+    let rounds = ran.stderr.matches("links round ").count();
+    assert!((again.len()..=3 * again.len()).contains(&rounds), "{rounds} for {}: {}", again.len(), ran.stderr);
 }
 
 #[test]
