@@ -251,7 +251,7 @@ fn a_program_beside_a_survey_accuses_nobody_and_hides_no_fault() {
         println!("| {} | {} |", percent(known), [healthy, found, wrong].map(percent).join(" | "));
         assert!(healthy <= bound(Rule::ALPHA, trials), "{known}: {healthy}");
         assert!(wrong <= bound(Rule::ALPHA, trials), "{known}: {wrong}");
-        // Where no row tells, the disturbed pairs are noise that hides a part of the faults.
+        // If no row tells, the disturbed pairs are noise that hides a part of the faults.
         assert!(found >= if known > 0.0 { 0.9 } else { 0.7 }, "{known}: {found}");
     }
 }

@@ -288,7 +288,7 @@ fn grouped(command: &clap::Command, is_first: bool) -> StyledStr {
         for name in first.iter().chain(more.iter().filter(|_| !is_first)) {
             let about = command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string);
             let about = about.unwrap_or_default();
-            // What follows a colon is detail: a line is enough to choose by.
+            // The part behind a colon is detail: a line is enough to choose by.
             let about = if is_first { about.split(": ").next().unwrap_or_default() } else { about.as_str() };
             for (line, words) in wrapped(about, room).iter().enumerate() {
                 let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { label(name) } else { "" });

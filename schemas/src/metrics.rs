@@ -40,7 +40,7 @@ pub const SURVEY: &[Metric] = &[
     },
 ];
 
-/// The cause of `limited_by`, of which statements name a word. It is no metric: it has no numbers, only an index into
+/// The cause of `limited_by`, of which statements name a word. Unlike a metric it has no numbers, only an index into
 /// [`LimitedBy::ALL`](crate::words::LimitedBy::ALL).
 pub const LIMITED_BY: &Metric = &Metric {
     name: "limited_by",

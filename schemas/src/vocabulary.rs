@@ -96,7 +96,7 @@ fn meant(words: &[(&str, &'static str)], word: &str) -> Option<&'static str> {
     words.iter().find(|(known, _)| *known == plain).map(|(_, means)| *means)
 }
 
-/// What a word of another tool, a column or a metric means as a key of a plan, if that is among the keys that fit here.
+/// The key of a plan that a word of another tool, a column or a metric means, if it is among the keys that fit here.
 #[must_use]
 pub fn key_meant(word: &str, keys: &[&str]) -> Option<&'static str> {
     let granted = GRANTED.iter().find(|(_, column)| *column == word).map(|(key, _)| *key);

@@ -135,7 +135,7 @@ impl Launched {
         Self { folder, hosts }
     }
 
-    /// What the daemon of a host said, and its key.
+    /// The greeting of a host's daemon, and its key.
     fn told(&self, name: &str) -> Option<(serde_json::Value, Key)> {
         let read = |what: &str| std::fs::read_to_string(self.folder.path(&format!("{name}.{what}"))).ok();
         let said = read("said")?;

@@ -67,7 +67,7 @@ fn a_count_may_have_intervals_which_add_up_to_it() {
 #[test]
 fn a_direction_has_the_calls_and_the_kernels_word_of_its_own_ends() {
     let folder = Folder::new();
-    // Those that any user may choose.
+    // The ones that any user may choose.
     let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     let allowed: Vec<&str> = allowed.split_whitespace().collect();
     let [near, far, ..] = allowed[..] else { return skip("this kernel allows one congestion control only") };

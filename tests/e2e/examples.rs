@@ -114,7 +114,7 @@ fn run(command: &str, folder: &Path, done: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What the commands of a row print of the recorded outputs.
+/// The figures that the commands of a row print of the recorded outputs.
 const FIGURES: [(&str, &[&str]); 6] = [
     ("1.2", &["93.4 Mbit/s"]),
     ("1.3", &["94148244.47", "49230769"]),

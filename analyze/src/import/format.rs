@@ -10,7 +10,7 @@ pub(super) struct Format {
     pub name: &'static str,
     /// Parts of lines by which the program says that it failed.
     pub failures: &'static [&'static str],
-    /// What a line should have been that begins like a pattern and goes on otherwise. Empty: the type of its column.
+    /// The form expected of a line that begins like a pattern and goes on otherwise. Empty: the type of its column.
     pub wanted: &'static str,
     /// Without a line that begins a row, the whole text is one.
     pub lines: &'static [Line],
@@ -137,7 +137,7 @@ impl Line {
         figures.into_iter().all(|(figure, value)| figure.is_empty() || fill(row, figure, value).is_some())
     }
 
-    /// What the first figure should have been.
+    /// The form expected of the first figure.
     fn type_wanted(&self) -> &'static str {
         let figure = self.1.split(['{', '*', ':', '}']).nth(1).and_then(columns::find);
         if figure.is_some_and(|column| column.ty == ColumnType::Integer) { "a whole number" } else { "a number" }

@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(of("limited_by != sender_cpu", &[Path]), (Verdict::Pass, "path in 1 of 1 iteration".into()));
         let (verdict, why) = of("limited_by == path", &[Loss; 4]);
         assert_eq!((verdict, why.as_str()), (Verdict::Fail, "loss in 4 of 4 iterations"));
-        // What is not known neither keeps nor breaks a promise.
+        // An unknown value neither keeps nor breaks a promise.
         for causes in [[Path, Loss, Unknown], [Unknown; 3], [Path, Loss, Path]] {
             for text in ["limited_by == path", "limited_by != path", "limited_by != sender_cpu"] {
                 assert_eq!(of(text, &causes).0, Verdict::Inconclusive, "{text} {causes:?}");

@@ -105,7 +105,7 @@ fn about_wire(evidence: &Evidence<'_>) -> String {
 /// Datagrams that were lost, and neither end dropped them. `None`: an end may have dropped them.
 pub fn lost(evidence: &Evidence<'_>, lost: f64, loss: f64) -> Option<Limit> {
     let drops = |end: &super::evidence::End<'_>, place| end.drops.iter().find(|(of, _)| *of == place)?.1;
-    // Those two count what an overrun of an end would drop.
+    // Both counters show drops by an overrun of an end.
     drops(&evidence.sender, Place::Qdisc)?;
     drops(&evidence.receiver, Place::Socket)?;
     let all = [&evidence.sender, &evidence.receiver].into_iter().flat_map(|end| end.drops).filter_map(|(_, n)| n);

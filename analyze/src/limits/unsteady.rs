@@ -8,7 +8,7 @@ use super::{
     thresholds::STOLEN,
 };
 
-/// What took time from the ends of a test; `None`: its row shows nothing. The end from which most was taken is named.
+/// Names the end that lost most of its time to something else, and the taker; `None`: the row shows nothing.
 #[must_use]
 pub fn unsteady(row: &Row) -> Option<String> {
     let evidence = Evidence::of(row)?;
@@ -22,8 +22,10 @@ pub fn unsteady(row: &Row) -> Option<String> {
         return Some(format!("a quota held {} back {}", end.host, of_the_time(end.throttled)));
     }
     if let Some(thread) = one.thread.filter(|_| one.waits()) {
-        let cpu = thread.cpu.map_or_else(|| "its CPU".to_owned(), |cpu| format!("CPU {cpu}"));
-        let is_shared = evidence.shares_cpus() && other.thread.is_some_and(|other| other.cpu == thread.cpu);
+        let cpu = thread.cpu.map_or_else(|| "a CPU".to_owned(), |cpu| format!("CPU {cpu}"));
+        // A summary names no CPU where its iterations used several.
+        let of_other = other.thread.and_then(|other| other.cpu);
+        let is_shared = evidence.shares_cpus() && of_other.is_some() && of_other == thread.cpu;
         let by = if is_shared { "the other end and others" } else { "others" };
         return Some(format!("{cpu} of {} was taken by {by} for {}", one.host, of_the_time(thread.waiting)));
     }
@@ -57,6 +59,8 @@ mod tests {
         assert_eq!(unsteady(&waits).unwrap(), "CPU 0 of local was taken by others for 31 % of the time");
         let shared = Row { same_machine: Some(true), remote_thread_cpu_id: Some(0), ..waits.clone() };
         assert!(unsteady(&shared).unwrap().contains("taken by the other end and others for 31 %"));
+        let moving = Row { local_thread_cpu_id: None, remote_thread_cpu_id: None, ..shared };
+        assert_eq!(unsteady(&moving).unwrap(), "a CPU of local was taken by others for 31 % of the time");
         let held = Row { remote_throttled_ratio: Some(0.4), ..waits };
         assert_eq!(unsteady(&held).unwrap(), "a quota held server back 40 % of the time");
         let stolen = Row { remote_cpu_steal_ratio: Some(0.2), ..quiet };

@@ -280,7 +280,7 @@ impl Axis {
 /// ticks around it are numbers too.
 const MOST: f64 = 1e300;
 
-/// The value, or the nearest that has a place; the smallest are zero. What is no number stays.
+/// The value, or the nearest that has a place; the smallest are zero. NaN and infinities stay.
 fn drawable(value: f64) -> f64 {
     match value.abs() {
         size if !size.is_finite() => value,

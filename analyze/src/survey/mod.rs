@@ -228,7 +228,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         return survey;
     };
     let mut found = suspects::find(&design, &factor, &fit, rule);
-    // What is slow is slow at its best, too: one iteration at full speed shows that the others were disturbed.
+    // A slow link is slow at its best, too: one iteration at full speed shows that the others were disturbed.
     if let Some(bests) = matrix.bests(rule.better).filter(|_| !found.suspects.is_empty()) {
         let design = Design::new(&bests, |v| rule.scale(v));
         let factor = design.factor(None);

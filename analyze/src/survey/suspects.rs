@@ -39,13 +39,13 @@ struct Limits {
     link: f64,
 }
 
-/// What is slow among all hosts and links.
+/// The slow ones among all hosts and links.
 pub fn find(design: &Design, factor: &Factor, fit: &Fit, rule: &Rule) -> Finding {
     let hypotheses = design.observations.len() + hosts(design) + design.columns - design.levels;
     find_at(rule.alpha / (MARGIN * hypotheses as f64), design, factor, fit, rule)
 }
 
-/// What is slow at a chance of `p` for each host and link alone.
+/// The hosts and links that are slow at a chance of `p` for each alone.
 pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule) -> Finding {
     let (Some(student), Some(interval)) =
         (t_quantile(1.0 - p, fit.freedom), t_quantile(f64::midpoint(1.0, INTERVAL), fit.freedom))

@@ -227,7 +227,7 @@ const OBSERVATION: [&str; 11] =
 /// Finds rows of a run that an earlier input has, too: counted twice, they would pass for further observations.
 #[derive(Debug)]
 struct Repeats {
-    /// Those of [`OBSERVATION`], the run first.
+    /// The columns of [`OBSERVATION`], the run first.
     columns: Vec<usize>,
     /// The input in which an observation was first seen, by its hash; and the number of repeated rows.
     seen: Mutex<(HashMap<u64, usize>, u64)>,

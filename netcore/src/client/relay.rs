@@ -2,7 +2,7 @@
 
 use std::{fmt, io, net::IpAddr, os::unix::net::UnixStream, sync::Arc};
 
-/// Opens control connections to one daemon: ends of socket pairs, which nobody but this process can reach.
+/// Opens control connections to one daemon: ends of socket pairs, which only this process can reach.
 #[derive(Clone)]
 pub struct Relayed {
     /// Address of the daemon's traffic: the connection itself shows none.

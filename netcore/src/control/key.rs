@@ -50,7 +50,7 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// The key of two halves that came by different ways: whoever lacks one of them knows nothing of it.
+    /// The key of two halves that came by different ways: one half alone says nothing of the key.
     #[must_use]
     pub fn joined(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at] ^ other.0[at]))

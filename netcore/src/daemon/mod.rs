@@ -451,7 +451,7 @@ impl Daemon {
     }
 }
 
-/// Whose client a connection comes from.
+/// The client that a connection comes from.
 enum Client<'s> {
     Own(&'s Arc<ControlPort>),
     Guest(Program),

@@ -6,7 +6,7 @@
 //!
 //! The connections of a connect workload have no token, and handing each one over would cost more than the connection. So
 //! the threads of such a test accept in the daemon's place while it runs. They know their peer's address, and give back
-//! whatever begins like a control connection or a data connection. Near ends and clients send these bytes together with
+//! every connection that begins like a control or a data connection. Near ends and clients send these bytes together with
 //! the last packet of the handshake ([`with_first_bytes`]), so they are there when the connection is accepted.
 
 use std::{

@@ -53,7 +53,7 @@ pub struct Listener {
     polled: bool,
     /// Options that an accepted connection does not inherit from the listening socket.
     accepted: Accepted,
-    /// Where the listening socket is that of the control port.
+    /// Set if the listening socket is that of the control port.
     at_control: Option<Acceptor>,
     /// Connections by which the near end's flows have proven themselves, where any of them may connect to this socket; empty
     /// where only this flow does.
@@ -64,7 +64,7 @@ pub struct Listener {
 /// Options of accepted connections.
 #[derive(Debug)]
 enum Accepted {
-    /// Those that the listening socket does not pass on.
+    /// The options that the listening socket does not pass on.
     Rest(Prepared),
     /// All of them.
     All(SocketOptions),

@@ -214,7 +214,7 @@ impl Read for Guarded {
 #[derive(Debug)]
 struct Sessions(Mutex<Known>);
 
-/// What is known of them.
+/// The facts known of them.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     began: Instant,

@@ -152,7 +152,7 @@ fn swept_streams_and_sizes_are_surveys_of_their_own() {
     assert_eq!(found.matches("1 suspect:").count(), 2, "{found}");
     let (_, table) = surveyed(&text, &[]);
     assert!(table.starts_with("test,streams,message_bytes,metric,finding"), "{table}");
-    // One value of each is no name.
+    // A single value of each does not tell cases apart.
     let one: String =
         text.lines().filter(|l| l.contains("streams") || l.contains(",1,64,")).map(|l| l.to_owned() + "\n").collect();
     assert!(surveyed(&one, &[]).1.starts_with("test,metric,finding"));
@@ -239,7 +239,7 @@ fn what_others_disturbed_is_told_apart() {
         text.contains("No suspects.\n1 pair measured only while others took a CPU of their hosts (disturbed): n2>n5"),
         "{text}"
     );
-    // What was measured without them decides.
+    // The measurements without them decide.
     let (verdict, text) = told([("85.4", "0.6"), ("95.7", "0.02"), ("85.1", "0.2")]);
     assert_eq!(verdict.unwrap(), Verdict::Ok, "{text}");
     let (_, csv) = surveyed(&iterations([("85.4", "0.6"); 3]), &[]);

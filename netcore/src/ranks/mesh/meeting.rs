@@ -29,7 +29,7 @@ pub struct Listening {
     arrivals: Arrivals,
 }
 
-/// Where the connections of higher ranks arrive.
+/// The place at which connections of higher ranks arrive.
 enum Arrivals {
     Own(OwnedFd, u16),
     AtControl(Reserved),

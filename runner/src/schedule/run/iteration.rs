@@ -124,7 +124,7 @@ impl Run<'_> {
         if let Some(cut) = cut::of(step, measured, self.stop) {
             let sole = cut.has_numbers && self.states[i].result.done == 0;
             if self.stop.wants_cut() && sole {
-                // What was measured until then is wanted, and was measured as the plan says.
+                // The measurement until then is wanted, and is as the plan says.
                 self.doubt(format!("case {}: its only iteration was {}", step.name, cut.sentence));
             } else {
                 return self.cut_off(i, step, measured, rows, cut, iteration);

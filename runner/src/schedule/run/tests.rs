@@ -176,7 +176,7 @@ fn a_pair_from_which_others_took_a_cpu_is_measured_again() {
     // The last start counts, so that a host that is never idle has rows, too.
     let (rows, _) = rows_of(pair("a", 1, 1), [0.1, 0.3, 0.9, 0.0]);
     assert_eq!(rows, ["iteration discarded 1", "iteration discarded 1", "iteration ok 1", "summary ok"]);
-    // What is usual in a survey disturbs none of its pairs.
+    // A share that is usual in a survey disturbs none of its pairs.
     let (rows, _) = rows_of(pair("a", 1, 3), [0.4, 0.4, 0.4, 0.4]);
     assert_eq!(rows, ["iteration discarded 1", "iteration ok 1", "iteration ok 2", "iteration ok 3", "summary ok"]);
     // Only surveys accuse somebody.
