@@ -26,6 +26,14 @@ pub enum Test {
     Bootstrap,
 }
 
+impl Test {
+    /// The statistic of each side's values that is shown.
+    #[must_use]
+    pub fn statistic(self) -> &'static str {
+        if self == Self::Welch { "mean" } else { "median" }
+    }
+}
+
 /// Difference between the change of the medians and the change of a rank test from which on a note tells of it, as a share
 /// of the latter.
 const FAR_APART: f64 = 0.25;

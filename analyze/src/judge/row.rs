@@ -71,6 +71,7 @@ pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Seve
 pub fn compared(row: &mut VerdictRow, found: &Comparison) {
     row.n = found.n.1 as u64;
     row.observed = found.new;
+    row.statistic = found.new.map(|_| found.rule.test.statistic().to_owned()).unwrap_or_default();
     (row.ci_low, row.ci_high) = (found.interval.map(|i| i.0), found.interval.map(|i| i.1));
     row.confidence_level = found.interval.map(|_| 1.0 - found.rule.alpha);
     row.limit = Some(found.rule.min_ratio);

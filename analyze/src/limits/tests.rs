@@ -1,10 +1,13 @@
+mod cases;
+mod path;
+
 use proptest::prelude::*;
 use schemas::{
     columns::{COLUMNS, Row},
     words::{Control, LatencyKind, LimitedBy, OfferedUnit, Status, Way},
 };
 
-use super::{Limit, Tally, both_ways, lines, of};
+use super::{Limit, of};
 
 /// A TCP stream from `a` to `b` over a path of 10 ms, whose ends are idle for most of the time.
 fn stream() -> Row {
@@ -262,101 +265,6 @@ fn loss_is_named_if_it_explains_the_throughput() {
     expect(&back, LimitedBy::Loss, &["12 segments were sent again"]);
 }
 
-/// A stream through a token bucket of 100 Mbit/s in a router, as one was recorded: base delay 31 µs, queue of up to 50 ms.
-fn bucket() -> Row {
-    Row {
-        throughput_bits_per_s: Some(95_630_270.0),
-        sent_bits_per_s: Some(95_007_004.0),
-        bytes_sent: Some(17_813_813),
-        delivery_rate_bits_per_s: Some(95_671_368.0),
-        pacing_rate_bits_per_s: Some(115_341_264.0),
-        rtt_us: Some(46_279.0),
-        min_rtt_us: Some(31.0),
-        cwnd_bytes: Some(556_032),
-        retransmits: Some(31),
-        remote_thread_busy_ratio: Some(0.06),
-        remote_thread_waiting_ratio: Some(0.14),
-        ..stream()
-    }
-}
-
-#[test]
-fn one_full_link_is_one_cause_whatever_fills_it() {
-    let all = ["full at 95.6 Mbit/s of payload", "a queue of 46.2 ms (540 KiB)", "base delay is 31.0 µs", "`wire`"];
-    expect(&bucket(), LimitedBy::Path, &all);
-    let reno = Row {
-        congestion_control: Some("reno".into()),
-        throughput_bits_per_s: Some(95.9e6),
-        delivery_rate_bits_per_s: Some(93.4e6),
-        pacing_rate_bits_per_s: Some(123e6),
-        rtt_us: Some(34_027.0),
-        retransmits: Some(0),
-        ..bucket()
-    };
-    expect(&reno, LimitedBy::Path, &["a queue of 34.0 ms"]);
-    let four = Row { streams: Some(4), threads: Some(4), rtt_us: Some(47_993.0), retransmits: Some(41), ..bucket() };
-    expect(&four, LimitedBy::Path, &["a queue of 48.0 ms"]);
-    let bbr = |pacing, rtt, min| Row {
-        congestion_control: Some("bbr".into()),
-        pacing_rate_bits_per_s: Some(pacing),
-        rtt_us: Some(rtt),
-        min_rtt_us: Some(min),
-        retransmits: Some(0),
-        ..bucket()
-    };
-    expect(&bbr(71.9e6, 13_655.0, 16.0), LimitedBy::Path, &["a queue of 13.6 ms"]);
-    expect(&bbr(105e6, 22_000.0, 20_000.0), LimitedBy::Path, &["BBR paces by what it delivers", "queue of 2.00 ms"]);
-    expect(&bbr(97.9e6, 1500.0, 20.0), LimitedBy::Path, &["BBR paces by what it delivers"]);
-    // Within microseconds a sender at work spoils its estimate.
-    let at_work = Row { local_thread_busy_ratio: Some(0.6), ..bbr(105e6, 60.0, 20.0) };
-    expect(&at_work, LimitedBy::Pacing, &["its estimate"]);
-    let datagrams = Row {
-        throughput_bits_per_s: Some(97.1e6),
-        sent_bits_per_s: Some(119.9e6),
-        offered_per_s: Some(120e6),
-        rate_error_ratio: Some(-0.001),
-        lost: Some(2860),
-        loss_ratio: Some(0.191),
-        local_thread_busy_ratio: Some(0.51),
-        local_thread_waiting_ratio: Some(0.48),
-        ..datagrams()
-    };
-    expect(&datagrams, LimitedBy::Path, &["97.1 Mbit/s arrived", "lost 19 %", "neither end counted a drop", "`rate`"]);
-    // A receiver that tells nothing of its drops may have lost them.
-    expect(&Row { remote_socket_drops: None, ..datagrams }, LimitedBy::Unknown, &["neither end says where"]);
-}
-
-#[test]
-fn a_path_is_full_only_at_a_steady_rate_between_idle_ends() {
-    let not = |row: Row, parts: &[&str]| {
-        let limit = answer(&row);
-        assert_ne!(limit.by, LimitedBy::Path, "{}", limit.because);
-        for part in parts {
-            assert!(limit.because.contains(part), "{}", limit.because);
-        }
-    };
-    not(Row { delivery_rate_bits_per_s: Some(40e6), ..bucket() }, &["31 segments"]);
-    not(Row { delivery_rate_bits_per_s: None, ..bucket() }, &["31 segments"]);
-    not(Row { rtt_us: Some(10_100.0), min_rtt_us: Some(10_000.0), ..bucket() }, &[]);
-    not(Row { local_thread_busy_ratio: Some(0.8), ..bucket() }, &[]);
-    not(Row { remote_thread_waiting_ratio: Some(0.3), ..bucket() }, &["could not run 30 %"]);
-    not(Row { remote_socket_drops: Some(31), ..bucket() }, &["receive buffer of b"]);
-    // A shaper on the sender's own interface.
-    expect(
-        &Row { local_qdisc_drops: Some(30), ..bucket() },
-        LimitedBy::Path,
-        &["the queueing discipline of a dropped 30"],
-    );
-    // Large windows and buffers fill before a full link, too.
-    let window = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(1_000_000), ..bucket() };
-    expect(&window, LimitedBy::Path, &["full at 95.6"]);
-    expect(&Row { sndbuf_limited_ratio: Some(0.9), ..bucket() }, LimitedBy::Path, &["full at 95.6"]);
-    let named = |speed, ratio| Row { wire_bits_per_s: Some(speed), wire_ratio: Some(ratio), ..bucket() };
-    expect(&named(1e9, 0.1), LimitedBy::Path, &["it is slower than 1.00 Gbit/s"]);
-    expect(&named(50e6, 2.0), LimitedBy::Path, &["faster than the 50.0 Mbit/s of `wire`"]);
-    expect(&named(100e6, 1.02), LimitedBy::Wire, &["102 % of what a link of 100 Mbit/s"]);
-}
-
 #[test]
 fn a_receiver_that_could_not_run_is_no_small_window_and_no_loss() {
     let window = |waiting, throttled| Row {
@@ -499,74 +407,6 @@ fn rows_of_other_work_have_no_answer() {
         LimitedBy::Unknown,
         &[],
     );
-}
-
-fn tallied(causes: &[LimitedBy], mean: &Row) -> Limit {
-    let mut tally = Tally::default();
-    for by in causes {
-        let mut row = Row::default();
-        Limit { by: *by, ratio: Some(0.5), because: "so it was; not looked at: drops at b".into() }.fill(&mut row);
-        tally.push(&row);
-    }
-    tally.limit(mean).unwrap()
-}
-
-#[test]
-fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
-    use LimitedBy::{ReceiverWindow, SenderCpu, Unknown, Wire};
-    let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
-    let agreed = tallied(&[ReceiverWindow, ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
-    assert_eq!((agreed.by, agreed.ratio), (ReceiverWindow, Some(0.9)));
-    assert!(agreed.because.starts_with("90 % of the time") && agreed.because.ends_with("not looked at: drops at b"));
-    let split = tallied(&[ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
-    assert_eq!(split.by, Unknown);
-    assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");
-    assert_eq!(tallied(&[ReceiverWindow, Unknown, ReceiverWindow], &mean).by, ReceiverWindow, "nothing contradicts it");
-    assert_eq!(tallied(&[ReceiverWindow, Unknown], &mean).by, Unknown);
-    // The means may tell less than each iteration did.
-    let last = tallied(&[Wire; 3], &mean);
-    assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));
-    assert_eq!(Tally::default().limit(&mean), None);
-}
-
-#[test]
-fn two_ways_have_one_answer_if_they_agree() {
-    let limit = |by, ratio| Limit { by, ratio: Some(ratio), because: "why".into() };
-    let both = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Wire, 1.0));
-    assert_eq!((both.by, both.ratio), (LimitedBy::Wire, Some(0.95)));
-    let apart = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Loss, 1.0));
-    assert_eq!((apart.by, apart.because.as_str()), (LimitedBy::Unknown, "forward wire, reverse loss"));
-}
-
-#[test]
-fn each_case_has_a_line_and_many_cases_share_lines() {
-    let row = |by, way| Row {
-        limited_by: Some(by),
-        limited_because: Some("so".into()),
-        direction: Some(way),
-        case: Some("a".into()),
-        ..Row::default()
-    };
-    let of_ways = [(LimitedBy::Wire, Way::Forward), (LimitedBy::Loss, Way::Reverse), (LimitedBy::Unknown, Way::Both)];
-    let rows = of_ways.map(|(by, way)| row(by, way));
-    let told = lines(rows.iter().map(|row| ("a".to_owned(), row)));
-    assert_eq!(told, ["a: its limit is unknown: so"]);
-    assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
-    let [one, two] = [(LimitedBy::Pacing, "a"), (LimitedBy::Loss, "b")]
-        .map(|(by, case)| Row { case: Some(case.into()), ..row(by, Way::Forward) });
-    let told = lines([("p", &one), ("b", &two), ("q", &one)].into_iter().map(|(name, row)| (name.to_owned(), row)));
-    assert_eq!(told, ["p, q: limited by pacing: so", "b: limited by loss: so"], "one answer of two cases");
-
-    let many: Vec<(String, Row)> = (0..20)
-        .map(|i| {
-            let by = if i % 4 == 0 { LimitedBy::Unknown } else { LimitedBy::SenderCpu };
-            (format!("c{i}"), Row { case: Some(format!("c{i}")), ..row(by, Way::Forward) })
-        })
-        .collect();
-    let told = lines(many.iter().map(|(name, row)| (name.clone(), row)));
-    assert_eq!(told[0], "limited by sender CPU: c1, c2, c3, c5 and 11 more");
-    assert_eq!(told[1], "limit unknown: c0, c4, c8, c12 and 1 more");
-    assert!(told[2].contains("limited_because") && told.len() == 3);
 }
 
 proptest! {

@@ -18,7 +18,7 @@ columns! {
         metric: String = "The column that was judged; its name has the unit of the values.";
         n: u64 = "Iterations judged.";
         observed: Number = "What was observed, as `statistic` says.";
-        statistic: String = "The statistic of the iterations: `median`; `worst` where each of them is judged; `mean` with `judge: point`. Empty for comparisons and surveys.";
+        statistic: String = "The statistic of the iterations: `median`; `worst` where each of them is judged; `mean` with `judge: point`. Of a comparison, that of either side: `median`, or `mean` with `--test welch`. Empty for surveys.";
         ci_low: Number = "Lower end of its confidence interval; for comparisons of the interval of `change_ratio`.";
         ci_high: Number = "Upper end.";
         confidence_level: Number = "Confidence level of the interval, 0 … 1.";

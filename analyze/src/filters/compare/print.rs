@@ -21,7 +21,8 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
         (Some(v), Some(unit)) => units::human(unit, v),
         (Some(v), None) => units::three_digits(v),
     };
-    let column = |title, right, cell: &dyn Fn(&Compared) -> String| Column::of(title, right, comparisons, cell);
+    let statistic = comparisons.first().map_or("median", |c| c.found.rule.test.statistic());
+    let column = |title: &str, right, cell: &dyn Fn(&Compared) -> String| Column::of(title, right, comparisons, cell);
     let mut metric_of: HashMap<&str, &str> = HashMap::new();
     let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
     let contrasts = comparisons.iter().any(|c| c.values != comparisons[0].values);
@@ -29,8 +30,9 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
         column("case", false, &|c| c.row.case.clone()),
         column("metric", false, &|c| c.metric.map_or(c.row.metric.clone(), |m| m.name.to_owned())),
         column("values", false, &|c| c.values.clone()),
-        column("baseline", true, &|c| value(c, c.found.base)),
-        column("new", true, &|c| value(c, c.found.new)),
+        // The table of a run has means: a median beside them must say what it is.
+        column(&format!("baseline ({statistic})"), true, &|c| value(c, c.found.base)),
+        column(&format!("new ({statistic})"), true, &|c| value(c, c.found.new)),
         column("change", false, &|c| c.found.change_text()),
         column("p", false, &|c| c.found.p.map(p_text).unwrap_or_default()),
         column("verdict", false, &|c| {

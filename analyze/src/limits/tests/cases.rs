@@ -1,0 +1,79 @@
+//! The answers of cases: the cause on which iterations agree, and the lines below a table.
+
+use schemas::{
+    columns::Row,
+    words::{LimitedBy, Way},
+};
+
+use super::{
+    super::{Limit, Tally, both_ways, lines},
+    stream,
+};
+
+fn tallied(causes: &[LimitedBy], mean: &Row) -> Limit {
+    let mut tally = Tally::default();
+    for by in causes {
+        let mut row = Row::default();
+        Limit { by: *by, ratio: Some(0.5), because: "so it was; not looked at: drops at b".into() }.fill(&mut row);
+        tally.push(&row);
+    }
+    tally.limit(mean).unwrap()
+}
+
+#[test]
+fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
+    use LimitedBy::{ReceiverWindow, SenderCpu, Unknown, Wire};
+    let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
+    let agreed = tallied(&[ReceiverWindow, ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
+    assert_eq!((agreed.by, agreed.ratio), (ReceiverWindow, Some(0.9)));
+    assert!(agreed.because.starts_with("90 % of the time") && agreed.because.ends_with("not looked at: drops at b"));
+    let split = tallied(&[ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
+    assert_eq!(split.by, Unknown);
+    assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");
+    assert_eq!(tallied(&[ReceiverWindow, Unknown, ReceiverWindow], &mean).by, ReceiverWindow, "nothing contradicts it");
+    assert_eq!(tallied(&[ReceiverWindow, Unknown], &mean).by, Unknown);
+    // The means may tell less than each iteration did.
+    let last = tallied(&[Wire; 3], &mean);
+    assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));
+    assert_eq!(Tally::default().limit(&mean), None);
+}
+
+#[test]
+fn two_ways_have_one_answer_if_they_agree() {
+    let limit = |by, ratio| Limit { by, ratio: Some(ratio), because: "why".into() };
+    let both = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Wire, 1.0));
+    assert_eq!((both.by, both.ratio), (LimitedBy::Wire, Some(0.95)));
+    let apart = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Loss, 1.0));
+    assert_eq!((apart.by, apart.because.as_str()), (LimitedBy::Unknown, "forward wire, reverse loss"));
+}
+
+#[test]
+fn each_case_has_a_line_and_many_cases_share_lines() {
+    let row = |by, way| Row {
+        limited_by: Some(by),
+        limited_because: Some("so".into()),
+        direction: Some(way),
+        case: Some("a".into()),
+        ..Row::default()
+    };
+    let of_ways = [(LimitedBy::Wire, Way::Forward), (LimitedBy::Loss, Way::Reverse), (LimitedBy::Unknown, Way::Both)];
+    let rows = of_ways.map(|(by, way)| row(by, way));
+    let told = lines(rows.iter().map(|row| ("a".to_owned(), row)));
+    assert_eq!(told, ["a: its limit is unknown: so"]);
+    assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
+    let [one, two] = [(LimitedBy::Pacing, "a"), (LimitedBy::Loss, "b")]
+        .map(|(by, case)| Row { case: Some(case.into()), ..row(by, Way::Forward) });
+    let told = lines([("p", &one), ("b", &two), ("q", &one)].into_iter().map(|(name, row)| (name.to_owned(), row)));
+    assert_eq!(told, ["p, q: limited by pacing: so", "b: limited by loss: so"], "one answer of two cases");
+
+    let many: Vec<(String, Row)> = (0..20)
+        .map(|i| {
+            let by = if i % 4 == 0 { LimitedBy::Unknown } else { LimitedBy::SenderCpu };
+            (format!("c{i}"), Row { case: Some(format!("c{i}")), ..row(by, Way::Forward) })
+        })
+        .collect();
+    let told = lines(many.iter().map(|(name, row)| (name.clone(), row)));
+    assert_eq!(told[0], "limited by sender CPU: c1, c2, c3, c5 and 11 more");
+    assert_eq!(told[1], "limit unknown: c0, c4, c8, c12 and 1 more");
+    assert!(told[2].contains("limited_because") && told.len() == 3);
+}
