@@ -47,15 +47,7 @@ fn saturation(series: &Series) -> Option<Place> {
 
 fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
     let all: Vec<Place> = scale.iter().flat_map(places).collect();
-    let (low, high) = series::extent(all.iter().map(|p| p.0));
-    let mut x = Axis::new(
-        Quantity::new(transfer::title(records, options), Some(Unit::Microseconds)),
-        Spacing::Log10,
-        low,
-        high,
-        true,
-    );
-    x.truncated = false;
+    let x = transfer::axis(records, options, all.iter().map(|p| p.0));
     let (low, high) = series::extent(all.iter().map(|p| p.1));
     let y = Axis::new(Quantity::of_column("message_bytes"), Spacing::Log2, low, high, true);
     let mut layers = Vec::new();

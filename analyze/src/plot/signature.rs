@@ -8,7 +8,6 @@ use super::{
     options::Options,
     quantity::Quantity,
     series::{self, Point},
-    spacing::Spacing,
     transfer::{self, Transfers},
 };
 use crate::error::Error;
@@ -31,15 +30,7 @@ fn time(point: &Point) -> f64 {
 
 fn figure(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
     let points = || scale.iter().flat_map(|s| &s.points);
-    let (low, high) = series::extent(points().map(time));
-    let mut x = Axis::new(
-        Quantity::new(transfer::title(records, options), Some(Unit::Microseconds)),
-        Spacing::Log10,
-        low,
-        high,
-        true,
-    );
-    x.truncated = false;
+    let x = transfer::axis(records, options, points().map(time));
     let (low, high) = series::span(points(), options.log_y());
     let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);
     // The curve goes by size: it rightly turns back where larger messages were faster.

@@ -1,9 +1,14 @@
 //! Transfer times and rates of messages, for NetPIPE's two pictures.
 
+use schemas::units::Unit;
+
 use super::{
+    axis::Axis,
     options::Options,
+    quantity::Quantity,
     records::{Columns, Record, Records},
     series::{self, Centre, Condense, Series},
+    spacing::Spacing,
 };
 use crate::error::Error;
 
@@ -109,8 +114,17 @@ pub fn explain_points(series: &[Series], records: &Records, options: &Options) -
     }
 }
 
+/// The axis of these transfer times, microseconds.
+pub fn axis(records: &Records, options: &Options, times: impl Iterator<Item = f64>) -> Axis {
+    let (low, high) = series::extent(times);
+    let quantity = Quantity::new(title(records, options), Some(Unit::Microseconds));
+    let mut axis = Axis::new(quantity, Spacing::Log10, low, high, true);
+    axis.truncated = false;
+    axis
+}
+
 /// The title of an axis of transfer times. Latencies are round trips everywhere else.
-pub fn title(records: &Records, options: &Options) -> &'static str {
+fn title(records: &Records, options: &Options) -> &'static str {
     if explain(records, options) == OF_ROUND_TRIPS { "transfer time, half a round trip" } else { "transfer time" }
 }
 
