@@ -202,7 +202,7 @@ fn clients_are_served_while_a_connect_workload_accepts() {
     }
 }
 
-/// Nothing in a connection's first packet tells two of them apart.
+/// The first packet of a connection does not tell two of them apart.
 #[test]
 fn a_second_connect_workload_has_ports_of_its_own() {
     let served = Served::new(Config::default());
@@ -218,9 +218,10 @@ fn a_second_connect_workload_has_ports_of_its_own() {
 
 #[test]
 fn data_ports_may_be_kept_apart() {
-    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // At an address of its own: the ports of the other tests are at 127.0.0.1.
+    let taken = UdpSocket::bind("127.0.0.77:0").unwrap();
     let first = taken.local_addr().unwrap().port();
-    let served = Served::new(Config { data_ports: Some((first, first)), ..Config::default() });
+    let served = Served::at("127.0.0.77:0", Config { data_ports: Some((first, first)), ..Config::default() });
     let mut raw = Raw::greeted(served.address);
     let endpoints = prepared(&mut raw, &spec(Pattern::Stream, Transport::Tcp, 4));
     assert_eq!((endpoints.ports, endpoints.at_control), (vec![first], false));

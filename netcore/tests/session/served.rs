@@ -22,7 +22,11 @@ pub struct Served {
 
 impl Served {
     pub fn new(config: Config) -> Self {
-        let config = Config { listen: vec!["127.0.0.1:0".parse().unwrap()], ..config };
+        Self::at("127.0.0.1:0", config)
+    }
+
+    pub fn at(address: &str, config: Config) -> Self {
+        let config = Config { listen: vec![address.parse().unwrap()], ..config };
         let daemon = Daemon::bind(config).unwrap();
         let address = daemon.local_addr().unwrap();
         let stop = StopFlag::new().unwrap();
