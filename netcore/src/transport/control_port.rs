@@ -39,7 +39,7 @@ use super::{
     rendezvous::Endpoints,
 };
 use crate::{
-    error::EndError,
+    error::{self, EndError},
     spec::{EndSpec, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
@@ -105,6 +105,8 @@ struct State {
     /// The test of a connect workload that may accept here.
     connecting: Option<Connecting>,
     given_back: Vec<(OwnedFd, SocketAddr)>,
+    /// Why this host cannot accept connections at the moment.
+    unaccepted: Option<nix::Error>,
     closed: bool,
 }
 
@@ -202,11 +204,17 @@ impl ControlPort {
 
     /// The next connection; an error of the kind `WouldBlock`: there is none, or a test accepts in the daemon's place.
     pub fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
-        let state = self.state();
+        let mut state = self.state();
         if state.connecting.as_ref().is_some_and(|connecting| connecting.accepts) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let (socket, from) = sys::accept(&self.listener)?;
+        let accepted = sys::accept(&self.listener);
+        state.unaccepted = match accepted.as_ref().map_err(io::Error::raw_os_error) {
+            Ok(_) => None,
+            Err(Some(libc::EAGAIN | libc::ECONNABORTED | libc::EINTR)) => state.unaccepted,
+            Err(number) => number.map(nix::Error::from_raw),
+        };
+        let (socket, from) = accepted?;
         Ok((socket, from.ok_or(io::ErrorKind::ConnectionAborted)?))
     }
 
@@ -334,6 +342,7 @@ impl ControlPort {
         if connects && state.connecting.is_some() {
             return None;
         }
+        state.unaccepted = None;
         let id = state.next_id;
         state.next_id += 1;
         let early = Arc::<Early>::default();
@@ -463,10 +472,13 @@ impl Reserved {
         let mut missing = count;
         while missing > 0 {
             if deadline.left().is_zero() {
-                let hint = format!(
-                    "the data of the near end did not arrive; is port {} open in the firewall, for TCP and UDP?",
-                    self.port()
-                );
+                let hint = match self.port.state().unaccepted.map(io::Error::from) {
+                    Some(error) => format!("this host could not accept more: {error}{}", error::remedy(&error)),
+                    None => format!(
+                        "the data of the near end did not arrive; is port {} open in the firewall, for TCP and UDP?",
+                        self.port()
+                    ),
+                };
                 return Err(deadline.missed((count - missing) as usize, count, &hint));
             }
             let arrival = match arrivals.recv_timeout(deadline.slice()) {
