@@ -77,7 +77,16 @@ fn a_run_is_added_once_with_the_median_of_its_iterations() {
     let grown = fs::read(file(&folder)).unwrap();
     assert!(grown.starts_with(&before) && grown.len() > before.len(), "it only grows");
     let trend = plumb(&["trend", &folder.name("history"), "-f", "text"]);
-    assert!(trend.stdout.contains("2 runs: 18 more make the 20"), "{}{}", trend.stdout, trend.stderr);
+    // Others may take a CPU from a run meanwhile.
+    let has = |words: &str| trend.stdout.contains(&format!("bulk throughput: {words}"));
+    assert!(
+        has("2 runs: 18 more make the 20")
+            || has("1 run: 19 more make the 20") && has("1 run is left out")
+            || has("0 runs: 20 more make the 20") && has("2 runs are left out"),
+        "{}{}",
+        trend.stdout,
+        trend.stderr
+    );
 }
 
 #[test]

@@ -62,6 +62,7 @@ mod tests {
             trend: trend(&series, 0.01),
             series,
             disturbed: 0,
+            last: None,
             accepted: Vec::new(),
             commits: Vec::new(),
         });

@@ -224,7 +224,7 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     }
     for told in all {
         let key = &told.series.key;
-        let last = told.series.points.last().map_or("", |point| reading.runs[point.run].time.as_str());
+        let last = told.last.map_or("", |run| reading.runs[run].time.as_str());
         if let Some((_, latest)) =
             machines.get(&*key.plan).and_then(|m| m.get(&*key.machine)).filter(|(_, t)| *t > last)
         {

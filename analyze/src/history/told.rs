@@ -55,6 +55,8 @@ pub struct Told {
     pub trend: Trend,
     /// Runs that are left out: others took a CPU meanwhile.
     pub disturbed: usize,
+    /// Index in [`Reading::runs`] of the last run with a value, also of one that is left out.
+    pub last: Option<usize>,
     /// Of each finding: the known change that covers it.
     pub accepted: Vec<Option<Accepted>>,
     /// Of each finding: the commits that lie between and how many more there are, or why they are not known.
@@ -103,9 +105,10 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error
         return Err(Error::Usage(format!("{} has no such series", history.display())));
     }
     let told = |mut series: Series| {
+        let last = series.points.last().map(|point| point.run);
         let disturbed = leave_out_disturbed(&mut series, &taken);
         let trend = trend(&series, asked.min_effect);
-        Told { series, trend, disturbed, accepted: Vec::new(), commits: Vec::new() }
+        Told { series, trend, disturbed, last, accepted: Vec::new(), commits: Vec::new() }
     };
     let mut all: Vec<Told> = all.into_par_iter().map(told).collect();
     for told in &mut all {

@@ -1,4 +1,4 @@
-use std::fs;
+use std::{fs, io::Write as _};
 
 use clap::Parser;
 
@@ -172,6 +172,16 @@ fn what_neighbours_slowed_is_no_level() {
     assert!(!text.contains("rtt cpu.taken"), "{text}");
     let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text", "--metric", "cpu.taken"]);
     assert!(text.contains("rtt cpu.taken"), "{text}");
+}
+
+#[test]
+fn a_series_whose_last_run_is_left_out_has_not_ended() {
+    let values = [100.0; 30];
+    let history = history_of(&values, &[(29, 0.34)]);
+    let mut rows = fs::OpenOptions::new().append(true).open(history.path().join("m1.csv")).unwrap();
+    writeln!(rows, "r29,2026-01-01T00:29:00Z,m1,nightly,c2,other,latency.p50,100").unwrap();
+    let (_, text) = trend_of(&history, &["--format", "text"]);
+    assert!(text.contains("1 run is left out") && !text.contains("no value since"), "{text}");
 }
 
 #[test]
