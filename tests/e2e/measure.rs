@@ -219,7 +219,8 @@ fn a_far_end_of_another_version_is_named_with_the_remedy() {
 #[test]
 fn a_busy_far_end_is_waited_for_and_a_full_one_says_what_to_type() {
     let far = Serve::start(&["--exclusive"]);
-    let mut other = command(&["measure", &far.address, "tcp_stream", "-i", "0.1", "-t", "30"]).spawn().unwrap();
+    let mut other =
+        command(&["measure", &far.address, "tcp_stream", "-b", "1G", "-i", "0.1", "-t", "9"]).spawn().unwrap();
     wait_for(&mut other, is_interim);
     let ran = measure(&[&far.address, "tcp_rr"]);
     let _ = other.kill();

@@ -1,6 +1,6 @@
 //! Every plan of docs/start/coming-from.md runs, shortened, and measures something.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
 
 use crate::program::skip;
 
@@ -43,53 +43,63 @@ fn every_command_line_is_a_plan_that_runs() {
     assert_eq!(head, HEAD, "the page shows what its plans begin with");
     let commands: usize = blocks.iter().map(|(c, _)| c.matches('`').count() / 2).sum();
     assert!(commands >= 30, "{commands} command lines");
-    let mut wrong = String::new();
-    for (command, block) in blocks {
-        let dir = tempfile::tempdir().expect("a directory");
-        let plan = dir.path().join("plan.yaml");
-        fs::write(&plan, format!("{HEAD}{block}")).expect("written");
-        // Shortened, and with the far end in this process; tests that stop by a count are short already.
-        let mut args = vec!["--set", "warmup=0s", "--set", "iterations=1", "--set", "to=local"];
-        if block.contains("bytes: ") {
-            args.extend(["--set", "bytes=1MiB"]);
-        } else if !block.contains("transactions: ") {
-            // A thousand connections take longer to begin at both ends than a short window lasts.
-            args.extend(["--set", if block.contains("streams: 1000") { "duration=1s" } else { "duration=20ms" }]);
-        }
-        if block.contains("factor: ") {
-            args.extend(["--set", "matrix.message_size=[1, 4KiB]"]);
-        }
-        if block.contains("interval: ") {
-            args.extend(["--set", "interval=10ms"]);
-        }
-        let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
-            .args(["run", "--progress", "never", "--allow-commands"])
-            .env("PATH", stand_ins(dir.path()))
-            .args(&args)
-            .arg(&plan)
-            .output()
-            .expect("plumb starts");
-        let rows = String::from_utf8_lossy(&output.stdout);
-        let says = String::from_utf8_lossy(&output.stderr);
-        if block.contains("workload: ping") && says.contains("cap_net_raw") {
-            skip(&format!("ICMP sockets are not allowed: {command}"));
-            continue;
-        }
-        let lines: Vec<&str> = rows.lines().collect();
-        let column = |name: &str| lines.first().and_then(|h| h.split(',').position(|c| c == name));
-        let (Some(record), Some(status)) = (column("record"), column("status")) else {
-            wrong = format!("{wrong}\n--- {command}\nno rows: {says}");
-            continue;
-        };
-        let measured = lines
-            .iter()
-            .skip(1)
-            .map(|l| l.split(',').collect::<Vec<_>>())
-            .filter(|c| c.get(record) == Some(&"iteration") && c.get(status) != Some(&"discarded"));
-        let good = measured.clone().filter(|c| c.get(status) == Some(&"ok")).count();
-        if !output.status.success() || good == 0 || good != measured.count() {
-            wrong = format!("{wrong}\n--- {command}\nexit {:?}, {good} good rows: {says}", output.status.code());
-        }
-    }
+    // A run waits more than it works.
+    let wrong: String = thread::scope(|scope| {
+        let parts: Vec<_> = blocks.chunks(blocks.len().div_ceil(4)).collect();
+        let runs: Vec<_> = parts
+            .into_iter()
+            .map(|part| {
+                scope.spawn(|| part.iter().filter_map(|(command, block)| fault(command, block)).collect::<String>())
+            })
+            .collect();
+        runs.into_iter().map(|run| run.join().expect("it ends")).collect()
+    });
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Runs a plan, shortened; returns what was wrong.
+fn fault(command: &str, block: &str) -> Option<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plan = dir.path().join("plan.yaml");
+    fs::write(&plan, format!("{HEAD}{block}")).expect("written");
+    // With the far end in this process; tests that stop by a count are short already.
+    let mut args = vec!["--set", "warmup=0s", "--set", "iterations=1", "--set", "to=local"];
+    if block.contains("bytes: ") {
+        args.extend(["--set", "bytes=1MiB"]);
+    } else if !block.contains("transactions: ") {
+        // A thousand connections take longer to begin at both ends than a short window lasts.
+        args.extend(["--set", if block.contains("streams: 1000") { "duration=1s" } else { "duration=20ms" }]);
+    }
+    if block.contains("factor: ") {
+        args.extend(["--set", "matrix.message_size=[1, 4KiB]"]);
+    }
+    if block.contains("interval: ") {
+        args.extend(["--set", "interval=10ms"]);
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_plumb"))
+        .args(["run", "--progress", "never", "--allow-commands"])
+        .env("PATH", stand_ins(dir.path()))
+        .args(&args)
+        .arg(&plan)
+        .output()
+        .expect("plumb starts");
+    let rows = String::from_utf8_lossy(&output.stdout);
+    let says = String::from_utf8_lossy(&output.stderr);
+    if block.contains("workload: ping") && says.contains("cap_net_raw") {
+        skip(&format!("ICMP sockets are not allowed: {command}"));
+        return None;
+    }
+    let lines: Vec<&str> = rows.lines().collect();
+    let column = |name: &str| lines.first().and_then(|h| h.split(',').position(|c| c == name));
+    let (Some(record), Some(status)) = (column("record"), column("status")) else {
+        return Some(format!("\n--- {command}\nno rows: {says}"));
+    };
+    let measured = lines
+        .iter()
+        .skip(1)
+        .map(|l| l.split(',').collect::<Vec<_>>())
+        .filter(|c| c.get(record) == Some(&"iteration") && c.get(status) != Some(&"discarded"));
+    let good = measured.clone().filter(|c| c.get(status) == Some(&"ok")).count();
+    (!output.status.success() || good == 0 || good != measured.count())
+        .then(|| format!("\n--- {command}\nexit {:?}, {good} good rows: {says}", output.status.code()))
 }
