@@ -154,7 +154,7 @@ fn the_lines_of_the_help_work_as_pasted() {
     let repo = repository(&folder);
     let first = commit(&repo, "first", &[("build", "#!/bin/sh\ntrue\n")]);
     (0..3).for_each(|n| drop(commit(&repo, "more", &[("n", &n.to_string())])));
-    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 30ms, iterations: 10}");
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, rate: 200Mbit/s, duration: 30ms, iterations: 10}");
     fs::rename(&plan, folder.path("lab.yaml")).unwrap();
     let ran = shell(&repo, "plumb run ../lab.yaml -o ../good.csv --progress never");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

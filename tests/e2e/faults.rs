@@ -223,7 +223,7 @@ fn a_daemon_that_dies_fails_the_case_and_spares_the_rows_before() {
     let mut serve = Serve::start(&[]);
     let plan = folder.plan(
         &format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}\nrun: {{order: sequential}}", serve.address),
-        "  first: {workload: tcp_stream, to: b, bytes: 10MB}\n  second: {workload: tcp_stream, to: b, duration: 10m, interval: 100ms}\n  \
+        "  first: {workload: tcp_stream, to: b, bytes: 10MB}\n  second: {workload: tcp_stream, to: b, rate: 200Mbit/s, duration: 10m, interval: 100ms}\n  \
          third: {workload: tcp_stream, bytes: 10MB}",
     );
     let mut child = command(&["run", &plan, "-o", &folder.name("r.csv"), "--interim"]).spawn().unwrap();
@@ -254,7 +254,7 @@ fn a_daemon_that_is_started_anew_between_two_cases_is_found_again() {
         &format!(
             "  first: {{workload: tcp_stream, to: b, bytes: 10MB}}\n  \
              second: {{workload: command, command: {{run: [sh, -c, 'until [ -e {} ]; do sleep 0.1; done; echo 1'], regex: '(?<throughput>1)'}}}}\n  \
-             third: {{workload: tcp_stream, to: b, duration: 10m, interval: 100ms}}\n  fourth: {{workload: tcp_stream, to: b, bytes: 10MB}}",
+             third: {{workload: tcp_stream, to: b, rate: 200Mbit/s, duration: 10m, interval: 100ms}}\n  fourth: {{workload: tcp_stream, to: b, bytes: 10MB}}",
             folder.name("restarted")
         ),
     );

@@ -84,9 +84,9 @@ impl Engine {
 
 fn test(phase: Phase) -> &'static str {
     match phase {
-        Phase::Start => "duration: 10s",
-        Phase::WarmUp => "warmup: 60s, duration: 1s",
-        Phase::Measure => "duration: 60s, interval: 50ms",
+        Phase::Start => "rate: 400Mbit/s, duration: 10s",
+        Phase::WarmUp => "rate: 400Mbit/s, warmup: 60s, duration: 1s",
+        Phase::Measure => "rate: 400Mbit/s, duration: 60s, interval: 50ms",
         Phase::Between => "bytes: 1MB, iterations: 2, pause: 4s",
         Phase::End => "bytes: 1MB, hooks: {cleanup: {run: [sleep, \"3\"], on: h1}}",
     }

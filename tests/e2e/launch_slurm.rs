@@ -78,7 +78,7 @@ fn an_allocation_that_is_cancelled_in_the_middle_is_the_runs_error() {
             fleet.read(HUB, &["scancel", "--user=root"]);
         };
         scope.spawn(cancel);
-        let test = "  bulk: {workload: tcp_stream, from: h1, to: h2, duration: 60s}";
+        let test = "  bulk: {workload: tcp_stream, from: h1, to: h2, rate: 200Mbit/s, duration: 60s}";
         let ran = run(&fleet, &folder, &format!("{{h: {{launch: {{slurm: {{nodes: 2, {PROGRAM}}}}}}}}}"), test);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         assert!(ran.stderr.contains("srun ended") && ran.stderr.contains("CANCELLED"), "{}", ran.stderr);

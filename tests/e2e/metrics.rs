@@ -224,8 +224,8 @@ fn prometheus_reads_what_the_table_says() {
     let begin = unix_now();
     let plan = folder.plan(
         "hosts: {b: {}}\ndefaults: {to: b, duration: 2s, assert: [elapsed > 0s]}",
-        "  bulk: {workload: tcp_stream, iterations: {min: 3, max: 4, margin: 90%}}\n  rr: {workload: tcp_rr, tags: [x]}\n  \
-         both: {workload: tcp_stream, direction: bidirectional}\n  never: {workload: tcp_rr, skip: true}",
+        "  bulk: {workload: tcp_stream, rate: 500Mbit/s, iterations: {min: 3, max: 4, margin: 90%}}\n  rr: {workload: tcp_rr, tags: [x]}\n  \
+         both: {workload: tcp_stream, rate: 500Mbit/s, direction: bidirectional}\n  never: {workload: tcp_rr, skip: true}",
     );
     let table = folder.name("results.csv");
     let host = format!("b={}", daemon.address);
@@ -270,7 +270,8 @@ fn prometheus_reads_what_the_table_says() {
     for _ in 0..2 {
         assert_eq!(plumb(&["run", &plan, "--host", &host, "--key-file", &other]).code, Some(3));
     }
-    let endless = folder.plan("hosts: {b: {}}\ndefaults: {to: b}", "  long: {workload: tcp_stream, duration: 1m}");
+    let endless = folder
+        .plan("hosts: {b: {}}\ndefaults: {to: b}", "  long: {workload: tcp_stream, rate: 200Mbit/s, duration: 1m}");
     let holder = Run::start(&[&[endless.as_str()], &reach[..], &["0"]].concat());
     until("a session is open", || sample(&scrape(of_daemon), "plumb_serve_running_tests") == Some(1.0));
     let busy = plumb(&["run", &endless, "--host", &host, "--key-file", &key]);

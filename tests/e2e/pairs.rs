@@ -23,8 +23,8 @@ fn every_pair_is_measured_and_no_host_has_two_at_once() {
     let folder = Folder::new();
     let tests = "  links: {workload: tcp_stream, duration: 100ms, pairs: {of: h}, assert: [suspects < 100]}\n  \
                  delays: {workload: tcp_rr, duration: 100ms, pairs: {of: \"h[1-4]\", shape: neighbours}}\n  \
-                 halves: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: bisection}, concurrent: {start: {max_skew: 5s}}}\n  \
-                 crowd: {workload: tcp_stream, duration: 500ms, interval: 20ms, pairs: {of: h, shape: incast, to: \"h[1]\"}, concurrent: {start: {max_skew: 5s}}}";
+                 halves: {workload: tcp_stream, rate: 50Mbit/s, duration: 500ms, interval: 20ms, pairs: {of: h, shape: bisection}, concurrent: {start: {max_skew: 5s}}}\n  \
+                 crowd: {workload: tcp_stream, rate: 50Mbit/s, duration: 500ms, interval: 20ms, pairs: {of: h, shape: incast, to: \"h[1]\"}, concurrent: {start: {max_skew: 5s}}}";
     let plan = folder.plan(&fleet_hosts(8), tests);
     let ran = fleet.plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);

@@ -183,7 +183,8 @@ fn a_table_is_resumed_as_a_folder_is() {
 
 fn resumes_a_table() {
     let folder = Folder::new();
-    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 2s, interval: 50ms, iterations: 3}");
+    let plan =
+        folder.plan("", "  bulk: {workload: tcp_stream, rate: 200Mbit/s, duration: 2s, interval: 50ms, iterations: 3}");
     let table = folder.name("r.csv");
     let mut child = command(&["run", &plan, "-o", &table, "--interim"]).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

@@ -16,7 +16,8 @@ use crate::program::{Folder, Ran, Serve, command, end, is_interim, number, of, p
 
 /// Starts a measurement of a minute and waits until it runs.
 fn long(folder: &Folder) -> Child {
-    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 60s}\n  next: {workload: tcp_stream}");
+    let plan = folder
+        .plan("", "  bulk: {workload: tcp_stream, rate: 200Mbit/s, duration: 60s}\n  next: {workload: tcp_stream}");
     under_way(folder, &plan)
 }
 
@@ -137,7 +138,7 @@ fn a_second_sigint_ends_it_at_once_and_leaves_rows_that_say_so() {
     let mut serve = Serve::start(&[]);
     let plan = folder.plan(
         &format!("hosts: {{far: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address),
-        "  bulk: {workload: tcp_stream, to: far, duration: 60s, timeout: 10m}\n  next: {workload: tcp_stream}",
+        "  bulk: {workload: tcp_stream, rate: 200Mbit/s, to: far, duration: 60s, timeout: 10m}\n  next: {workload: tcp_stream}",
     );
     let began = Instant::now();
     let child = under_way(&folder, &plan);
