@@ -84,7 +84,9 @@ fn read(mark: Mark, message: &[u8], present: usize) -> Option<(u64, usize, Optio
 fn read_iperf3(wide_counter: bool, message: &[u8]) -> Option<(u64, u64)> {
     let word = |at: usize| message.get(at..at + 4)?.try_into().ok().map(|bytes| u64::from(u32::from_be_bytes(bytes)));
     let counter = if wide_counter { word(8)? << 32 | word(12)? } else { word(8)? };
-    Some((counter.checked_sub(1)?, word(0)? * 1_000_000_000 + word(4)? * 1000))
+    // No sender comes so far: a forged number must leave room for those after it.
+    let number = counter.checked_sub(1).filter(|number| number >> PHASE_SHIFT == 0)?;
+    Some((number, word(0)? * 1_000_000_000 + word(4)? * 1000))
 }
 
 #[inline]
