@@ -76,6 +76,13 @@ pub fn is_interim(line: &str) -> bool {
     line.split(" over ").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
+/// What a plan asks for, and the kernel keeps for root, by the output of a run.
+pub fn privileged(stderr: &str) -> Option<&'static str> {
+    stderr
+        .contains("tcp_allowed_congestion_control")
+        .then_some("the congestion control that the plan names is for root here")
+}
+
 /// Says why a test, or a part of it, does not run here.
 pub fn skip(why: &str) {
     println!("skipped: {why}");

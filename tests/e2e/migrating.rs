@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread};
 
-use crate::program::skip;
+use crate::program::{privileged, skip};
 
 const HEAD: &str = "version: 1\nname: migrated\nhosts:\n  server: {address: b.lab}\n";
 
@@ -87,6 +87,10 @@ fn fault(command: &str, block: &str) -> Option<String> {
     let says = String::from_utf8_lossy(&output.stderr);
     if block.contains("workload: ping") && says.contains("cap_net_raw") {
         skip(&format!("ICMP sockets are not allowed: {command}"));
+        return None;
+    }
+    if let Some(why) = privileged(&says) {
+        skip(&format!("{why}: {command}"));
         return None;
     }
     let lines: Vec<&str> = rows.lines().collect();

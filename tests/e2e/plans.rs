@@ -10,7 +10,7 @@ use runner::plan::{LoadOptions, load};
 
 use crate::{
     fleet::{Fleet, MPICH, OPEN_MPI},
-    program::{Folder, of, rows},
+    program::{Folder, of, privileged, rows, skip},
 };
 
 fn plans() -> Vec<PathBuf> {
@@ -74,6 +74,9 @@ fn measures_all_of_its_cases(plan: &str) {
         .output()
         .expect("plumb starts");
     let says = String::from_utf8_lossy(&output.stderr);
+    if let Some(why) = privileged(&says) {
+        return skip(why);
+    }
     let mut good = BTreeSet::new();
     let mut bad = BTreeMap::new();
     for row in csv::Reader::from_path(&rows).expect("a results file").deserialize::<BTreeMap<String, String>>() {

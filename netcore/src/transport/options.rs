@@ -98,6 +98,17 @@ pub fn reset_on_close(socket: &OwnedFd) -> io::Result<()> {
 
 fn refused(name: &str, value: &str, source: io::Error) -> EndError {
     let what = match name {
+        // The kernel has it: one that it lacks is ENOENT.
+        "congestion_control" if source.raw_os_error() == Some(libc::EPERM) => {
+            let allowed =
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap_or_default();
+            format!(
+                "congestion control `{value}` is for root on this host (for everybody: {}); root allows it with: sysctl \
+                 net.ipv4.tcp_allowed_congestion_control='{} {value}'",
+                allowed.trim(),
+                allowed.trim()
+            )
+        }
         "congestion_control" => {
             let available =
                 available_congestion_controls().map_or_else(|_| "unknown".to_owned(), |names| names.join(", "));
@@ -179,6 +190,17 @@ mod tests {
 
     fn tcp() -> OwnedFd {
         sys::socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap()
+    }
+
+    #[test]
+    fn a_congestion_control_for_root_is_told_from_one_that_is_missing() {
+        let said = |errno| refused("congestion_control", "cubic", io::Error::from_raw_os_error(errno)).to_string();
+        assert!(
+            said(libc::EPERM).contains("sysctl net.ipv4.tcp_allowed_congestion_control='"),
+            "{}",
+            said(libc::EPERM)
+        );
+        assert!(said(libc::ENOENT).contains("modprobe tcp_cubic"), "{}", said(libc::ENOENT));
     }
 
     #[test]

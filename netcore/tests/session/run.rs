@@ -148,7 +148,8 @@ fn a_second_stop_ends_everything_at_once() {
 fn several_tests_start_at_one_instant() {
     let served = Served::new(Config::default());
     let mut sessions: Vec<Session> = (0..4).map(|_| served.connect()).collect();
-    let spec = stream(50);
+    let mut spec = stream(0);
+    spec.phases.stop = Stop::AfterBytes(10_000_000);
     let prepared: Vec<_> =
         sessions.iter_mut().map(|session| session.prepare(&spec, &DataAddresses::default()).unwrap()).collect();
     let lead = prepared.iter().map(netcore::client::Prepared::lead).max().unwrap();

@@ -43,16 +43,18 @@ fn phase(report: &SideReport, phase: Phase) -> u64 {
 
 fn settled_together(outcome: &Outcome, heard: &Settles) {
     let far = outcome.far.as_ref().unwrap();
+    let (near, other) = (outcome.near_start_ns.unwrap(), outcome.far_start_ns.unwrap());
     for report in [&outcome.near, far] {
-        assert_eq!(report.ending, Ending::Complete);
+        // An end that a busy machine began late is stopped when the other one is done.
+        let late = near.abs_diff(other) > 1_000_000;
+        assert!(report.ending == Ending::Complete || late && report.ending == Ending::Stopped, "{:?}", report.ending);
         let warmup = phase(report, Phase::Warmup);
         assert!(warmup > 0 && warmup < 50_000_000_000, "{warmup}");
         assert!(phase(report, Phase::Measure) > 0 && phase(report, Phase::Cooldown) > 0);
         assert!(report.intervals.is_empty(), "the test keeps no intervals");
     }
     // One of the ends at the bound would be most of a minute.
-    let (near, far) = (outcome.near_start_ns.unwrap(), outcome.far_start_ns.unwrap());
-    assert!(near.abs_diff(far) < 5_000_000_000, "{near} and {far}");
+    assert!(near.abs_diff(other) < 5_000_000_000, "{near} and {other}");
     assert!(heard.heard.iter().all(|(_, phase)| *phase == Phase::Warmup), "intervals of the measure phase stay untold");
 }
 
