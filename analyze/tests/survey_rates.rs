@@ -219,7 +219,7 @@ fn beside_a_program(hosts: usize, speed: impl Fn(usize, usize) -> f64, known: f6
         let is_beside = runs.iter().any(|start| (*start..start + all / 15).contains(&at)) && rng.random::<f64>() < 0.8;
         let slowed = if is_beside { 1.0 - 0.5 * rng.random::<f64>() } else { 1.0 };
         let value = 100.0 * speed(from, to) * slowed * (1.0 + 0.005 * normal(rng));
-        let cell = if is_beside && rng.random::<f64>() < known { Cell::Disturbed } else { Cell::Value(value) };
+        let cell = if is_beside && rng.random::<f64>() < known { Cell::Disturbed(value) } else { Cell::Value(value) };
         measured.push((format!("n{}", from + 1), format!("n{}", to + 1), cell));
     }
     Matrix::of(measured)

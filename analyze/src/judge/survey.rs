@@ -47,7 +47,7 @@ impl Surveyed {
             let failed = pair.values.is_empty().then_some((from, to, Cell::Failed));
             let cell = |(i, value): (usize, &f64)| {
                 let taken = pair.cpu_taken.get(i).copied().flatten();
-                if taken.is_some_and(is_disturbed) { Cell::Disturbed } else { Cell::Value(*value) }
+                if taken.is_some_and(is_disturbed) { Cell::Disturbed(*value) } else { Cell::Value(*value) }
             };
             pair.values.iter().enumerate().map(move |value| (from, to, cell(value))).chain(failed)
         });

@@ -118,7 +118,7 @@ fn layers(pairs: &Pairs, colours: &Axis, turned: bool) -> Vec<Layer> {
             Cell::Failed => {
                 failed.push(at);
             }
-            Cell::Disturbed => layers.push(cell(at, DISTURBED)),
+            Cell::Disturbed(_) => layers.push(cell(at, DISTURBED)),
             Cell::Missing => {
                 layers.push(cell(at, MISSING));
                 layers.push(Layer::Line {
@@ -136,16 +136,16 @@ fn layers(pairs: &Pairs, colours: &Axis, turned: bool) -> Vec<Layer> {
 }
 
 fn legend(pairs: &Pairs) -> Vec<Entry> {
-    let has = |wanted| pairs.matrix.pairs().any(|(_, _, cell)| cell == wanted);
+    let has = |wanted: fn(Cell) -> bool| pairs.matrix.pairs().any(|(_, _, cell)| wanted(cell));
     let entry = |label: &str, key| Entry { label: label.to_owned(), key };
     let mut entries = vec![entry("a host with itself", Key::Patch(ITSELF))];
-    if has(Cell::Failed) {
+    if has(|cell| cell == Cell::Failed) {
         entries.push(entry("failed", Key::Mark(Sign::Cross, FAILED)));
     }
-    if has(Cell::Disturbed) {
+    if has(|cell| matches!(cell, Cell::Disturbed(_))) {
         entries.push(entry("disturbed", Key::Patch(DISTURBED)));
     }
-    if has(Cell::Missing) {
+    if has(|cell| cell == Cell::Missing) {
         entries.push(entry("not measured", Key::Struck { patch: MISSING, stroke: Colour::MUTED }));
     }
     entries
@@ -200,7 +200,7 @@ fn points(pairs: &Pairs) -> Points {
         let (value, status) = match cell {
             Cell::Value(value) => (number(value), "ok"),
             Cell::Failed => (String::new(), "failed"),
-            Cell::Disturbed => (String::new(), "disturbed"),
+            Cell::Disturbed(_) => (String::new(), "disturbed"),
             Cell::Missing => (String::new(), "missing"),
         };
         vec![hosts[from].clone(), hosts[to].clone(), value, status.to_owned()]

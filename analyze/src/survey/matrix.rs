@@ -15,8 +15,8 @@ pub enum Cell {
     Missing,
     /// Tried, without a value.
     Failed,
-    /// Measured only while others took a CPU of its hosts: nothing is concluded from it.
-    Disturbed,
+    /// Measured while others took a CPU of its hosts: the pair can be so good, and is perhaps better.
+    Disturbed(f64),
     /// Measured: a positive number.
     Value(f64),
 }
@@ -25,8 +25,6 @@ pub enum Cell {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scatter {
     pub count: usize,
-    /// Smallest and largest value.
-    pub range: (f64, f64),
     /// Standard deviation of the values' logarithms.
     pub deviation: f64,
 }
@@ -38,18 +36,20 @@ pub struct Matrix {
     /// `from` × hosts + `to`.
     cells: Vec<Cell>,
     scatter: HashMap<(usize, usize), Scatter>,
+    /// Of a pair with a value and several measurements: its smallest and largest, disturbed ones too.
+    reached: HashMap<(usize, usize), (f64, f64)>,
 }
 
 impl Matrix {
     /// A matrix in which every pair is missing.
     pub fn new(hosts: Vec<String>) -> Self {
         let cells = vec![Cell::Missing; hosts.len() * hosts.len()];
-        Self { hosts, cells, scatter: HashMap::new() }
+        Self { hosts, cells, scatter: HashMap::new(), reached: HashMap::new() }
     }
 
     /// The matrix of measurements `(from, to, cell)`, with the hosts in [`natural`] order. The cell of a pair with several
-    /// values is their median, which one disturbed iteration does not move far; disturbed measurements count only as such,
-    /// where there is no other. A pair has failed if every attempt has, or if half of its values are 0.
+    /// values is their median, which one disturbed iteration does not move far; disturbed measurements count only where there is
+    /// no other, and for [`Self::bests`]. A pair has failed if every attempt has, or if half of its values are 0.
     ///
     /// ```
     /// use analyze::survey::{Cell, Matrix};
@@ -58,7 +58,7 @@ impl Matrix {
     ///     ("n2", "n10", Cell::Value(9.3)),
     ///     ("n10", "n2", Cell::Failed),
     ///     ("n2", "n10", Cell::Value(9.5)),
-    ///     ("n2", "n10", Cell::Disturbed),
+    ///     ("n2", "n10", Cell::Disturbed(4.1)),
     /// ];
     /// let matrix = Matrix::of(measured);
     /// assert_eq!(matrix.hosts(), ["n2", "n10"]);
@@ -84,13 +84,13 @@ impl Matrix {
         for name in known {
             index(name.as_ref());
         }
-        let mut pairs: HashMap<(usize, usize), (Vec<f64>, bool)> = HashMap::new();
+        let mut pairs: HashMap<(usize, usize), (Vec<f64>, Vec<f64>)> = HashMap::new();
         for (from, to, cell) in measurements {
             let pair = (index(from.as_ref()), index(to.as_ref()));
-            let (values, is_disturbed) = pairs.entry(pair).or_default();
+            let (values, disturbed) = pairs.entry(pair).or_default();
             match cell {
                 Cell::Value(value) if value.is_finite() => values.push(value),
-                Cell::Disturbed => *is_disturbed = true,
+                Cell::Disturbed(value) if value.is_finite() => disturbed.push(value),
                 _ => {}
             }
         }
@@ -101,18 +101,23 @@ impl Matrix {
             place[*old] = new;
         }
         let mut matrix = Self::new(order.iter().map(|old| hosts[*old].clone()).collect());
-        for ((from, to), (mut values, is_disturbed)) in pairs {
-            let median = quantiles::select_median(&mut values).filter(|v| *v > 0.0);
-            let cell = match median {
-                Some(median) => Cell::Value(median),
-                None if values.is_empty() && is_disturbed => Cell::Disturbed,
+        for ((from, to), (mut values, mut disturbed)) in pairs {
+            let positive_median = |values: &mut [f64]| quantiles::select_median(values).filter(|v| *v > 0.0);
+            let pair = (place[from], place[to]);
+            let cell = match positive_median(&mut values) {
+                Some(median) => {
+                    matrix.scatter.extend(Scatter::of(&values).map(|scatter| (pair, scatter)));
+                    let all = values.iter().chain(&disturbed);
+                    let range = all.fold((median, median), |(least, most), v| (v.min(least), v.max(most)));
+                    if values.len() + disturbed.len() > 1 {
+                        matrix.reached.insert(pair, range);
+                    }
+                    Cell::Value(median)
+                }
+                None if values.is_empty() => positive_median(&mut disturbed).map_or(Cell::Failed, Cell::Disturbed),
                 None => Cell::Failed,
             };
-            let pair = (place[from], place[to]);
             matrix.set(pair.0, pair.1, cell);
-            if let (Cell::Value(_), Some(scatter)) = (cell, Scatter::of(&values)) {
-                matrix.scatter.insert(pair, scatter);
-            }
         }
         matrix
     }
@@ -122,15 +127,15 @@ impl Matrix {
         self.scatter.get(&(from, to)).copied()
     }
 
-    /// The matrix of the pairs' best iterations. `None`: no pair has several.
+    /// The matrix of the pairs' best iterations, disturbed ones too: what takes a CPU slows a pair, and speeds up none. `None`: no
+    /// pair has several.
     pub fn bests(&self, better: Better) -> Option<Self> {
-        if self.scatter.is_empty() {
+        if self.reached.is_empty() {
             return None;
         }
         let mut bests = Self { scatter: HashMap::new(), ..self.clone() };
-        for ((from, to), scatter) in &self.scatter {
-            let best = if better == Better::Lower { scatter.range.0 } else { scatter.range.1 };
-            bests.set(*from, *to, Cell::Value(best));
+        for ((from, to), (least, most)) in &self.reached {
+            bests.set(*from, *to, Cell::Value(if better == Better::Lower { *least } else { *most }));
         }
         Some(bests)
     }
@@ -175,11 +180,9 @@ impl Matrix {
 impl Scatter {
     /// `None` of fewer than two values. Values of 0 have no logarithm, and are left out of the deviation.
     fn of(values: &[f64]) -> Option<Self> {
-        let range = values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| (r.0.min(*v), r.1.max(*v)));
         let logarithms: Vec<f64> = values.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
         (values.len() > 1).then(|| Self {
             count: values.len(),
-            range,
             deviation: logarithms.iter().copied().collect::<Moments>().stddev().unwrap_or(0.0),
         })
     }
@@ -245,21 +248,22 @@ mod tests {
             ("b", "a", Cell::Value(3.0)),
             ("b", "a", Cell::Failed),
             ("b", "a", Cell::Value(9.0)),
-            ("b", "a", Cell::Disturbed),
+            ("b", "a", Cell::Disturbed(10.0)),
             ("b", "a", Cell::Value(4.0)),
             ("c", "a", Cell::Failed),
             ("a", "c", Cell::Value(0.0)),
-            ("c", "b", Cell::Disturbed),
+            ("c", "b", Cell::Disturbed(2.0)),
             ("c", "b", Cell::Failed),
         ]);
         assert_eq!(matrix.hosts(), ["a", "b", "c"]);
         assert_eq!(matrix.cell(1, 0), Cell::Value(4.0));
         assert_eq!((matrix.cell(2, 0), matrix.cell(0, 2)), (Cell::Failed, Cell::Failed));
-        assert_eq!((matrix.cell(0, 1), matrix.cell(2, 1)), (Cell::Missing, Cell::Disturbed));
+        assert_eq!((matrix.cell(0, 1), matrix.cell(2, 1)), (Cell::Missing, Cell::Disturbed(2.0)));
         let scatter = matrix.scatter(1, 0).unwrap();
-        assert_eq!((scatter.count, scatter.range, matrix.scatter(2, 1)), (3, (3.0, 9.0), None));
+        assert_eq!((scatter.count, matrix.scatter(2, 1)), (3, None));
         let best = |better| matrix.bests(better).unwrap().cell(1, 0);
-        assert_eq!((best(Better::Lower), best(Better::Higher)), (Cell::Value(3.0), Cell::Value(9.0)));
+        // A disturbed iteration shows what the pair can reach.
+        assert_eq!((best(Better::Lower), best(Better::Higher)), (Cell::Value(3.0), Cell::Value(10.0)));
         assert_eq!(matrix.pairs().count(), 6);
         assert_eq!(matrix.values(), [4.0]);
     }

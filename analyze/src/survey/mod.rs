@@ -215,7 +215,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         suspects: Vec::new(),
         sensitivity: None,
         failed: matrix.pairs().filter(|p| p.2 == Cell::Failed).map(|p| (p.0, p.1)).collect(),
-        disturbed: matrix.pairs().filter(|p| p.2 == Cell::Disturbed).map(|p| (p.0, p.1)).collect(),
+        disturbed: matrix.pairs().filter(|p| matches!(p.2, Cell::Disturbed(_))).map(|p| (p.0, p.1)).collect(),
         missing: missing(matrix),
         limits: Vec::new(),
         effects: vec![[None; 2]; matrix.len()],

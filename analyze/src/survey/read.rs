@@ -289,7 +289,7 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
         let (from, to) = if swap { (&m.to, &m.from) } else { (&m.from, &m.to) };
         let cell = match value {
             None => Cell::Failed,
-            Some(_) if m.cpu_taken.is_some_and(&is_disturbed) => Cell::Disturbed,
+            Some(value) if m.cpu_taken.is_some_and(&is_disturbed) => Cell::Disturbed(value),
             Some(value) => Cell::Value(value),
         };
         list.push((from.as_str(), to.as_str(), cell));

@@ -192,7 +192,7 @@ fn matrix(pairs: &Pairs) -> Vec<Column> {
             _ if from == to => SELF.to_owned(),
             Cell::Missing => MISSING.to_owned(),
             Cell::Failed => FAILED.to_owned(),
-            Cell::Disturbed => DISTURBED.to_owned(),
+            Cell::Disturbed(_) => DISTURBED.to_owned(),
             Cell::Value(value) => three_digits(value / scale),
         }));
     }

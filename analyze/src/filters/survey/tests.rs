@@ -228,6 +228,9 @@ fn a_link_with_one_iteration_at_full_speed_is_not_slow() {
     assert!(slow.contains("n2>n5 is slow: 10."), "{slow}");
     let disturbed = told([("85.4", "0"), ("95.8", "0"), ("85.1", "0")]);
     assert!(disturbed.contains("No suspects."), "{disturbed}");
+    // Also where others took a CPU from the fast one.
+    let disturbed = told([("85.4", "0"), ("95.8", "0.5"), ("85.1", "0")]);
+    assert!(disturbed.contains("No suspects."), "{disturbed}");
 }
 
 #[test]
