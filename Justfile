@@ -14,7 +14,7 @@ lab *ARGS:
 
 # Check formatting, clippy, rustdoc and the crates that are used, as CI does.
 lint:
-    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && cargo clippy -p runner --test lab -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps && .ci/deny
+    cargo fmt --all --check && cargo clippy --workspace --all-targets -- -D warnings && cargo clippy --workspace --test lab -- -D warnings && RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps && .ci/deny
 
 # Measure the hot loops with criterion, then compare with the installed peers.
 bench:
