@@ -36,7 +36,8 @@ const TESTS: &str = "  bulk: {workload: tcp_stream, streams: 2, to: b, bytes: 10
 
 #[test]
 fn the_log_has_a_line_per_test_with_its_time() {
-    let (_, log) = log(&[], TESTS);
+    let (first, log) = log(&[], TESTS);
+    assert!(first.contains(" (TCP and UDP) · no key · "), "{first}");
     let lines: Vec<&str> = log.lines().collect();
     for line in &lines {
         assert!(line.starts_with("20") && line[..40].contains("Z 127.0.0.1:"), "{line}");
@@ -52,9 +53,10 @@ fn the_log_has_a_line_per_test_with_its_time() {
 
 #[test]
 fn a_program_reads_the_log_as_json() {
-    let (first, log) = log(&["--log-format", "json"], TESTS);
+    let (first, log) = log(&["--log-format", "json", "--data-ports", "21500-21599"], TESTS);
     let serving: Value = serde_json::from_str(&first).unwrap();
     assert!(serving["event"] == "serving" && serving["pid"].is_u64(), "{first}");
+    assert_eq!(serving["data_ports"], serde_json::json!([21_500, 21_599]), "{first}");
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     assert!(lines.iter().all(|line| line["time"].as_str().is_some_and(|time| time.starts_with("20"))), "{log}");
     // A busy machine may have made the run repeat the first one.

@@ -279,6 +279,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let serving = format.serving(&Serving {
         version: env!("CARGO_PKG_VERSION"),
         addresses,
+        data_ports: args.data_ports,
         also: also.into_iter().filter(|(_, addresses)| !addresses.is_empty()).collect(),
         key_required: has_key,
         runs_programs: args.allow_hooks,

@@ -40,6 +40,9 @@ pub(super) enum Format {
 pub(super) struct Serving {
     pub(super) version: &'static str,
     pub(super) addresses: Vec<String>,
+    /// The first and last port of `--data-ports`; without them data come to the addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) data_ports: Option<(u16, u16)>,
     /// Other programs whose clients are served, and where.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) also: BTreeMap<&'static str, Vec<String>>,
@@ -200,8 +203,12 @@ impl Serving {
             (true, false) => "key required",
             (false, _) => "no key",
         };
+        let data = self.data_ports.map_or_else(
+            || " (TCP and UDP)".to_owned(),
+            |(first, last)| format!(" with data on ports {first} to {last}"),
+        );
         format!(
-            "plumb {} serving on {} · {who} · up to {} sessions, {} flows each, {}{}{}{} · pid {}\n",
+            "plumb {} serving on {}{data} · {who} · up to {} sessions, {} flows each, {}{}{}{} · pid {}\n",
             self.version,
             self.addresses.join(" and "),
             self.max_sessions,
