@@ -26,7 +26,7 @@ use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::os::{fd::AsFd, unix::fs::FileTypeExt};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use blocks::RECORD_LIMIT;
 pub(crate) use blocks::{Block, Blocks, Unchecked};
@@ -35,9 +35,11 @@ pub use output::{OutputArgs, replace, sync_folder, write_whole};
 pub use row::{Cells, Row};
 pub(crate) use row::{Records, fields, unquoted};
 pub use rows::Rows;
+pub use schemas::columns::results::Field;
 pub use schemas::words::Record;
 pub use select::{Picker, Selection};
 
+use schemas::columns::COLUMNS;
 use schemas::vocabulary::{self, Meaning, Unresolved};
 
 use crate::error::{Error, Place};
@@ -72,12 +74,23 @@ impl InputArgs {
 }
 
 /// Column names of a table.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Header {
     names: Vec<String>,
+    /// The index of each column of results, once it was asked for.
+    places: Vec<OnceLock<Option<usize>>>,
 }
 
 impl Header {
+    fn new(names: Vec<String>) -> Self {
+        Self { names, places: vec![OnceLock::new(); COLUMNS.len()] }
+    }
+
+    /// The index of a column of results; `None` where the table has no such column.
+    pub fn place(&self, field: Field) -> Option<usize> {
+        *self.places[field as usize].get_or_init(|| self.find(field.name()))
+    }
+
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -271,18 +284,18 @@ impl Table {
     pub fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
         let mut sources =
             inputs.into_iter().map(|(name, input)| Source::open(&name, input)).collect::<Result<Vec<_>, _>>()?;
-        let mut header = Header::default();
+        let mut names: Vec<String> = Vec::new();
         for name in sources.iter().flat_map(|source| &source.shape.columns) {
-            if !header.names.contains(name) {
-                header.names.push(name.clone());
+            if !names.contains(name) {
+                names.push(name.clone());
             }
         }
         for (input, Source { shape, .. }) in sources.iter_mut().enumerate() {
             shape.input = input;
             let own = |column: &String| shape.columns.iter().position(|name| name == column);
-            shape.map = header.names.iter().map(own).collect();
+            shape.map = names.iter().map(own).collect();
         }
-        Ok(Self { header, sources, at: 0, block: None })
+        Ok(Self { header: Header::new(names), sources, at: 0, block: None })
     }
 
     /// A table from text in memory.

@@ -174,7 +174,21 @@ macro_rules! table {
             $( pub $extra: $extra_type, )?
         }
 
-        /// The names of the columns: one that is misspelt in code does not compile.
+        /// The columns, in their order. One that is misspelt in code does not compile.
+        #[expect(non_camel_case_types, reason = "spelt like the columns")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Field {
+            $( $( $name, )* )*
+        }
+
+        impl Field {
+            /// The column's header.
+            pub fn name(self) -> &'static str {
+                $columns[self as usize].name
+            }
+        }
+
+        /// The names of the columns, as text.
         #[expect(non_upper_case_globals, reason = "spelt like the columns")]
         pub mod column {
             $( $( pub const $name: &str = stringify!($name); )* )*

@@ -12,7 +12,7 @@ use schemas::{
 use super::Origin;
 use crate::error::Error;
 use crate::table::select::{Picker, Preferred, left_out_note};
-use crate::table::{Header, Row, Selection, Table};
+use crate::table::{Field, Header, Row, Selection, Table};
 pub use index::Index;
 
 /// Identifies a case.
@@ -70,7 +70,7 @@ pub struct Samples {
 }
 
 /// Columns that tell cases apart, by preference.
-const CASE: [&str; 3] = ["case_id", "case", "test"];
+const CASE: [Field; 3] = [Field::case_id, Field::case, Field::test];
 
 impl Samples {
     /// Reads the values of some columns. Cases are matched by the column `by`, or by the first of `case_id`, `case` and
@@ -106,9 +106,8 @@ impl Samples {
         let mut skipped = HashSet::new();
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
-            let [.., status, error] = columns.text(&row);
-            if status == Status::Skipped.as_str() {
-                if !CUT_SHORT.iter().any(|word| error.starts_with(word)) {
+            if row.text(Field::status) == Status::Skipped.as_str() {
+                if !CUT_SHORT.iter().any(|word| row.text(Field::error).starts_with(word)) {
                     skipped.insert(row.get(columns.id).to_owned());
                 }
                 continue;
@@ -130,6 +129,11 @@ impl Samples {
         Ok((whole.samples(skipped.clone()), streams.samples(skipped)))
     }
 
+    /// The cases of a run, of which none was skipped.
+    pub fn of(cases: Vec<Case>) -> Self {
+        Self { cases, skipped: HashSet::new(), note: None }
+    }
+
     /// Drops the directions of a case that has a row for both together.
     pub fn keep_totals(&mut self) {
         let whole = |k: &Key| k.direction == Way::Both.as_str();
@@ -139,14 +143,10 @@ impl Samples {
     }
 }
 
-/// Texts of a row that are read if the table has them.
-const TEXTS: [&str; 10] =
-    ["case", "member", "direction", "stream", "run_id", "from", "to", "workload", "status", "error"];
-
 /// Reasons for which a case was skipped although it should have run. Every other reason is on purpose.
 const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
 
-/// The columns to read.
+/// The columns to read, beside those that every table of results has.
 struct Columns {
     /// The column that cases are matched by.
     id: usize,
@@ -155,11 +155,6 @@ struct Columns {
     metrics: Vec<usize>,
     /// The column of causes, whose values are indices.
     causes: Option<usize>,
-    transactions: Option<usize>,
-    iteration: Option<usize>,
-    time: Option<usize>,
-    elapsed: Option<usize>,
-    texts: [Option<usize>; TEXTS.len()],
 }
 
 impl Columns {
@@ -168,17 +163,9 @@ impl Columns {
         let header = table.header();
         let id = match by {
             Some(name) => table.require(name)?,
-            None => CASE.iter().find_map(|n| header.find(n)).map_or_else(|| table.require("case"), Ok)?,
+            None => CASE.iter().find_map(|field| header.place(*field)).map_or_else(|| table.require("case"), Ok)?,
         };
-        let [transactions, iteration, time, elapsed] =
-            ["transactions", "iteration", "time", "elapsed_s"].map(|name| header.find(name));
-        let texts = TEXTS.map(|name| header.find(name));
-        let causes = header.find(metrics::LIMITED_BY.column);
-        Ok(Self { id, split, metrics: columns.to_vec(), causes, transactions, iteration, time, elapsed, texts })
-    }
-
-    fn text<'a>(&self, row: &Row<'a>) -> [&'a str; TEXTS.len()] {
-        self.texts.map(|column| column.map_or("", |c| row.get(c)))
+        Ok(Self { id, split, metrics: columns.to_vec(), causes: header.place(Field::limited_by) })
     }
 }
 
@@ -193,22 +180,24 @@ struct Reading {
 
 impl Reading {
     fn add(&mut self, row: &Row<'_>, kind: Record, columns: &Columns) -> Result<(), Error> {
-        let texts = columns.text(row);
-        let [_, member, direction, stream, run_id, from, to, workload] =
-            texts.first_chunk().map(|t| t.map(str::to_owned)).unwrap_or_default();
-        let stream = if kind == Record::Stream { stream } else { String::new() };
-        let part = columns.split.map_or("", |c| row.get(c)).to_owned();
-        let key = Key { id: row.get(columns.id).to_owned(), member, direction, stream, part };
+        let text = |field| row.text(field).to_owned();
+        let key = Key {
+            id: row.get(columns.id).to_owned(),
+            member: text(Field::member),
+            direction: text(Field::direction),
+            stream: if kind == Record::Stream { text(Field::stream) } else { String::new() },
+            part: columns.split.map_or("", |c| row.get(c)).to_owned(),
+        };
         // A case whose iterations all failed is a case without samples: it must not be missing.
         let i = *self.index.entry(key).or_insert_with_key(|key| {
-            let name = if columns.texts[0].is_some() { texts[0] } else { &key.id };
-            let origin = Origin { run_id: run_id.clone(), from, to, ..Origin::default() };
-            let (values, row_of) = (vec![Vec::new(); columns.metrics.len()], vec![Vec::new(); columns.metrics.len()]);
-            let (key, name, family) = (key.clone(), name.to_owned(), Family::of(&workload));
-            self.cases.push(Case { key, name, family, values, row_of, origin, ..Case::default() });
+            let name = if row.has(Field::case) { text(Field::case) } else { key.id.clone() };
+            let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
+            let origin = Origin { run_id, from, to, ..Origin::default() };
+            let case = Case::of(key.clone(), name, Family::of(row.text(Field::workload)), columns.metrics.len());
+            self.cases.push(Case { origin, ..case });
             self.cases.len() - 1
         });
-        let [.., status, _] = texts;
+        let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
             match self.left_out.iter_mut().find(|(s, _)| s == status) {
                 Some((_, n)) => *n += 1,
@@ -217,31 +206,26 @@ impl Reading {
             return Ok(());
         }
         let case = &mut self.cases[i];
-        columns.time.map_or("", |c| row.get(c)).clone_into(&mut case.origin.time);
-        for ((values, row_of), column) in case.values.iter_mut().zip(&mut case.row_of).zip(&columns.metrics) {
+        row.text(Field::time).clone_into(&mut case.origin.time);
+        for (metric, column) in columns.metrics.iter().enumerate() {
             let value = if Some(*column) == columns.causes {
                 row.get(*column).parse().ok().map(LimitedBy::index)
             } else {
                 row.number(*column)?
             };
-            if let Some(value) = value {
-                values.push(value);
-                row_of.push(case.rows.len());
-            }
+            case.put(metric, value);
         }
-        if let Some(column) = columns.transactions
-            && let Some(n) = row.number(column)?
-        {
+        if let Some(n) = row.value(Field::transactions)? {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count below 2^53")]
             let n = n.max(0.0) as u64;
             let all = case.transactions.get_or_insert(0);
             *all = all.saturating_add(n);
         }
-        if let Some(seconds) = columns.elapsed.map(|c| row.number(c)).transpose()?.flatten() {
+        if let Some(seconds) = row.value(Field::elapsed_s)? {
             *case.origin.elapsed_s.get_or_insert(0.0) += seconds;
         }
-        let iteration = columns.iteration.and_then(|c| row.get(c).parse().ok());
-        case.rows.push(Observation { run_id, iteration, time: case.origin.time.clone() });
+        let iteration = row.text(Field::iteration).parse().ok();
+        case.rows.push(Observation { run_id: text(Field::run_id), iteration, time: case.origin.time.clone() });
         Ok(())
     }
 
@@ -251,6 +235,20 @@ impl Reading {
 }
 
 impl Case {
+    /// A case without values of so many metrics.
+    pub fn of(key: Key, name: String, family: Family, metrics: usize) -> Self {
+        let (values, row_of) = (vec![Vec::new(); metrics], vec![Vec::new(); metrics]);
+        Self { key, name, family, values, row_of, ..Self::default() }
+    }
+
+    /// Adds the value of a metric in the row that [`Self::rows`] has next.
+    pub fn put(&mut self, metric: usize, value: Option<f64>) {
+        if let Some(value) = value {
+            self.values[metric].push(value);
+            self.row_of[metric].push(self.rows.len());
+        }
+    }
+
     /// The headline of its workload, as an index into its values, whose columns have these names. `None`: it has no
     /// values of any metric that could be.
     pub fn headline(&self, columns: &[String]) -> Option<usize> {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use csv::StringRecord;
 use memchr::{memchr, memchr2};
 
-use super::{Header, Shape, number::parse_number};
+use super::{Field, Header, Shape, number::parse_number};
 use crate::error::Error;
 
 /// Reads one record after the other from a text of whole records. Empty lines are passed over.
@@ -113,6 +113,21 @@ impl<'a> Row<'a> {
     /// See [`Cells::get`].
     pub fn get(&self, column: usize) -> &'a str {
         self.shape.map[column].and_then(|own| self.record.get(own)).unwrap_or_default()
+    }
+
+    /// The text of a column of results; empty where the table has no such column.
+    pub fn text(&self, field: Field) -> &'a str {
+        self.header.place(field).map_or("", |column| self.get(column))
+    }
+
+    /// Whether the table has a column of results.
+    pub fn has(&self, field: Field) -> bool {
+        self.header.place(field).is_some()
+    }
+
+    /// The number of a column of results; `None` where the cell is empty or the table has no such column.
+    pub fn value(&self, field: Field) -> Result<Option<f64>, Error> {
+        self.header.place(field).map_or(Ok(None), |column| self.number(column))
     }
 
     /// All cells in the order of the table's header.
