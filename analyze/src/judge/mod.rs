@@ -9,6 +9,7 @@
 //! - [`worsening`]: whether data made worse on purpose fail
 //! - [`survey`]: figures of a survey of pairs
 //! - [`samples`]: the values that are judged, case by case
+//! - [`statement`]: statements about the cases of a table or a run
 //! - [`verdicts`]: rows of the `verdicts` table, printed and as CSV
 
 mod answer;
@@ -20,6 +21,7 @@ pub mod offered;
 mod row;
 pub mod samples;
 pub mod sequential;
+pub mod statement;
 pub mod survey;
 pub mod verdicts;
 pub mod worsening;

@@ -3,24 +3,16 @@
 use analyze::judge::{
     baseline::{Promise, Terms},
     comparison::Rule,
-    samples,
 };
 use schemas::{
     metrics::{Family, Metric},
     units,
-    words::Way,
 };
 
-use crate::{
-    plan::{
-        Plan,
-        case::{Case, Member},
-        measures,
-    },
-    schedule::{
-        run::{Finished, Values, value_of},
-        step::Step,
-    },
+use crate::plan::{
+    Plan,
+    case::{Case, Member},
+    measures,
 };
 
 /// The headline of requests and responses.
@@ -70,28 +62,4 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
         require_same: baseline.require_same.clone(),
         promises: promises.collect(),
     })
-}
-
-/// Samples of a case for comparisons: per member and for a group's total, a list of values per promise.
-pub fn samples(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<samples::Case> {
-    let none = Vec::new();
-    let of = |member: usize, name: &str, way: Way| {
-        let iterations: &Vec<Values> = finished.values.get(&(member, way)).unwrap_or(&none);
-        let values = |promise: &Promise| iterations.iter().filter_map(|v| value_of(promise.metric, v)).collect();
-        samples::Case {
-            key: samples::Key {
-                id: step.id.clone(),
-                member: name.to_owned(),
-                direction: way.to_string(),
-                ..samples::Key::default()
-            },
-            name: step.name.clone(),
-            values: promises.iter().map(values).collect(),
-            origin: super::origin(step, finished, (member, way)),
-            ..samples::Case::default()
-        }
-    };
-    let members = step.members.iter().enumerate().map(|(m, member)| of(m, &member.name, step.headline_way(m)));
-    let total = step.group.as_ref().map(|_| of(step.members.len(), "", Way::Both));
-    members.chain(total).collect()
 }

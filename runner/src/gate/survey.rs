@@ -1,22 +1,12 @@
 //! Surveys of a run: all pairs of a test together, and the assertions about them.
 
-use analyze::judge::{
-    self,
-    survey::{Pair, Surveyed},
-};
-use schemas::{
-    columns::VerdictRow,
-    metrics::{self, Family},
-    words::Way,
-};
+use analyze::judge::statement;
+use schemas::columns::VerdictRow;
 
+use super::evidence;
 use crate::{
-    plan::{Plan, case::Survey, measures},
-    schedule::{
-        rows::ways,
-        run::{Finished, value_of},
-        step::Step,
-    },
+    plan::{Plan, case::Survey},
+    schedule::{run::Finished, step::Step},
 };
 
 /// A survey after the run.
@@ -32,50 +22,23 @@ pub struct Result {
 
 /// The surveys of a plan whose cases these are. Pairs that the plan left out do not count.
 pub fn results(plan: &Plan, cases: &[(&Step, &Finished)]) -> Vec<Result> {
-    plan.surveys.iter().filter_map(|survey| result(survey, cases)).collect()
+    plan.surveys.iter().filter_map(|survey| result(plan, survey, cases)).collect()
 }
 
-fn result(survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<Result> {
+fn result(plan: &Plan, survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<Result> {
     let is_of = |step: &Step| step.round.as_ref().is_some_and(|round| round.survey == survey.name);
-    let of: Vec<_> = cases.iter().filter(|(step, finished)| is_of(step) && !finished.left_out).collect();
-    let member = of.first()?.0.members.first()?;
-    let metric = measures::of_job(&member.job)?;
-    let cpu_taken = metrics::find("cpu.taken");
-    let pairs: Vec<Pair> = of
-        .iter()
-        .flat_map(|(step, finished)| {
-            let all = step.members[0].spec().map_or(&[Way::Forward][..], |spec| ways(spec.direction));
-            all.iter().filter(|way| all.len() == 1 || **way != Way::Both).map(|way| {
-                let iterations = finished.values.get(&(0, *way)).map_or(&[][..], Vec::as_slice);
-                let measured = iterations
-                    .iter()
-                    .filter_map(|one| Some((value_of(metric, one)?, cpu_taken.and_then(|taken| value_of(taken, one)))));
-                let (values, cpu_taken) = measured.unzip();
-                Pair {
-                    from: step.members[0].from.name().to_owned(),
-                    to: step.members[0].to.name().to_owned(),
-                    way: *way,
-                    values,
-                    cpu_taken,
-                }
-            })
-        })
-        .collect();
-    let surveyed = Surveyed::of(&pairs, metric, Family::of(&member.workload));
-    let run_id = of.first().and_then(|(step, _)| step.identity(0).run_id).unwrap_or_default();
-    let verdicts = survey.asserts.iter().map(|assertion| VerdictRow {
-        case: survey.name.to_string(),
-        run_id: run_id.clone(),
-        file: assertion.place.file.clone(),
-        line: Some(assertion.place.line as u64),
-        column: Some(assertion.place.column as u64),
-        ..judge::of_assertion(&assertion.detail.that.0, &surveyed.judge(&assertion.detail.that.0), assertion.severity)
-    });
+    let ran = cases.iter().copied().filter(|(step, finished)| is_of(step) && !finished.left_out);
+    let ran: Vec<(&Step, &Finished)> = ran.collect();
+    if ran.is_empty() {
+        return None;
+    }
+    let (pairs, statements) = evidence::of_survey(plan, survey)?;
+    let surveyed = evidence::of_run(&ran, pairs.columns().to_vec()).surveyed(&pairs);
     Some(Result {
         test: survey.test.to_string(),
         name: survey.name.to_string(),
-        summary: surveyed.summary(),
-        suspects: surveyed.suspects(),
-        verdicts: verdicts.collect(),
+        summary: surveyed.0.summary(),
+        suspects: surveyed.0.suspects(),
+        verdicts: statements.iter().map(|of| statement::of_survey(of, &pairs.name, &surveyed)).collect(),
     })
 }

@@ -20,7 +20,7 @@ use analyze::{
 };
 use schemas::metrics::{self, Metric};
 
-use super::baseline::samples;
+use super::evidence;
 use crate::{
     error::Error,
     plan::{
@@ -157,7 +157,7 @@ impl Enough for Until {
         if !self.looks.has(so_far.done) && !is_late {
             return false;
         }
-        let values = samples(step, so_far, self.baseline.promises());
+        let values = evidence::promised(step, so_far, self.baseline.promises());
         let rows = self.baseline.judge(&values, &Environment::default());
         let all: Vec<(Said, VerdictRow)> = rows
             .into_iter()

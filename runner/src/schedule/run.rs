@@ -23,7 +23,7 @@ use std::{
 
 use schemas::{
     columns::Row,
-    metrics::{LIMITED_BY, METRICS, Metric},
+    metrics::{LIMITED_BY, METRICS},
     words::{Search as Finding, Way},
 };
 
@@ -57,11 +57,9 @@ pub struct Settings {
 /// The values of every metric in one iteration's row, in the order of [`METRICS`]; then the index of its cause.
 pub type Values = Vec<Option<f64>>;
 
-pub fn value_of(metric: &Metric, values: &Values) -> Option<f64> {
-    if metric.name == LIMITED_BY.name {
-        return values.get(METRICS.len()).copied().flatten();
-    }
-    METRICS.iter().position(|m| m.name == metric.name).and_then(|i| values[i])
+/// The place of a column in [`Values`].
+pub fn place_of(column: &str) -> Option<usize> {
+    METRICS.iter().chain([LIMITED_BY]).position(|metric| metric.column == column)
 }
 
 /// A case after the run.

@@ -30,6 +30,12 @@ impl<'a> Index<'a> {
         index
     }
 
+    /// With labels that always say the direction of a case.
+    pub(in crate::judge) fn with_directions(mut self) -> Self {
+        self.direction.values_mut().for_each(|only| *only = None);
+        self
+    }
+
     /// All cases, in the order of the table.
     pub fn all(&self) -> &'a [Case] {
         self.all

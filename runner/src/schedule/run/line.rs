@@ -2,7 +2,7 @@
 
 use schemas::units::human;
 
-use super::{Run, value_of};
+use super::{Run, place_of};
 use crate::error::Error;
 
 impl Run<'_> {
@@ -18,7 +18,8 @@ impl Run<'_> {
         let Some((first, stop)) = steps[i].line.zip(steps[i].stop_when.as_ref()) else { return Ok(()) };
         // The total of a group, or of both directions.
         let Some(values) = self.states[i].result.values.values().next_back() else { return Ok(()) };
-        let values: Vec<f64> = values.iter().filter_map(|v| value_of(stop.that.metric, v)).collect();
+        let Some(place) = place_of(stop.that.metric.column) else { return Ok(()) };
+        let values: Vec<f64> = values.iter().filter_map(|v| v[place]).collect();
         let Some(mean) = analyze::stats::moments::mean(&values) else { return Ok(()) };
         if !stop.that.operator.holds(mean, stop.that.limit) {
             return Ok(());

@@ -1,0 +1,167 @@
+//! What a plan states about its cases, and the values of a run by which that is judged.
+
+use analyze::judge::{
+    Judge, Origin, Scope,
+    baseline::Promise,
+    samples::{Case as Measured, Key, Observation},
+    statement::{self, Evidence, Statement},
+};
+use netcore::spec::Direction;
+use schemas::{metrics::Family, words::Way};
+
+use crate::{
+    plan::{
+        Plan,
+        case::{Assertion, Case, Survey},
+        measures,
+    },
+    schedule::{
+        rows::ways,
+        run::{Finished, Values, place_of},
+        step::Step,
+    },
+};
+
+/// The statements about a case.
+pub fn statements(case: &Case) -> Vec<Statement> {
+    let of = |assertion: &Assertion, member: usize| Statement {
+        case_id: Some(case.id.clone()),
+        member: case.members.get(member).map(|m| m.name.clone()).filter(|name| !name.is_empty()),
+        scope: assertion.detail.scope.unwrap_or_default(),
+        judge: assertion.detail.judge.unwrap_or_default(),
+        level: case.policy.level,
+        ..stated(assertion)
+    };
+    let judged = case.asserts.iter().flat_map(|assertion| {
+        let members = case.judged(&assertion.detail);
+        members.into_iter().map(move |member| (assertion, member))
+    });
+    judged.map(|(assertion, member)| of(assertion, member)).collect()
+}
+
+/// The pairs of a survey, and the statements about them together. `None`: nothing of it is measured.
+pub fn of_survey(plan: &Plan, survey: &Survey) -> Option<(statement::Survey, Vec<Statement>)> {
+    let pairs: Vec<_> = survey.cases(plan).filter(|case| case.skip.is_none()).collect();
+    let pairs = statement::Survey {
+        name: survey.name.to_string(),
+        case_ids: pairs.iter().map(|case| case.id.clone()).collect(),
+        metric: pairs.iter().find_map(|case| measures::of_job(&case.members.first()?.job))?,
+    };
+    let of = |assertion| Statement { survey: Some(pairs.clone()), ..stated(assertion) };
+    let statements = survey.asserts.iter().map(of).collect();
+    Some((pairs, statements))
+}
+
+fn stated(assertion: &Assertion) -> Statement {
+    Statement {
+        assertion: assertion.detail.that.0.clone(),
+        case_id: None,
+        survey: None,
+        member: None,
+        scope: Scope::Total,
+        severity: assertion.severity,
+        judge: Judge::default(),
+        level: 0.0,
+        file: assertion.place.file.clone(),
+        line: Some(assertion.place.line as u64),
+        column: Some(assertion.place.column as u64),
+    }
+}
+
+/// The values of these cases in some columns.
+pub fn of_run(cases: &[(&Step, &Finished)], columns: Vec<&'static str>) -> Evidence {
+    let places = places(&columns);
+    let (mut all, mut streams) = (Vec::new(), Vec::new());
+    for (step, finished) in cases {
+        let of = Of { step, finished, places: &places };
+        for member in 0..step.members.len() + usize::from(step.group.is_some()) {
+            all.extend(of.member(member));
+        }
+        // Judged with the transactions of the whole, as a stream's direction is.
+        streams.extend(finished.streams.iter().map(|((member, stream), values)| {
+            let case = of.case(*member, step.headline_way(*member), values);
+            let key = Key { direction: String::new(), stream: stream.to_string(), ..case.key };
+            Measured { key, ..case }
+        }));
+    }
+    Evidence::of_run(columns, all, streams)
+}
+
+/// The values of each member of a case, and of a group's total, in the order of a baseline's promises.
+pub fn promised(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<Measured> {
+    let columns: Vec<&str> = promises.iter().map(|promise| promise.metric.column).collect();
+    let of = Of { step, finished, places: &places(&columns) };
+    let all = 0..step.members.len() + usize::from(step.group.is_some());
+    all.map(|member| of.way(member, step.headline_way(member))).collect()
+}
+
+/// Place and time of a member's measurement, or of the group's.
+fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
+    let summary = finished.summaries.iter().find(|(member, way, _)| (*member, *way) == of).map(|(.., row)| row);
+    summary.map_or_else(|| Origin::from(&step.identity(of.0)), Origin::from)
+}
+
+/// The places of columns among a run's values.
+fn places(columns: &[&str]) -> Vec<Option<usize>> {
+    columns.iter().map(|column| place_of(column)).collect()
+}
+
+/// A case, its values, and the places of those that are wanted.
+struct Of<'a> {
+    step: &'a Step,
+    finished: &'a Finished,
+    places: &'a [Option<usize>],
+}
+
+impl Of<'_> {
+    /// A member in each of its ways. One that left no row is there without values: it must not pass by silence.
+    fn member(&self, member: usize) -> Vec<Measured> {
+        let one = self.step.members.get(member);
+        let spec = one.map(|m| m.spec());
+        let total = self.step.headline_way(member);
+        if matches!(spec, Some(None)) {
+            // A program may print a table: each of its lines is judged.
+            let lines: Vec<_> = self.finished.values.iter().filter(|((_, way), _)| *way == total).collect();
+            if lines.len() > 1 {
+                let of_line = |((line, _), values): (&(usize, Way), &Vec<Values>)| {
+                    let case = self.case(member, total, values);
+                    let key = Key { direction: String::new(), ..case.key };
+                    Measured { key, name: format!("{} (line {})", self.step.name, line + 1), ..case }
+                };
+                return lines.into_iter().map(of_line).collect();
+            }
+        }
+        let direction = spec.map_or(Direction::Bidirectional, |s| s.map_or(Direction::Forward, |s| s.direction));
+        let all = ways(direction).iter().copied();
+        let ranks = (!ways(direction).contains(&total)).then_some(total);
+        all.chain(ranks).map(|way| self.way(member, way)).collect()
+    }
+
+    fn way(&self, member: usize, way: Way) -> Measured {
+        self.case(member, way, self.finished.values.get(&(member, way)).map_or(&[], Vec::as_slice))
+    }
+
+    fn case(&self, member: usize, way: Way, iterations: &[Values]) -> Measured {
+        let (step, finished) = (self.step, self.finished);
+        let one = step.members.get(member);
+        let key = Key {
+            id: step.id.clone(),
+            member: one.map(|m| m.name.clone()).unwrap_or_default(),
+            direction: way.to_string(),
+            ..Key::default()
+        };
+        let family = one.map(|m| Family::of(&m.workload)).unwrap_or_default();
+        let mut case = Measured::of(key, step.name.clone(), family, self.places.len());
+        for (number, values) in (1..).zip(iterations) {
+            for (metric, place) in self.places.iter().enumerate() {
+                case.put(metric, place.and_then(|place| values[place]));
+            }
+            case.rows.push(Observation { iteration: Some(number), ..Observation::default() });
+        }
+        let total = step.headline_way(member);
+        let summary = finished.summaries.iter().find(|(m, way, _)| (*m, *way) == (member, total));
+        case.transactions = summary.and_then(|(.., row)| row.transactions);
+        case.origin = origin(step, finished, (member, way));
+        case
+    }
+}
