@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use indexmap::IndexMap;
-use schemas::columns::AXIS_PREFIX;
+use schemas::columns::{AXIS_PREFIX, results::column};
 use schemas::metrics::{self, Better, Family, Metric};
 use schemas::vocabulary;
 use schemas::words::{Record, Status, Way};
@@ -12,7 +12,7 @@ use super::{Cell, Ends, Matrix};
 use crate::error::Error;
 use crate::limits;
 use crate::table::select::Preferred;
-use crate::table::{Picker, Row, Selection, Table};
+use crate::table::{Field, Picker, Row, Selection, Table};
 
 /// Limit of the hosts of a survey: a pair of each two has a cell, and their names are those of the file.
 const MOST_HOSTS: usize = 4096;
@@ -117,16 +117,8 @@ impl Taken {
 }
 
 struct Columns {
-    from: usize,
-    to: usize,
-    status: Option<usize>,
-    direction: Option<usize>,
-    workload: Option<usize>,
-    cpu_taken: Option<usize>,
     /// Columns that tell surveys apart where a pair has several values: the member, and those of keys that a plan may sweep.
     apart: Vec<(&'static str, usize)>,
-    /// `plan`, `run_id`, `time`, `iteration`.
-    origin: [Option<usize>; 4],
     /// Columns that tell surveys apart.
     key: Vec<usize>,
     metrics: Vec<(usize, &'static Metric)>,
@@ -134,14 +126,16 @@ struct Columns {
 
 impl Columns {
     fn of(table: &Table, metric: Option<&str>) -> Result<Self, Error> {
-        let (from, to) = (table.require("from")?, table.require("to")?);
+        table.require(column::from)?;
+        table.require(column::to)?;
         let header = table.header();
-        let swept = |name: &str| name.strip_prefix(AXIS_PREFIX).is_some_and(|path| path != "from" && path != "to");
+        let swept =
+            |name: &str| name.strip_prefix(AXIS_PREFIX).is_some_and(|path| path != column::from && path != column::to);
         let key = header
             .names()
             .iter()
             .enumerate()
-            .filter(|(_, name)| *name == "test" || swept(name))
+            .filter(|(_, name)| *name == column::test || swept(name))
             .map(|(column, _)| column)
             .collect();
         let metrics = match metric {
@@ -158,32 +152,28 @@ impl Columns {
                 vec![(column, metric)]
             }
         };
-        let [status, direction, workload, cpu_taken] =
-            ["status", "direction", "workload", "cpu_taken_ratio"].map(|name| header.find(name));
         let swept = vocabulary::KEY_COLUMNS.iter().map(|(_, column)| *column);
-        let swept = swept.filter(|column| !["from", "to", "direction"].contains(column));
+        let swept = swept.filter(|column| ![column::from, column::to, column::direction].contains(column));
         let apart =
-            std::iter::once("member").chain(swept).filter_map(|name| Some((name, header.find(name)?))).collect();
-        let origin = ["plan", "run_id", "time", "iteration"].map(|name| header.find(name));
-        Ok(Self { from, to, status, direction, workload, cpu_taken, apart, origin, key, metrics })
+            std::iter::once(column::member).chain(swept).filter_map(|name| Some((name, header.find(name)?))).collect();
+        Ok(Self { apart, key, metrics })
     }
 
     fn measurement(&self, row: &Row<'_>) -> Result<Measurement, Error> {
-        let text = |column: Option<usize>| column.map_or("", |c| row.get(c)).to_owned();
-        let [plan, run, time, iteration] = self.origin.map(text);
+        let text = |field| row.text(field).to_owned();
         let values = self.metrics.iter().map(|(column, _)| row.number(*column)).collect::<Result<_, _>>()?;
         Ok(Measurement {
             apart: self.apart.iter().map(|(_, column)| row.get(*column).to_owned()).collect(),
-            from: text(Some(self.from)),
-            to: text(Some(self.to)),
-            way: text(self.direction).parse().ok(),
-            workload: text(self.workload),
-            plan,
-            run,
-            time,
-            iteration,
-            status: Taken::of(&text(self.status)),
-            cpu_taken: self.cpu_taken.map(|column| row.number(column)).transpose()?.flatten(),
+            from: text(Field::from),
+            to: text(Field::to),
+            way: row.text(Field::direction).parse().ok(),
+            workload: text(Field::workload),
+            plan: text(Field::plan),
+            run: text(Field::run_id),
+            time: text(Field::time),
+            iteration: text(Field::iteration),
+            status: Taken::of(row.text(Field::status)),
+            cpu_taken: row.value(Field::cpu_taken_ratio)?,
             values,
         })
     }
@@ -197,7 +187,7 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     let mut kinds = HashSet::new();
     while let Some(row) = table.next_row()? {
         let Some(kind) = picker.pick(&row)? else { continue };
-        let (from, to) = (row.get(columns.from), row.get(columns.to));
+        let (from, to) = (row.text(Field::from), row.text(Field::to));
         // Totals of a group, and traffic of a host with itself, are no pairs.
         if from.is_empty() || to.is_empty() || from == to {
             continue;
