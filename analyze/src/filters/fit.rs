@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use indexmap::IndexMap;
-use schemas::columns::number;
+use schemas::columns::{number, results::column};
 use schemas::text::plain;
 use schemas::units::{self, Rate, Unit};
 use schemas::words::LatencyKind;
@@ -16,7 +16,7 @@ use schemas::words::LatencyKind;
 use self::ceiling::{Headers, Wire};
 use crate::error::{Error, Verdict};
 use crate::stats::{hockney, moments::Moments};
-use crate::table::{Rows, Selection, Table, TableArgs};
+use crate::table::{Field, Rows, Selection, Table, TableArgs};
 
 /// Latency, asymptotic bandwidth, half-bandwidth and saturation size from a sweep over message sizes.
 ///
@@ -143,40 +143,37 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(Verdict::Ok)
 }
 
+/// Columns by which times are known.
+const MEASURED: [Field; 7] = [
+    Field::message_bytes,
+    Field::throughput_bits_per_s,
+    Field::request_bytes,
+    Field::response_bytes,
+    Field::transactions_per_s,
+    Field::inflight,
+    Field::latency_mean_us,
+];
+
 fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option<&Wire>) -> Result<Vec<Fit>, Error> {
     let mut columns = group.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>()?;
     let first = columns.len();
-    let names = [
-        "message_bytes",
-        "throughput_bits_per_s",
-        "request_bytes",
-        "response_bytes",
-        "transactions_per_s",
-        "inflight",
-        "latency_mean_us",
-        "latency_kind",
-        "transport",
-    ];
-    let mut at = [None; 9];
-    for (at, name) in at.iter_mut().zip(names) {
-        if let Some(column) = table.header().find(name) {
-            *at = Some(columns.len());
-            columns.push(column);
-        }
+    let measured = MEASURED.iter().filter_map(|field| table.header().place(*field));
+    if measured.clone().next().is_none() {
+        table.require(if wire.is_some() { column::throughput_bits_per_s } else { column::message_bytes })?;
     }
-    if at[..7].iter().all(Option::is_none) {
-        table.require(if wire.is_some() { "throughput_bits_per_s" } else { "message_bytes" })?;
-    }
+    columns.extend(
+        measured.chain([Field::latency_kind, Field::transport].iter().filter_map(|f| table.header().place(*f))),
+    );
     let rows = Rows::read(table, selection, &columns)?;
     if let Some(note) = &rows.note {
         crate::warn(note);
     }
     let mut groups: IndexMap<Vec<String>, Sizes> = IndexMap::new();
     for row in &rows.rows {
-        let value = |i: usize| at[i].map_or(Ok(None), |c: usize| rows.number(row, c));
+        let value = |i: usize| rows.value(row, MEASURED[i]);
         let [message, throughput, request, response, rate, inflight, latency] =
             [value(0)?, value(1)?, value(2)?, value(3)?, value(4)?, value(5)?, value(6)?];
-        let kind = at[7].map_or("", |column| row.get(column));
+        let kind = rows.text(row, Field::latency_kind);
         let size = request.zip(response).map(|(request, response)| request.midpoint(response)).or(message);
         // Several streams add up their rates, and a load is paced below the rate that it could have: the latency tells the
         // time of one transaction, where it is known. Several in flight overlap: neither does.
@@ -201,8 +198,7 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option
         let times = sizes.entry(bits).or_default();
         times.seconds.push(seconds);
         if let Some(wire) = wire.filter(|_| times.ceiling.is_none()) {
-            let transport = at[8].map_or("", |column| row.get(column));
-            times.ceiling = Some(wire.carries(transport, bits.map(|bits| bits.div_ceil(8)))?);
+            times.ceiling = Some(wire.carries(rows.text(row, Field::transport), bits.map(|bits| bits.div_ceil(8)))?);
         }
     }
     Ok(groups.into_iter().map(|(group, sizes)| fit(group, &sizes)).collect())

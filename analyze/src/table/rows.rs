@@ -3,7 +3,7 @@
 use std::{io::Write, sync::Arc};
 
 use super::{
-    Record, Row, Table, parse_number,
+    Field, Header, Record, Row, Table, parse_number,
     select::{Picker, Preferred, Selection},
 };
 use crate::error::{Error, Place};
@@ -38,6 +38,9 @@ pub struct Rows {
     pub kind: Record,
     /// Names of the chosen columns.
     pub columns: Vec<String>,
+    header: Header,
+    /// The place of each column of the table among the chosen ones.
+    places: Vec<Option<usize>>,
     /// In the order of the input.
     pub rows: Vec<OwnedRow>,
     /// A sentence for the user about rows left out because of their status.
@@ -64,8 +67,7 @@ impl Rows {
         while let Some(row) = table.next_row()? {
             rows.push(OwnedRow::of(&row, &columns));
         }
-        let columns = table.header().names().to_vec();
-        Ok(Self { kind: Record::Iteration, columns, rows, note: None, passed_over: 0 })
+        Ok(Self { rows, ..Self::of(table, &columns) })
     }
 
     /// Reads every row with the given columns, and beside each row its kind if the picker counts it.
@@ -74,13 +76,12 @@ impl Rows {
         mut picker: Picker,
         columns: &[usize],
     ) -> Result<(Self, Vec<Option<Record>>), Error> {
-        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
         let (mut rows, mut kinds) = (Vec::new(), Vec::new());
         while let Some(row) = table.next_row()? {
             kinds.push(picker.pick(&row)?);
             rows.push(OwnedRow::of(&row, columns));
         }
-        Ok((Self { kind: Record::Iteration, columns: names, rows, note: None, passed_over: 0 }, kinds))
+        Ok((Self { rows, ..Self::of(table, columns) }, kinds))
     }
 
     /// The place of a column among the chosen ones.
@@ -99,7 +100,6 @@ impl Rows {
     }
 
     fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {
-        let names = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
         let mut kept: Preferred<Vec<OwnedRow>> = Preferred::default();
         let mut all: u64 = 0;
         while let Some(row) = table.next_row()? {
@@ -109,7 +109,30 @@ impl Rows {
         }
         let (kind, rows) = kept.into_kept().unwrap_or((Record::Iteration, Vec::new()));
         let passed_over = all - rows.len() as u64 - picker.left_out();
-        Ok(Self { kind, columns: names, rows, note: picker.note(), passed_over })
+        Ok(Self { kind, rows, note: picker.note(), passed_over, ..Self::of(table, columns) })
+    }
+
+    fn of(table: &Table, columns: &[usize]) -> Self {
+        let header = table.header().clone();
+        let places = (0..header.names().len()).map(|c| columns.iter().position(|chosen| *chosen == c)).collect();
+        let columns = columns.iter().map(|c| header.names()[*c].clone()).collect();
+        let (kind, rows) = (Record::Iteration, Vec::new());
+        Self { kind, columns, header, places, rows, note: None, passed_over: 0 }
+    }
+
+    /// The place of a column of results among the chosen ones.
+    fn place(&self, field: Field) -> Option<usize> {
+        self.header.place(field).and_then(|column| self.places[column])
+    }
+
+    /// The text of a column of results; empty where it was not chosen.
+    pub fn text<'r>(&self, row: &'r OwnedRow, field: Field) -> &'r str {
+        self.place(field).map_or("", |i| row.get(i))
+    }
+
+    /// The number of a column of results; `None` where the cell is empty or the column was not chosen.
+    pub fn value(&self, row: &OwnedRow, field: Field) -> Result<Option<f64>, Error> {
+        self.place(field).map_or(Ok(None), |i| self.number(row, i))
     }
 
     pub fn number(&self, row: &OwnedRow, i: usize) -> Result<Option<f64>, Error> {
