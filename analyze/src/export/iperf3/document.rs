@@ -4,13 +4,13 @@
 //! has what `from` counted; `cpu_utilization_percent` is the CPU time of the process, where 100 is one CPU; a bit rate is
 //! that of one stream.
 
-use schemas::columns::results::column;
 use schemas::{time, words::Phase};
 use serde_json::{Map, Value, json};
 
 use super::intervals;
 use super::run::{Line, Run, protocol};
 use crate::error::Error;
+use crate::table::Field;
 
 pub(super) type Object = Map<String, Value>;
 
@@ -26,9 +26,9 @@ pub fn of(run: &Run<'_>) -> Result<Value, Error> {
         document.insert("intervals".into(), json!([]));
         document.insert("end".into(), json!({}));
     }
-    put_text(&mut document, "title", first.text(column::case));
+    put_text(&mut document, "title", first.text(Field::case));
     if !first.is_ok() {
-        let why = [first.text(column::error), first.text(column::status)]
+        let why = [first.text(Field::error), first.text(Field::status)]
             .into_iter()
             .find(|t| !t.is_empty())
             .unwrap_or_default();
@@ -39,11 +39,11 @@ pub fn of(run: &Run<'_>) -> Result<Value, Error> {
 
 fn start(run: &Run<'_>) -> Result<Object, Error> {
     let first = run.totals[0];
-    let streams = first.number(column::streams)?;
+    let streams = first.number(Field::streams)?;
     let mut start = Object::new();
     let mut ends = Object::new();
-    put_text(&mut ends, "local_host", first.text(column::from));
-    put_text(&mut ends, "remote_host", first.text(column::to));
+    put_text(&mut ends, "local_host", first.text(Field::from));
+    put_text(&mut ends, "remote_host", first.text(Field::to));
     if first.is_ok() && !ends.is_empty() {
         let connections = sockets(run).into_iter().map(|socket| {
             let mut connection = Object::new();
@@ -59,22 +59,22 @@ fn start(run: &Run<'_>) -> Result<Object, Error> {
         start.insert("timestamp".into(), stamp.into());
     }
     let mut peer = Object::new();
-    put_text(&mut peer, "host", first.text(column::to));
+    put_text(&mut peer, "host", first.text(Field::to));
     if !peer.is_empty() {
         start.insert("connecting_to".into(), peer.into());
     }
-    put(&mut start, "tcp_mss_default", first.number(column::mss_bytes)?);
+    put(&mut start, "tcp_mss_default", first.number(Field::mss_bytes)?);
     let target = target(&first, streams)?;
     put(&mut start, "target_bitrate", target);
-    put(&mut start, "sndbuf_actual", first.number(column::local_send_buffer_bytes)?);
-    put(&mut start, "rcvbuf_actual", first.number(column::local_receive_buffer_bytes)?);
+    put(&mut start, "sndbuf_actual", first.number(Field::local_send_buffer_bytes)?);
+    put(&mut start, "rcvbuf_actual", first.number(Field::local_receive_buffer_bytes)?);
     let both = run.totals.len() > 1;
     let mut test = Object::new();
     put_text(&mut test, "protocol", protocol(&first).unwrap_or_default());
     put(&mut test, "num_streams", streams);
-    put(&mut test, "blksize", first.number(column::message_bytes)?);
+    put(&mut test, "blksize", first.number(Field::message_bytes)?);
     put(&mut test, "omit", omit.map(whole));
-    put(&mut test, "duration", first.number(column::elapsed_s)?.map(whole));
+    put(&mut test, "duration", first.number(Field::elapsed_s)?.map(whole));
     put(&mut test, "reverse", Some(f64::from(u8::from(!both && first.is_reverse()))));
     put(&mut test, "target_bitrate", target);
     put(&mut test, "bidir", Some(f64::from(u8::from(both))));
@@ -89,29 +89,29 @@ fn sockets(run: &Run<'_>) -> Vec<f64> {
 
 /// The rows of streams, with their numbers. The total is the row of a stream that is alone in its direction.
 fn streams<'t>(run: &Run<'t>) -> Vec<(f64, Line<'t>)> {
-    let alone = run.totals[0].text(column::streams) == "1";
+    let alone = run.totals[0].text(Field::streams) == "1";
     let rows = if run.streams.is_empty() && alone { &run.totals } else { &run.streams };
     rows.iter().enumerate().map(|(i, line)| (socket(line).unwrap_or(i as f64 + 1.0), *line)).collect()
 }
 
 pub(super) fn socket(line: &Line<'_>) -> Option<f64> {
-    line.text(column::stream).parse::<f64>().ok().map(|number| number + 1.0)
+    line.text(Field::stream).parse::<f64>().ok().map(|number| number + 1.0)
 }
 
 /// Length of the warm-up; `None`: a summary has none of its own.
 fn omitted(run: &Run<'_>) -> Result<Option<f64>, Error> {
     let mut omitted: Option<f64> = None;
-    let intervals = run.intervals.iter().filter(|l| l.text(column::phase) == Phase::Warmup.as_str());
+    let intervals = run.intervals.iter().filter(|l| l.text(Field::phase) == Phase::Warmup.as_str());
     for line in run.warmups.iter().chain(intervals) {
-        omitted = [omitted, line.number(column::start_s)?.map(|start| -start)].into_iter().flatten().reduce(f64::max);
+        omitted = [omitted, line.number(Field::start_s)?.map(|start| -start)].into_iter().flatten().reduce(f64::max);
     }
-    let summary = !run.totals[0].text(column::iterations).is_empty();
+    let summary = !run.totals[0].text(Field::iterations).is_empty();
     Ok(omitted.or(if summary { None } else { Some(0.0) }))
 }
 
 /// When the load began: `time` is when what the row counts had ended.
 fn timestamp(line: &Line<'_>, omit: f64) -> Result<Option<Object>, Error> {
-    let (Some(end), Some(elapsed)) = (time::parse(line.text(column::time)), line.number(column::elapsed_s)?) else {
+    let (Some(end), Some(elapsed)) = (time::parse(line.text(Field::time)), line.number(Field::elapsed_s)?) else {
         return Ok(None);
     };
     #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, beyond any calendar")]
@@ -125,21 +125,21 @@ fn timestamp(line: &Line<'_>, omit: f64) -> Result<Option<Object>, Error> {
 
 /// The offered bit rate of one stream.
 fn target(line: &Line<'_>, streams: Option<f64>) -> Result<Option<f64>, Error> {
-    let bits = match line.text(column::offered_unit) {
+    let bits = match line.text(Field::offered_unit) {
         "bits" => Some(1.0),
-        "messages" => line.number(column::message_bytes)?.map(|bytes| bytes * 8.0),
+        "messages" => line.number(Field::message_bytes)?.map(|bytes| bytes * 8.0),
         _ => None,
     };
-    let parts = line.number(column::offered_per_s)?.zip(bits).zip(streams.filter(|s| *s >= 1.0));
+    let parts = line.number(Field::offered_per_s)?.zip(bits).zip(streams.filter(|s| *s >= 1.0));
     Ok(parts.map(|((offered, bits), streams)| (offered * bits / streams).round()))
 }
 
 /// The columns of bytes and their rate.
-pub(super) const SENT: (&str, &str) = (column::bytes_sent, column::sent_bits_per_s);
-pub(super) const RECEIVED: (&str, &str) = (column::bytes_received, column::throughput_bits_per_s);
+pub(super) const SENT: (Field, Field) = (Field::bytes_sent, Field::sent_bits_per_s);
+pub(super) const RECEIVED: (Field, Field) = (Field::bytes_received, Field::throughput_bits_per_s);
 
 /// Bytes, their rate, and the time to which the rate refers; empty without both.
-pub(super) fn traffic(line: &Line<'_>, (bytes, rate): (&str, &str), start: f64) -> Result<Object, Error> {
+pub(super) fn traffic(line: &Line<'_>, (bytes, rate): (Field, Field), start: f64) -> Result<Object, Error> {
     let (bytes, rate) = (line.number(bytes)?, line.number(rate)?);
     let mut object = Object::new();
     if bytes.is_none() && rate.is_none() {
@@ -147,7 +147,7 @@ pub(super) fn traffic(line: &Line<'_>, (bytes, rate): (&str, &str), start: f64) 
     }
     // `elapsed_s` is the receiver's; the sender's own follows from its rate.
     let own = bytes.zip(rate).filter(|(_, rate)| *rate > 0.0).map(|(bytes, rate)| bytes * 8.0 / rate);
-    let seconds = own.filter(|s| *s > 0.0).or(line.number(column::elapsed_s)?).map(nanoseconds);
+    let seconds = own.filter(|s| *s > 0.0).or(line.number(Field::elapsed_s)?).map(nanoseconds);
     put(&mut object, "start", Some(nanoseconds(start)));
     put(&mut object, "end", seconds.map(|s| nanoseconds(start + s)));
     put(&mut object, "seconds", seconds);
@@ -158,13 +158,13 @@ pub(super) fn traffic(line: &Line<'_>, (bytes, rate): (&str, &str), start: f64) 
 
 /// Jitter and loss at the receiver.
 pub(super) fn datagrams(object: &mut Object, line: &Line<'_>) -> Result<(), Error> {
-    let (sent, lost) = (line.number(column::messages_sent)?, line.number(column::lost)?);
-    put(object, "jitter_ms", line.number(column::jitter_us)?.map(|us| us / 1e3));
+    let (sent, lost) = (line.number(Field::messages_sent)?, line.number(Field::lost)?);
+    put(object, "jitter_ms", line.number(Field::jitter_us)?.map(|us| us / 1e3));
     put(object, "lost_packets", lost);
-    let counted = line.number(column::messages_received)?.zip(lost).map(|(received, lost)| received + lost);
+    let counted = line.number(Field::messages_received)?.zip(lost).map(|(received, lost)| received + lost);
     put(object, "packets", sent.or(counted));
     let ratio = lost.zip(sent).filter(|(_, sent)| *sent > 0.0).map(|(lost, sent)| lost / sent);
-    put(object, "lost_percent", line.number(column::loss_ratio)?.or(ratio).map(|ratio| ratio * 100.0));
+    put(object, "lost_percent", line.number(Field::loss_ratio)?.or(ratio).map(|ratio| ratio * 100.0));
     Ok(())
 }
 
@@ -188,13 +188,13 @@ fn end(run: &Run<'_>) -> Result<Object, Error> {
         }
         let (mut sent, mut received) = (traffic(line, SENT, 0.0)?, traffic(line, RECEIVED, 0.0)?);
         if udp && !sent.is_empty() {
-            put(&mut sent, "packets", line.number(column::messages_sent)?);
+            put(&mut sent, "packets", line.number(Field::messages_sent)?);
         }
         if udp && !received.is_empty() {
             datagrams(&mut received, line)?;
         }
         if !udp && !sent.is_empty() {
-            put(&mut sent, "retransmits", line.number(column::retransmits)?);
+            put(&mut sent, "retransmits", line.number(Field::retransmits)?);
         }
         // A UDP sum says which end counted it; a TCP sum, whether `from` sent.
         let forward = !line.is_reverse();
@@ -202,13 +202,13 @@ fn end(run: &Run<'_>) -> Result<Object, Error> {
         closed(&mut end, &format!("sum_received{twin}"), received, !udp && forward);
     }
     let mut cpu = Object::new();
-    for (key, column) in [("host_total", column::local_process_cpus), ("remote_total", column::remote_process_cpus)] {
-        put(&mut cpu, key, first.number(column)?.map(|cpus| cpus * 100.0));
+    for (key, field) in [("host_total", Field::local_process_cpus), ("remote_total", Field::remote_process_cpus)] {
+        put(&mut cpu, key, first.number(field)?.map(|cpus| cpus * 100.0));
     }
     if !cpu.is_empty() {
         end.insert("cpu_utilization_percent".into(), cpu.into());
     }
-    put_text(&mut end, "sender_tcp_congestion", first.text(column::congestion_control));
+    put_text(&mut end, "sender_tcp_congestion", first.text(Field::congestion_control));
     Ok(end)
 }
 
@@ -225,7 +225,7 @@ fn udp_stream(socket: f64, line: &Line<'_>) -> Result<Value, Error> {
     put(&mut udp, "socket", Some(socket));
     udp.append(&mut traffic(line, SENT, 0.0)?);
     datagrams(&mut udp, line)?;
-    put(&mut udp, "out_of_order", line.number(column::reordered)?);
+    put(&mut udp, "out_of_order", line.number(Field::reordered)?);
     udp.insert("sender".into(), (!line.is_reverse()).into());
     Ok(json!({ "udp": udp }))
 }
@@ -241,7 +241,7 @@ fn tcp_stream(run: &Run<'_>, socket: f64, line: &Line<'_>) -> Result<Value, Erro
         put(&mut object, "socket", Some(socket));
         object.append(&mut counted);
         if side == "sender" {
-            put(&mut object, "retransmits", line.number(column::retransmits)?);
+            put(&mut object, "retransmits", line.number(Field::retransmits)?);
             kernel(&mut object, run, line)?;
         }
         object.insert("sender".into(), (!line.is_reverse()).into());
@@ -253,20 +253,20 @@ fn tcp_stream(run: &Run<'_>, socket: f64, line: &Line<'_>) -> Result<Value, Erro
 /// Greatest window and round-trip times of the sender's kernel, over the samples at hand: those of its intervals, else
 /// the one at the end.
 fn kernel(object: &mut Object, run: &Run<'_>, line: &Line<'_>) -> Result<(), Error> {
-    let alone = run.totals[0].text(column::streams) == "1";
+    let alone = run.totals[0].text(Field::streams) == "1";
     let measured = |l: &&Line<'_>| {
-        l.text(column::phase) == Phase::Measure.as_str()
+        l.text(Field::phase) == Phase::Measure.as_str()
             && l.is_reverse() == line.is_reverse()
-            && (alone || l.text(column::stream) == line.text(column::stream))
+            && (alone || l.text(Field::stream) == line.text(Field::stream))
     };
     let mut samples: Vec<Line<'_>> = run.intervals.iter().filter(measured).copied().collect();
     if samples.is_empty() {
         samples.push(*line);
     }
-    let values = |column: &str| -> Result<Vec<f64>, Error> {
-        samples.iter().filter_map(|l| l.number(column).transpose()).collect()
+    let values = |field: Field| -> Result<Vec<f64>, Error> {
+        samples.iter().filter_map(|l| l.number(field).transpose()).collect()
     };
-    let (cwnd, rtt) = (values(column::cwnd_bytes)?, values(column::rtt_us)?);
+    let (cwnd, rtt) = (values(Field::cwnd_bytes)?, values(Field::rtt_us)?);
     put(object, "max_snd_cwnd", cwnd.into_iter().reduce(f64::max));
     put(object, "max_rtt", rtt.iter().copied().reduce(f64::max));
     put(object, "min_rtt", rtt.iter().copied().reduce(f64::min));

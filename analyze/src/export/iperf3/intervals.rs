@@ -1,16 +1,16 @@
 //! `intervals`: what `from` counted, as iperf3's client does.
 
-use schemas::columns::results::column;
 use schemas::words::Phase;
 use serde_json::Value;
 
 use super::document::{Object, RECEIVED, SENT, datagrams, put, socket, traffic};
 use super::run::{Line, Run, protocol};
 use crate::error::Error;
+use crate::table::Field;
 
 /// The intervals of a run whose warm-up had this length.
 pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
-    let alone = run.totals[0].text(column::streams) == "1";
+    let alone = run.totals[0].text(Field::streams) == "1";
     let mut found: Vec<Interval> = Vec::new();
     for line in &run.intervals {
         let (bytes, _) = near(line);
@@ -18,11 +18,11 @@ pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
             // What the other end counted, in a time of its own.
             continue;
         }
-        let warmup = line.text(column::phase) == Phase::Warmup.as_str();
-        let start = line.number(column::start_s)?.unwrap_or(0.0);
-        let slot = (line.is_reverse(), line.text(column::stream).to_owned());
+        let warmup = line.text(Field::phase) == Phase::Warmup.as_str();
+        let start = line.number(Field::start_s)?.unwrap_or(0.0);
+        let slot = (line.is_reverse(), line.text(Field::stream).to_owned());
         if found.last().is_none_or(|i| i.slots.contains(&slot) || start >= i.middle) {
-            let middle = start + line.number(column::elapsed_s)?.unwrap_or(0.0) / 2.0;
+            let middle = start + line.number(Field::elapsed_s)?.unwrap_or(0.0) / 2.0;
             found.push(Interval { middle, warmup, ..Interval::default() });
         }
         let object = interval(line, if warmup { start + omit } else { start })?;
@@ -34,9 +34,9 @@ pub fn of(run: &Run<'_>, omit: f64) -> Result<Vec<Value>, Error> {
             put(&mut stream, "socket", Some(number));
             stream.append(&mut object.clone());
             if !line.is_reverse() {
-                put(&mut stream, "snd_cwnd", line.number(column::cwnd_bytes)?);
-                put(&mut stream, "rtt", line.number(column::rtt_us)?);
-                put(&mut stream, "rttvar", line.number(column::rtt_var_us)?);
+                put(&mut stream, "snd_cwnd", line.number(Field::cwnd_bytes)?);
+                put(&mut stream, "rtt", line.number(Field::rtt_us)?);
+                put(&mut stream, "rttvar", line.number(Field::rtt_var_us)?);
             }
             current.streams.push(flagged(stream, warmup, !line.is_reverse()).into());
         }
@@ -104,7 +104,7 @@ fn add(sum: &mut Object, stream: &Object) {
 }
 
 /// The columns of `from`'s bytes and rate.
-fn near(line: &Line<'_>) -> (&'static str, &'static str) {
+fn near(line: &Line<'_>) -> (Field, Field) {
     if line.is_reverse() { RECEIVED } else { SENT }
 }
 
@@ -115,10 +115,10 @@ fn interval(line: &Line<'_>, start: f64) -> Result<Object, Error> {
         if line.is_reverse() {
             datagrams(&mut object, line)?;
         } else {
-            put(&mut object, "packets", line.number(column::messages_sent)?);
+            put(&mut object, "packets", line.number(Field::messages_sent)?);
         }
     } else if !line.is_reverse() {
-        put(&mut object, "retransmits", line.number(column::retransmits)?);
+        put(&mut object, "retransmits", line.number(Field::retransmits)?);
     }
     Ok(object)
 }

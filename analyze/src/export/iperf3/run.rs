@@ -1,60 +1,16 @@
 //! Chooses the one run that a document is about, and finds its rows.
 
-use schemas::words::{Phase, Record, Status, Way};
+use schemas::{
+    columns::COLUMNS,
+    words::{Phase, Record, Status, Way},
+};
 
 use crate::error::Error;
 use crate::table::rows::OwnedRow;
-use crate::table::{Picker, Rows, Selection, Table};
+use crate::table::{Field, Picker, Rows, Selection, Table};
 
 /// Columns that tell runs apart.
-const KEY: [&str; 5] = ["run_id", "plan", "case", "member", "iteration"];
-
-/// Columns that a document is made of.
-const READ: [&str; 40] = [
-    "run_id",
-    "plan",
-    "case",
-    "member",
-    "iteration",
-    "record",
-    "phase",
-    "stream",
-    "status",
-    "error",
-    "from",
-    "to",
-    "direction",
-    "time",
-    "start_s",
-    "elapsed_s",
-    "workload",
-    "transport",
-    "streams",
-    "message_bytes",
-    "offered_per_s",
-    "offered_unit",
-    "congestion_control",
-    "local_send_buffer_bytes",
-    "local_receive_buffer_bytes",
-    "mss_bytes",
-    "throughput_bits_per_s",
-    "sent_bits_per_s",
-    "transactions_per_s",
-    "bytes_sent",
-    "bytes_received",
-    "messages_sent",
-    "messages_received",
-    "lost",
-    "loss_ratio",
-    "reordered",
-    "jitter_us",
-    "local_process_cpus",
-    "remote_process_cpus",
-    "iterations",
-];
-
-/// Columns about TCP at the sender.
-const READ_TCP: [&str; 4] = ["retransmits", "rtt_us", "rtt_var_us", "cwnd_bytes"];
+const KEY: [Field; 5] = [Field::run_id, Field::plan, Field::case, Field::member, Field::iteration];
 
 /// A table's rows, with those that the selection chose.
 pub struct Found {
@@ -71,33 +27,33 @@ pub struct Line<'t> {
 }
 
 impl<'t> Line<'t> {
-    pub fn text(&self, column: &str) -> &'t str {
-        self.rows.column(column).map_or("", |i| self.row.get(i))
+    pub fn text(&self, field: Field) -> &'t str {
+        self.rows.text(self.row, field)
     }
 
-    pub fn number(&self, column: &str) -> Result<Option<f64>, Error> {
-        self.rows.column(column).map_or(Ok(None), |i| self.rows.number(self.row, i))
+    pub fn number(&self, field: Field) -> Result<Option<f64>, Error> {
+        self.rows.value(self.row, field)
     }
 
     /// Whether `to` sends.
     pub fn is_reverse(&self) -> bool {
-        self.text("direction") == Way::Reverse.as_str()
+        self.text(Field::direction) == Way::Reverse.as_str()
     }
 
     pub fn is_ok(&self) -> bool {
-        ["", Status::Ok.as_str()].contains(&self.text("status"))
+        ["", Status::Ok.as_str()].contains(&self.text(Field::status))
     }
 
     fn is_both(&self) -> bool {
-        self.text("direction") == Way::Both.as_str()
+        self.text(Field::direction) == Way::Both.as_str()
     }
 
-    fn is(&self, column: &str, word: &str) -> bool {
-        self.text(column) == word
+    fn is(&self, field: Field, word: &str) -> bool {
+        self.text(field) == word
     }
 
     fn key(&self) -> [&'t str; KEY.len()] {
-        KEY.map(|column| self.text(column))
+        KEY.map(|field| self.text(field))
     }
 }
 
@@ -122,15 +78,10 @@ impl Found {
         {
             return Err(Error::Usage("--to iperf3 writes totals: --record is iteration or summary".into()));
         }
-        let (names, columns): (Vec<String>, Vec<usize>) = READ
-            .iter()
-            .chain(&READ_TCP)
-            .filter_map(|name| Some(((*name).to_owned(), table.header().find(name)?)))
-            .unzip();
+        let known = COLUMNS.iter().filter(|column| !column.name.ends_with("_histogram"));
+        let columns: Vec<usize> = known.filter_map(|column| table.header().find(column.name)).collect();
         let picker = Picker::of_any_status(selection, table)?;
-        let (mut rows, kinds) = Rows::read_all_picked(table, picker, &columns)?;
-        // A table may name them by their metrics.
-        rows.columns = names;
+        let (rows, kinds) = Rows::read_all_picked(table, picker, &columns)?;
         let of = |wanted: Record| -> Vec<usize> {
             kinds.iter().enumerate().filter(|(_, kind)| **kind == Some(wanted)).map(|(i, _)| i).collect()
         };
@@ -161,7 +112,7 @@ impl Found {
             let what = if self.chosen.is_empty() { "no iteration and no summary" } else { "no direction by itself" };
             return Err(Error::Usage(format!("--to iperf3: the rows that are selected have {what}")));
         };
-        for (i, column) in KEY.iter().enumerate() {
+        for (i, field) in KEY.iter().enumerate() {
             let mut values: Vec<&str> = Vec::new();
             for line in &totals {
                 if !values.contains(&line.key()[i]) {
@@ -169,7 +120,7 @@ impl Found {
                 }
             }
             if values.len() > 1 {
-                return Err(ambiguous(column, &values));
+                return Err(ambiguous(field.name(), &values));
             }
         }
         stream_of_iperf3(first)?;
@@ -184,13 +135,13 @@ impl Found {
         let key = first.key();
         let all = (0..self.rows.rows.len()).map(|i| self.line(i)).filter(|l| l.key() == key && !l.is_both());
         let (mut streams, mut intervals, mut warmups) = (Vec::new(), Vec::new(), Vec::new());
-        for line in all.filter(|l| !l.is("phase", Phase::Cooldown.as_str())) {
-            let warmup = line.is("phase", Phase::Warmup.as_str());
-            if line.is("record", Record::Interval.as_str()) {
+        for line in all.filter(|l| !l.is(Field::phase, Phase::Cooldown.as_str())) {
+            let warmup = line.is(Field::phase, Phase::Warmup.as_str());
+            if line.is(Field::record, Record::Interval.as_str()) {
                 intervals.push(line);
             } else if warmup {
                 warmups.push(line);
-            } else if line.is("record", Record::Stream.as_str()) {
+            } else if line.is(Field::record, Record::Stream.as_str()) {
                 streams.push(line);
             }
         }
@@ -204,14 +155,14 @@ impl Found {
 
 /// Refuses what iperf3 cannot have measured.
 fn stream_of_iperf3(line: &Line<'_>) -> Result<(), Error> {
-    let workload = line.text("workload");
-    if !line.text("transactions_per_s").is_empty() {
+    let workload = line.text(Field::workload);
+    if !line.text(Field::transactions_per_s).is_empty() {
         return Err(Error::Usage(format!(
             "--to iperf3: `{workload}` counts transactions, and iperf3 has streams only"
         )));
     }
     if protocol(line).is_none() {
-        let transport = line.text("transport");
+        let transport = line.text(Field::transport);
         let of = if transport.is_empty() { "an unknown transport" } else { transport };
         return Err(Error::Usage(format!("--to iperf3: a stream over {of}, and iperf3 has TCP, UDP and SCTP only")));
     }
@@ -220,8 +171,8 @@ fn stream_of_iperf3(line: &Line<'_>) -> Result<(), Error> {
 
 /// iperf3's name of the transport.
 pub fn protocol(line: &Line<'_>) -> Option<&'static str> {
-    let transport = line.text("transport");
-    let transport = if transport.is_empty() { line.text("workload").split('_').next()? } else { transport };
+    let transport = line.text(Field::transport);
+    let transport = if transport.is_empty() { line.text(Field::workload).split('_').next()? } else { transport };
     match transport.to_ascii_lowercase().as_str() {
         "tcp" | "mptcp" => Some("TCP"),
         "udp" => Some("UDP"),
