@@ -8,13 +8,14 @@ use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, Te
 use schemas::columns::results::column;
 use schemas::{
     columns::VerdictRow,
-    metrics, units,
+    metrics::{self, Metric},
+    units,
     words::{Phase, Record, Severity, Status, Verdict},
 };
 
 use crate::error::Error;
 use crate::judge::verdicts;
-use crate::table::{Row, Table};
+use crate::table::{Field, Row, Table};
 
 /// Writes the report; it is read whole, because its head counts what failed.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
@@ -28,9 +29,11 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
         }
     } else {
         table.require(column::case)?;
-        let columns = Columns::of(table);
+        let place = |metric: &Metric| table.header().names().iter().position(|name| name == metric.column);
+        let metrics: Vec<(&Metric, usize)> =
+            metrics::METRICS.iter().filter_map(|metric| Some((metric, place(metric)?))).collect();
         while let Some(row) = table.next_row()? {
-            cases.extend(columns.result(&row)?);
+            cases.extend(result(&row, &metrics)?);
         }
     }
     report("plumb", cases, output)
@@ -142,65 +145,45 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
     case
 }
 
-/// Places of the cells that a report shows.
-struct Columns {
-    named: Vec<(String, usize)>,
-    metrics: Vec<(&'static metrics::Metric, usize)>,
-}
-
-impl Columns {
-    fn of(table: &Table) -> Self {
-        let names = table.header().names();
-        let named = names.iter().enumerate().map(|(i, n)| (n.clone(), i)).collect();
-        let metrics =
-            metrics::METRICS.iter().filter_map(|m| names.iter().position(|n| n == m.column).map(|i| (m, i))).collect();
-        Self { named, metrics }
+/// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.
+fn result(row: &Row<'_>, metrics: &[(&Metric, usize)]) -> Result<Option<(String, TestCase)>, Error> {
+    let is = |field, word: &str| ["", word].contains(&row.text(field));
+    if !is(Field::record, Record::Iteration.as_str()) || !is(Field::phase, Phase::Measure.as_str()) {
+        return Ok(None);
     }
-
-    fn get<'r>(&self, row: &Row<'r>, name: &str) -> &'r str {
-        self.named.iter().find(|(n, _)| n == name).map_or("", |(_, i)| row.get(*i))
+    let (word, error) = (row.text(Field::status), row.text(Field::error));
+    let (status, message) = match word.parse() {
+        Ok(Status::Ok) => (TestCaseStatus::success(), String::new()),
+        Ok(Status::Skipped | Status::Discarded | Status::Confirm | Status::Cut) => {
+            (TestCaseStatus::skipped(), format!("{word}: {error}"))
+        }
+        _ if word.is_empty() => (TestCaseStatus::success(), String::new()),
+        _ => {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_type(word);
+            (status, error.to_owned())
+        }
+    };
+    let name = match (row.text(Field::case), row.text(Field::iteration)) {
+        (case, "") => case.to_owned(),
+        (case, iteration) => format!("{case} #{iteration}"),
+    };
+    let mut case = case(&name, row.text(Field::test), status, &message);
+    for (metric, index) in metrics {
+        if row.number(*index)?.is_some() {
+            case.add_property(Property::new(metric.column, row.get(*index)));
+        }
     }
-
-    /// An iteration, or whatever else has a status that is not good. Streams, intervals and summaries only repeat it.
-    fn result(&self, row: &Row<'_>) -> Result<Option<(String, TestCase)>, Error> {
-        let is = |name, word: &str| ["", word].contains(&self.get(row, name));
-        if !is(column::record, Record::Iteration.as_str()) || !is(column::phase, Phase::Measure.as_str()) {
-            return Ok(None);
-        }
-        let (word, error) = (self.get(row, column::status), self.get(row, column::error));
-        let (status, message) = match word.parse() {
-            Ok(Status::Ok) => (TestCaseStatus::success(), String::new()),
-            Ok(Status::Skipped | Status::Discarded | Status::Confirm | Status::Cut) => {
-                (TestCaseStatus::skipped(), format!("{word}: {error}"))
-            }
-            _ if word.is_empty() => (TestCaseStatus::success(), String::new()),
-            _ => {
-                let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-                status.set_type(word);
-                (status, error.to_owned())
-            }
-        };
-        let name = match (self.get(row, column::case), self.get(row, column::iteration)) {
-            (case, "") => case.to_owned(),
-            (case, iteration) => format!("{case} #{iteration}"),
-        };
-        let mut case = case(&name, self.get(row, column::test), status, &message);
-        for (metric, index) in &self.metrics {
-            if row.number(*index)?.is_some() {
-                case.add_property(Property::new(metric.column, row.get(*index)));
-            }
-        }
-        if let Some((_, elapsed)) = self.metrics.iter().find(|(m, _)| m.name == "elapsed") {
-            set_seconds(&mut case, row.number(*elapsed)?);
-        }
-        let plan = self.get(row, column::plan);
-        if let Some(metric) =
-            metrics::headline(self.get(row, column::workload), |m| !self.get(row, m.column).is_empty())
-            && let Some(value) =
-                row.number(self.named.iter().find(|(n, _)| n == metric.column).map_or(0, |(_, i)| *i))?
-        {
-            case.set_system_out(format!("{}: {}", metric.label, units::human(metric.unit, value)));
-        }
-        Ok(Some((if plan.is_empty() { "plumb" } else { plan }.to_owned(), case)))
+    if let Some((_, elapsed)) = metrics.iter().find(|(m, _)| m.name == "elapsed") {
+        set_seconds(&mut case, row.number(*elapsed)?);
     }
+    let plan = row.text(Field::plan);
+    let place = |metric: &Metric| metrics.iter().find(|(m, _)| m.column == metric.column).map(|(_, column)| *column);
+    let has = |metric: &Metric| place(metric).is_some_and(|column| !row.get(column).is_empty());
+    if let Some(metric) = metrics::headline(row.text(Field::workload), has)
+        && let Some(value) = place(metric).map_or(Ok(None), |column| row.number(column))?
+    {
+        case.set_system_out(format!("{}: {}", metric.label, units::human(metric.unit, value)));
+    }
+    Ok(Some((if plan.is_empty() { "plumb" } else { plan }.to_owned(), case)))
 }
