@@ -22,6 +22,8 @@ use std::{
 pub use append::{Appended, append};
 pub use compact::{Compacted, Order, compact};
 
+use schemas::columns::history::Field;
+
 use self::lines::{Line, Lines};
 use super::series::Reading;
 use crate::error::{Error, Place};
@@ -104,25 +106,28 @@ fn read_file(file: &Path, bytes: &[u8], repair: bool, reading: &mut Reading) -> 
                 continue;
             }
         };
-        if *row.time < *latest && !std::mem::replace(&mut said_back, true) {
+        let time = row.text(Field::time);
+        if time < latest.as_str() && !std::mem::replace(&mut said_back, true) {
             reading.notes.push(format!(
                 "{}:{number}: this run began before the one above it (a merge, or a clock that went back): runs are taken in \
                  the order of their times",
                 file.display()
             ));
         }
-        if latest != row.time {
-            row.time.as_ref().clone_into(&mut latest);
+        if latest != time {
+            time.clone_into(&mut latest);
         }
-        if !machines.contains(&*row.machine) && machines.insert(row.machine.to_string()) && machines.len() == 2 {
+        let machine = row.text(Field::machine);
+        if !machines.contains(machine) && machines.insert(machine.to_owned()) && machines.len() == 2 {
             let file = file.display();
             reading.notes.push(format!(
                 "{file}:{number}: the file has rows of another machine: each machine has series of its own"
             ));
         }
-        let run = reading.run(&row.run_id, [&row.time, &row.commit, &row.version, &row.labels]);
-        if !reading.add(row.key(), &row.case, run, [Some(row.centre), row.low, row.high]) {
-            let (file, run) = (file.display(), &row.run_id);
+        let facts = [Field::time, Field::commit, Field::version, Field::labels].map(|field| row.text(field));
+        let run = reading.run(row.text(Field::run_id), facts);
+        if !reading.add(row.key(), row.text(Field::case), run, [Some(row.centre), row.low, row.high]) {
+            let (file, run) = (file.display(), row.text(Field::run_id));
             reading
                 .notes
                 .push(format!("{file}:{number}: run {run} has another value for this series: the first counts"));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use memchr::memmem::Finder;
-use schemas::columns::HistoryRow;
+use schemas::columns::{HistoryRow, history::Field};
 
 use super::lines::{Line, Lines, own_header, push_cell};
 use super::lock;
@@ -121,7 +121,7 @@ fn append_to(grown: &mut Grown, run: &str) -> io::Result<Option<String>> {
     let end = End::of(&mut grown.file, run)?;
     if end.holds {
         let known = known(&mut grown.file, run)?;
-        grown.rows.retain(|row| !known.contains(&series_of(row)));
+        grown.rows.retain(|row| !known.contains(&SERIES.map(|field| row.text(field.name()))));
     }
     if grown.rows.is_empty() {
         return Ok(None);
@@ -158,10 +158,8 @@ fn append_to(grown: &mut Grown, run: &str) -> io::Result<Option<String>> {
     }))
 }
 
-/// The cells that tell a row from others of its run in a file.
-fn series_of(row: &HistoryRow) -> [String; 4] {
-    [&row.case_id, &row.member, &row.direction, &row.metric].map(|cell| cell.clone().unwrap_or_default())
-}
+/// The columns that tell a row from others of its run in a file.
+const SERIES: [Field; 4] = [Field::case_id, Field::member, Field::direction, Field::metric];
 
 /// The rows of a run that a file has whole.
 fn known(file: &mut File, run: &str) -> io::Result<HashSet<[String; 4]>> {
@@ -171,9 +169,9 @@ fn known(file: &mut File, run: &str) -> io::Result<HashSet<[String; 4]>> {
     let mut found = HashSet::new();
     for numbered in Lines::of(&bytes) {
         if let Ok(Line::Row(row)) = numbered.line
-            && row.run_id == run
+            && row.text(Field::run_id) == run
         {
-            found.insert([row.case_id, row.member, row.direction, row.metric].map(Into::into));
+            found.insert(SERIES.map(|field| row.text(field).to_owned()));
         }
     }
     Ok(found)

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemas::columns::history::Field;
+
 use super::lines::{Line, Lines};
 use super::{files, left_out, lock, read_files};
 use crate::{
@@ -108,9 +110,10 @@ fn without(file: &Path, bytes: &[u8], gone: &Gone<'_>, order: &Order) -> Result<
             }
             Ok(Line::Row(row)) => {
                 rows.0 += 1;
-                let is_gone = gone.get(&row.key()).is_some_and(|runs| runs.contains(&*row.run_id));
+                let run = row.text(Field::run_id);
+                let is_gone = gone.get(&row.key()).is_some_and(|runs| runs.contains(run));
                 if !is_gone {
-                    if *row.time < *order.before {
+                    if row.text(Field::time) < order.before.as_str() {
                         line.drain(row.sample.clone());
                         // A merge brought back the line with its sample.
                         if !old.insert(line.clone()) {
@@ -119,9 +122,9 @@ fn without(file: &Path, bytes: &[u8], gone: &Gone<'_>, order: &Order) -> Result<
                     }
                     rows.1 += 1;
                     text.append(&mut line);
-                    runs.1.insert(row.run_id.clone());
+                    note(&mut runs.1, run);
                 }
-                runs.0.insert(row.run_id);
+                note(&mut runs.0, run);
             }
             Err(fault) => {
                 left_out(file, numbered.number, fault, order.repair)?;
@@ -131,6 +134,13 @@ fn without(file: &Path, bytes: &[u8], gone: &Gone<'_>, order: &Order) -> Result<
     let runs = (runs.0.len(), runs.1.len());
     let compacted = Compacted { file: file.to_owned(), rows, runs, bytes: (bytes.len(), text.len()) };
     Ok((compacted, text))
+}
+
+/// Adds a run to those that were seen.
+fn note(runs: &mut HashSet<String>, run: &str) {
+    if !runs.contains(run) {
+        runs.insert(run.to_owned());
+    }
 }
 
 /// Replaces a file, or the one that a link leads to, by one with the same permissions.

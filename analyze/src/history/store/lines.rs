@@ -3,7 +3,10 @@
 use std::{borrow::Cow, ops::Range};
 
 use schemas::{
-    columns::{history::HISTORY_COLUMNS, names},
+    columns::{
+        history::{Field, HISTORY_COLUMNS},
+        names,
+    },
     time,
 };
 
@@ -12,29 +15,8 @@ use crate::{
     table::{fields, unquoted},
 };
 
-/// Columns that are read, in the order of [`Row`]'s fields.
-const NAMES: [&str; 16] = [
-    "run_id",
-    "time",
-    "commit",
-    "version",
-    "machine",
-    "plan",
-    "labels",
-    "case_id",
-    "case",
-    "member",
-    "direction",
-    "metric",
-    "centre",
-    "low",
-    "high",
-    "sample",
-];
-const SAMPLE: usize = 15;
-
 /// Columns without which a line says nothing.
-const REQUIRED: [&str; 6] = ["run_id", "time", "machine", "case_id", "metric", "centre"];
+const REQUIRED: [Field; 6] = [Field::run_id, Field::time, Field::machine, Field::case_id, Field::metric, Field::centre];
 
 /// Characters of a faulty cell that a message shows.
 const SHOWN: usize = 40;
@@ -54,20 +36,10 @@ pub(super) enum Line<'a> {
     Row(Box<Row<'a>>),
 }
 
-/// A row, without the columns that nothing reads.
+/// A row.
 pub(super) struct Row<'a> {
-    pub run_id: Cow<'a, str>,
-    pub time: Cow<'a, str>,
-    pub commit: Cow<'a, str>,
-    pub version: Cow<'a, str>,
-    pub machine: Cow<'a, str>,
-    pub plan: Cow<'a, str>,
-    pub labels: Cow<'a, str>,
-    pub case_id: Cow<'a, str>,
-    pub case: Cow<'a, str>,
-    pub member: Cow<'a, str>,
-    pub direction: Cow<'a, str>,
-    pub metric: Cow<'a, str>,
+    /// Its cells but the sample, in the order of the columns that this version writes.
+    cells: [Cow<'a, str>; HISTORY_COLUMNS.len()],
     pub centre: f64,
     pub low: Option<f64>,
     pub high: Option<f64>,
@@ -76,15 +48,21 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
+    /// The text of a cell; empty where the file has no such column.
+    pub(super) fn text(&self, field: Field) -> &str {
+        &self.cells[field as usize]
+    }
+
     /// The series of the row.
     pub(super) fn key(&self) -> Key {
+        let text = |field| self.text(field).to_owned();
         Key {
-            plan: self.plan.to_string(),
-            machine: self.machine.to_string(),
-            case_id: self.case_id.to_string(),
-            member: self.member.to_string(),
-            direction: self.direction.to_string(),
-            metric: self.metric.to_string(),
+            plan: text(Field::plan),
+            machine: text(Field::machine),
+            case_id: text(Field::case_id),
+            member: text(Field::member),
+            direction: text(Field::direction),
+            metric: text(Field::metric),
         }
     }
 }
@@ -109,7 +87,7 @@ impl Fault {
 /// Places of the columns, by the last header.
 struct Columns {
     count: usize,
-    at: [Option<usize>; 16],
+    at: [Option<usize>; HISTORY_COLUMNS.len()],
 }
 
 /// Goes through the lines of a file.
@@ -154,7 +132,7 @@ impl<'a> Lines<'a> {
         }
         let (fields, is_whole) = fields(text);
         let first = fields.first().map(|field| unquoted(&text[field.clone()])).unwrap_or_default();
-        if first == "run_id" {
+        if first == Field::run_id.name() {
             return self.header(text, &fields);
         }
         self.row(text, &fields, is_whole).map(|row| Line::Row(Box::new(row)))
@@ -162,19 +140,21 @@ impl<'a> Lines<'a> {
 
     fn header(&mut self, text: &'a str, fields: &[Range<usize>]) -> Result<Line<'a>, Fault> {
         let cells: Vec<Cow<str>> = fields.iter().map(|field| unquoted(&text[field.clone()])).collect();
-        if let Some(missing) = REQUIRED.iter().find(|name| !cells.iter().any(|cell| cell == *name)) {
+        let place = |name: &str| cells.iter().position(|cell| cell == name);
+        if let Some(missing) = REQUIRED.iter().find(|field| place(field.name()).is_none()) {
             if own_header().starts_with(text) {
                 self.columns = None;
                 self.is_header_torn = true;
                 return Err(Fault::of_line("the header was cut off"));
             }
             return Err(Fault::of_file(format!(
-                "the header has no column `{missing}`: a newer version of plumb reads it, or it is no history and belongs \
-                 elsewhere"
+                "the header has no column `{}`: a newer version of plumb reads it, or it is no history and belongs \
+                 elsewhere",
+                missing.name()
             )));
         }
-        let place = |name: &str| cells.iter().position(|cell| cell == name);
-        self.columns = Some(Columns { count: cells.len(), at: NAMES.map(place) });
+        let at = std::array::from_fn(|i| place(HISTORY_COLUMNS[i].name));
+        self.columns = Some(Columns { count: cells.len(), at });
         self.is_header_torn = false;
         let foreign = cells.iter().find(|cell| !names(HISTORY_COLUMNS).any(|name| name == **cell));
         Ok(Line::Header { foreign: foreign.map(|cell| cell.clone().into_owned()) })
@@ -199,49 +179,34 @@ impl<'a> Lines<'a> {
                 format!("the line was cut off: it has {have} fields of {of}")
             }));
         }
-        let mut cells = columns.at.map(|at| at.map_or(Cow::Borrowed(""), |at| unquoted(&text[fields[at].clone()])));
-        let number = |index: usize| {
-            let cell = &*cells[index];
+        let place = |field: Field| columns.at[field as usize].map_or(0..0, |at| fields[at].clone());
+        let sample = place(Field::sample);
+        let cell = |at: Option<usize>| at.map(|at| fields[at].clone()).filter(|place| *place != sample);
+        let cells = columns.at.map(|at| cell(at).map_or(Cow::Borrowed(""), |place| unquoted(&text[place])));
+        let number = |field: Field| {
+            let cell = &*cells[field as usize];
             if cell.is_empty() {
                 return Ok(None);
             }
             let value = cell.parse::<f64>().ok().filter(|value| value.is_finite());
             value
                 .map(Some)
-                .ok_or_else(|| Fault::of_line(format!("column `{}`: `{}` is not a number", NAMES[index], shown(cell))))
+                .ok_or_else(|| Fault::of_line(format!("column `{}`: `{}` is not a number", field.name(), shown(cell))))
         };
-        let (centre, low, high) = (number(12)?, number(13)?, number(14)?);
+        let (centre, low, high) = (number(Field::centre)?, number(Field::low)?, number(Field::high)?);
         let Some(centre) = centre else { return Err(Fault::of_line("the line has no centre")) };
-        if cells[0].is_empty() {
+        if cells[Field::run_id as usize].is_empty() {
             return Err(Fault::of_line("the line has no run_id"));
         }
-        if cells[1] != *self.time {
-            if !cells[1].ends_with('Z') || time::parse(&cells[1]).is_none() {
-                let cell = shown(&cells[1]);
+        let time = &cells[Field::time as usize];
+        if *time != *self.time {
+            if !time.ends_with('Z') || time::parse(time).is_none() {
+                let cell = shown(time);
                 return Err(Fault::of_line(format!("column `time`: `{cell}` is no time as 2026-11-23T04:05:06Z")));
             }
-            self.time = cells[1].to_string();
+            self.time = time.to_string();
         }
-        let sample = columns.at[SAMPLE].map_or(0..0, |at| fields[at].clone());
-        let mut cell = |index: usize| std::mem::take(&mut cells[index]);
-        Ok(Row {
-            run_id: cell(0),
-            time: cell(1),
-            commit: cell(2),
-            version: cell(3),
-            machine: cell(4),
-            plan: cell(5),
-            labels: cell(6),
-            case_id: cell(7),
-            case: cell(8),
-            member: cell(9),
-            direction: cell(10),
-            metric: cell(11),
-            centre,
-            low,
-            high,
-            sample,
-        })
+        Ok(Row { cells, centre, low, high, sample })
     }
 }
 
