@@ -113,17 +113,6 @@ impl Records {
                     }
                 },
             };
-            if columns.numeric_axes && !self.numbers.contains_key(&column) && !column.is_empty() {
-                let place = self.list.first().map_or(0, |record| record.numbers.len());
-                let mut list = std::mem::take(&mut self.list);
-                let mut answers = std::mem::take(&mut self.answers);
-                for record in list.iter_mut().chain(&mut answers) {
-                    record.numbers.push(parse_number(self.text(record, &column)).ok().flatten());
-                }
-                self.list = list;
-                self.answers = answers;
-                self.numbers.insert(column.clone(), place);
-            }
             if *wanted == Wanted::Default {
                 let label = Quantity::of_column(&column).label;
                 let wanted = column.clone();
@@ -143,15 +132,15 @@ impl Records {
     /// Parameters with several values within a test, usual axes first.
     fn varying(&self) -> Vec<String> {
         let names = AXES.into_iter().chain(identity::parameters()).map(str::to_owned);
-        let axes = self.texts.keys().filter(|name| name.starts_with(AXIS_PREFIX)).cloned();
+        let axes = self.columns.keys().filter(|name| name.starts_with(AXIS_PREFIX)).cloned();
         let mut axes: Vec<String> = axes.collect();
         axes.sort_unstable();
         let mut found: Vec<String> = Vec::new();
         for name in names.chain(axes) {
             // The axis column of a swept key has its value in every row; the key's own may not.
             let axis = vocabulary::axis_of(&name);
-            let name = axis.filter(|axis| self.texts.contains_key(axis)).unwrap_or(name);
-            if !self.texts.contains_key(&name) || found.contains(&name) {
+            let name = axis.filter(|axis| self.columns.contains_key(axis)).unwrap_or(name);
+            if !self.columns.contains_key(&name) || found.contains(&name) {
                 continue;
             }
             let mut first: std::collections::HashMap<&str, &str> = std::collections::HashMap::new();

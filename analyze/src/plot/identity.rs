@@ -114,7 +114,7 @@ impl Records {
             }
         }
         self.swept.clone_from(&keys);
-        keys.retain(|key| !self.texts.contains_key(key));
+        keys.retain(|key| !self.columns.contains_key(key));
         let first = self.list.first().map_or(0, |record| record.cells.len());
         let mut list = std::mem::take(&mut self.list);
         for record in &mut list {
@@ -127,7 +127,7 @@ impl Records {
         }
         self.list = list;
         for (index, key) in keys.iter().enumerate() {
-            self.texts.insert(key.clone(), first + index);
+            self.columns.insert(key.clone(), first + index);
         }
     }
 
@@ -237,13 +237,13 @@ impl Records {
         let along: Vec<&str> =
             columns.along.iter().chain(searched).copied().chain(self.axes.iter().map(String::as_str)).collect();
         let mut axis_columns: Vec<&str> =
-            self.texts.keys().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)).collect();
+            self.columns.keys().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)).collect();
         axis_columns.sort_unstable();
         let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
         let swept = axis_columns.iter().copied().chain(self.swept.iter().map(String::as_str));
         let candidates = names.chain(parameters()).chain(["latency_kind"]).chain(swept.clone());
         let (mut found, mut along_with_x): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-        for name in candidates.filter(|name| self.texts.contains_key(*name)) {
+        for name in candidates.filter(|name| self.columns.contains_key(*name)) {
             if along.contains(&name) || given.iter().chain(&found).any(|known| known == name) {
                 continue;
             }

@@ -19,7 +19,7 @@ pub use offered::TELLING;
 use super::{choice::Wanted, identity, options::Options};
 use crate::{
     error::{Error, Place},
-    table::Record as RecordKind,
+    table::{Record as RecordKind, parse_number},
 };
 use indexmap::IndexMap;
 use schemas::units::Unit;
@@ -29,7 +29,6 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(super) cells: Vec<Box<str>>,
-    pub(super) numbers: Vec<Option<f64>>,
     /// Line in its file.
     pub line: u64,
 }
@@ -53,8 +52,8 @@ pub struct Records {
     pub warnings: Vec<String>,
     /// A sentence about rows that do not count because of their status.
     pub uncounted: Option<String>,
-    pub(super) texts: HashMap<String, usize>,
-    pub(super) numbers: HashMap<String, usize>,
+    /// The places of columns in a record, by each of their names.
+    pub(super) columns: HashMap<String, usize>,
     /// Names of series by their values in `by`.
     pub(super) names: HashMap<Vec<Box<str>>, String>,
     /// Labels of cases, without the part that all share.
@@ -109,17 +108,17 @@ impl Records {
 
     /// The text of a column; empty where it is missing.
     pub fn text<'a>(&self, record: &'a Record, column: &str) -> &'a str {
-        self.texts.get(column).and_then(|i| record.cells.get(*i)).map_or("", |cell| cell)
+        self.columns.get(column).and_then(|i| record.cells.get(*i)).map_or("", |cell| cell)
     }
 
     /// Whether a file has the column.
     pub fn has(&self, column: &str) -> bool {
-        self.texts.contains_key(column)
+        self.columns.contains_key(column)
     }
 
     /// The number of a column; `None` where it is missing.
     pub fn number(&self, record: &Record, column: &str) -> Option<f64> {
-        self.numbers.get(column).and_then(|i| record.numbers[*i])
+        parse_number(self.text(record, column)).ok().flatten()
     }
 
     /// The distinct values of a column, in the order of the input.

@@ -2,10 +2,7 @@
 //! was timed.
 
 use super::{Record, Records};
-use crate::{
-    plot::{identity, quantity::Quantity},
-    table::parse_number,
-};
+use crate::plot::{identity, quantity::Quantity};
 use schemas::{
     units::Unit,
     words::{DemandUnit, LatencyKind, OfferedUnit},
@@ -27,13 +24,12 @@ impl Records {
                 // `rate` may name the column itself, which has messages.
                 let swept = identity::swept(records.text(record, "case"), identity::SWEPT_RATE).unwrap_or_default();
                 let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
-                let sized = parse_number(records.text(record, "message_bytes")).ok().flatten().is_some();
+                let sized = records.number(record, "message_bytes").is_some();
                 Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })
             }
             Err(_) => None,
         };
-        let Some(&text) = self.texts.get(OFFERED) else { return };
-        let number = self.numbers.get(OFFERED).copied();
+        let Some(&place) = self.columns.get(OFFERED) else { return };
         let mut list = std::mem::take(&mut self.list);
         let mut answers = std::mem::take(&mut self.answers);
         for record in list.iter_mut().chain(&mut answers) {
@@ -43,15 +39,11 @@ impl Records {
             if unit != Some(Unit::BitsPerSecond) || !messages {
                 continue;
             }
-            let bytes = parse_number(self.text(record, "message_bytes")).ok().flatten();
-            let load = parse_number(&record.cells[text]).ok().flatten();
+            let (bytes, load) = (self.number(record, "message_bytes"), self.number(record, OFFERED));
             let Some(bits) = bytes.zip(load).map(|(bytes, load)| bytes * load * 8.0) else { continue };
             // The rate was written in bits and divided by the size: the product is off by the last digits.
             let bits = format!("{bits:.9e}").parse().unwrap_or(bits);
-            record.cells[text] = schemas::columns::number(bits).into();
-            if let Some(number) = number {
-                record.numbers[number] = Some(bits);
-            }
+            record.cells[place] = schemas::columns::number(bits).into();
         }
         self.list = list;
         self.answers = answers;

@@ -17,24 +17,35 @@ use crate::{
 use schemas::columns::AXIS_PREFIX;
 use std::collections::HashMap;
 
-/// The places of a picture's columns in the table and in [`Record`].
+/// The cells of a [`Record`].
 #[derive(Default)]
 struct Places {
-    /// `None` stands for `file`, which tells rows apart like a column.
-    texts: Vec<Option<usize>>,
+    /// The columns of the table. `None` stands for `file`, which tells rows apart like a column.
+    columns: Vec<Option<usize>>,
+    /// Those that hold numbers.
     numbers: Vec<usize>,
-    /// Indices of numbers and of texts that every row must have.
-    required_numbers: Vec<usize>,
-    required_texts: Vec<usize>,
+    /// Places of cells that every row must have.
+    required: Vec<usize>,
 }
 
 impl Places {
     fn record(&self, row: &Row<'_>) -> Result<Record, Error> {
-        Ok(Record {
-            cells: self.texts.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect(),
-            numbers: self.numbers.iter().map(|c| row.number(*c)).collect::<Result<_, _>>()?,
-            line: row.line(),
-        })
+        for column in &self.numbers {
+            row.number(*column)?;
+        }
+        let cells = self.columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
+        Ok(Record { cells, line: row.line() })
+    }
+
+    /// The place of a column, which gets the name by which it was asked for, and its own.
+    fn of(&mut self, name: &str, column: Option<usize>, table: &Table, known: &mut HashMap<String, usize>) -> usize {
+        let place = self.columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+            self.columns.push(column);
+            self.columns.len() - 1
+        });
+        let own = column.map(|column| table.header().names()[column].as_str());
+        known.extend(std::iter::once(name).chain(own).map(|name| (name.to_owned(), place)));
+        place
     }
 }
 
@@ -121,61 +132,37 @@ impl Records {
     fn place(&mut self, table: &Table, options: &Options, columns: &Columns<'_>) -> Result<Places, Error> {
         let mut places = Places::default();
         let names = table.header().names();
-        let mut number = |records: &mut Self, name: &str, column: usize| {
-            let index = places.numbers.iter().position(|known| *known == column).unwrap_or_else(|| {
-                places.numbers.push(column);
-                places.numbers.len() - 1
-            });
-            for name in [name, &names[column]] {
-                records.numbers.insert(name.to_owned(), index);
-            }
-            index
-        };
-        let mut required = Vec::new();
+        let known = &mut self.columns;
         let asked =
             |wanted: &[Wanted<'_>]| wanted.iter().filter_map(|w| w.given().map(str::to_owned)).collect::<Vec<_>>();
         let metric = asked(&[columns.metric]);
         let axes = asked(columns.axes);
-        let numeric_axes: &[String] = if columns.numeric_axes { &axes } else { &[] };
+        let (numeric_axes, named) = if columns.numeric_axes { (&axes[..], &[][..]) } else { (&[][..], &axes[..]) };
         for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
-            required.push(number(self, name, table.require(name)?));
+            let column = table.require(name)?;
+            let place = places.of(name, Some(column), table, known);
+            places.required.push(place);
+            places.numbers.push(column);
         }
         let headlines = columns.metric.candidates();
         for name in columns.optional.iter().copied().chain(headlines) {
             if let Some(column) = table.header().find(name) {
-                number(self, name, column);
+                places.of(name, Some(column), table, known);
+                places.numbers.push(column);
             }
         }
-        places.required_numbers = required;
-        let mut text = |records: &mut Self, name: &str, column: Option<usize>| {
-            if records.texts.contains_key(name) {
-                return records.texts[name];
-            }
-            let index = places.texts.iter().position(|known| *known == column).unwrap_or_else(|| {
-                places.texts.push(column);
-                places.texts.len() - 1
-            });
-            records.texts.insert(name.to_owned(), index);
-            if let Some(column) = column {
-                records.texts.insert(names[column].clone(), index);
-            }
-            index
-        };
-        let named: &[String] = if columns.numeric_axes { &[] } else { &axes };
-        let mut required = Vec::new();
         for name in columns.required_texts.iter().copied().chain(named.iter().map(String::as_str)) {
             let column = if name == "file" { None } else { Some(table.require(name)?) };
-            required.push(text(self, name, column));
+            let place = places.of(name, column, table, known);
+            places.required.push(place);
         }
-        places.required_texts = required;
         let optional = columns.texts.iter().copied().chain(NAMES).chain(identity::parameters()).chain(FACTS);
         let optional = optional.chain(columns.along.iter().copied()).chain(axes.iter().map(String::as_str));
         let optional = optional.chain(names.iter().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)));
-        let optional: Vec<&str> = optional.chain(options.by.iter().map(String::as_str)).collect();
-        for name in optional {
+        for name in optional.chain(options.by.iter().map(String::as_str)) {
             let column = if name == "file" { Some(None) } else { table.header().find(name).map(Some) };
             if let Some(column) = column {
-                text(self, name, column);
+                places.of(name, column, table, known);
             }
         }
         for name in options.by.iter().filter(|name| *name != "file") {
@@ -195,16 +182,11 @@ impl Records {
 
     /// A required column that the row does not have, as a person calls it.
     fn lacks(&self, record: &Record, places: &Places, columns: &Columns<'_>) -> Option<String> {
-        let name = |map: &HashMap<String, usize>, index: usize| {
+        if let Some(place) = places.required.iter().find(|place| record.cells[**place].is_empty()) {
             // A column stands under its name and the name that was asked for. Both have one label.
-            let names = map.iter().filter(|entry| *entry.1 == index).map(|entry| entry.0);
-            names.max_by_key(|name| name.len()).map(|name| Quantity::of_column(name).label).unwrap_or_default()
-        };
-        if let Some(index) = places.required_numbers.iter().find(|i| record.numbers[**i].is_none()) {
-            return Some(name(&self.numbers, *index));
-        }
-        if let Some(index) = places.required_texts.iter().find(|i| record.cells[**i].is_empty()) {
-            return Some(name(&self.texts, *index));
+            let names = self.columns.iter().filter(|entry| entry.1 == place).map(|entry| entry.0);
+            let longest = names.max_by_key(|name| name.len());
+            return Some(longest.map(|name| Quantity::of_column(name).label).unwrap_or_default());
         }
         (columns.metric == Wanted::Default && self.headline_of(record).is_none()).then(|| "a headline".to_owned())
     }
