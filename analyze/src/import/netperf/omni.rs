@@ -108,8 +108,8 @@ impl<'t> Collected<'t> {
         if reverse {
             row.direction = Some(Way::Reverse);
         }
-        for column in COLUMNS.iter().filter(|c| !c.target.is_empty()) {
-            let Some(text) = self.get(column.selector) else { continue };
+        for column in COLUMNS {
+            let Some((target, text)) = column.target.zip(self.get(column.selector)) else { continue };
             let Some(value) = number(text) else {
                 // Some builds print nan for shares that were not measured.
                 if matches!(text.trim_start_matches('-'), "nan" | "inf") {
@@ -120,7 +120,7 @@ impl<'t> Collected<'t> {
             // −1 and −2 mean "not measured"; streams have a rate of 1.
             let undefined = value < 0.0 || (column.selector == "TRANSACTION_RATE" && !transactions);
             if !undefined {
-                row.set_number(column.target, Some(value * column.factor));
+                row.set_number(target.name(), Some(value * column.factor));
             }
         }
         if transactions {
