@@ -21,9 +21,7 @@ use crate::table::{Field, Row, Table};
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
     let mut cases = Vec::new();
     if table.header().find("verdict").is_some() {
-        let reader = verdicts::Reader::new(table)?;
-        while let Some(row) = table.next_row()? {
-            let verdict = reader.read(&row)?;
+        for verdict in verdicts::read(table)? {
             let class = verdict.case.split('[').next().unwrap_or_default();
             cases.push((String::from("gate"), of_verdict(&verdict, class)));
         }

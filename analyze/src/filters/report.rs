@@ -181,13 +181,7 @@ fn own<T>(found: Beside<T>, doubts: &mut Doubts) -> Option<T> {
 
 /// The `verdicts` table.
 fn verdict_rows(path: &Path) -> Result<Vec<VerdictRow>, Error> {
-    let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
-    let reader = verdicts::Reader::new(&table)?;
-    let mut rows = Vec::new();
-    while let Some(row) = table.next_row()? {
-        rows.push(reader.read(&row)?);
-    }
-    Ok(rows)
+    verdicts::read(&mut Table::open(&InputArgs { files: vec![path.to_owned()] })?)
 }
 
 fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {

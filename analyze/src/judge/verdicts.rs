@@ -3,7 +3,10 @@
 use std::io::Write;
 
 use schemas::{
-    columns::{VerdictRow, names, verdicts::VERDICT_COLUMNS},
+    columns::{
+        VerdictRow, names,
+        verdicts::{VERDICT_COLUMNS, column},
+    },
     metrics, units,
     words::{Severity, Verdict},
 };
@@ -11,7 +14,7 @@ use schemas::{
 use super::comparison::change_text;
 use crate::error::Error;
 use crate::table::{
-    Row, Table,
+    Table,
     layout::{self, Column, Sheet},
 };
 
@@ -42,34 +45,27 @@ pub fn write(rows: &[VerdictRow], format: Format, sheet: &Sheet, output: &mut dy
     Ok(())
 }
 
-/// Reads rows of a `verdicts` table, which may have fewer columns, or more.
-pub struct Reader {
-    columns: Vec<(usize, &'static str)>,
-    verdict: usize,
-}
-
-impl Reader {
-    /// Fails for a table without the columns that make a verdict.
-    pub fn new(table: &Table) -> Result<Self, Error> {
-        for name in ["case", "assertion", "metric", "observed"] {
-            table.require(name)?;
-        }
-        let verdict = table.require("verdict")?;
-        let known = names(VERDICT_COLUMNS).filter_map(|name| Some((table.header().find(name)?, name)));
-        Ok(Self { columns: known.collect(), verdict })
+/// The rows of a `verdicts` table, which may have fewer columns, or more. Fails for a table without the columns that make
+/// a verdict and for a row without a verdict, and names the cell that has a wrong value.
+pub fn read(table: &mut Table) -> Result<Vec<VerdictRow>, Error> {
+    for name in [column::case, column::assertion, column::metric, column::observed] {
+        table.require(name)?;
     }
-
-    /// Fails for a row without a verdict, and names the cell that has a wrong value.
-    pub fn read(&self, row: &Row<'_>) -> Result<VerdictRow, Error> {
-        if row.get(self.verdict).is_empty() {
-            return Err(row.error(Some(self.verdict), "the verdict is missing"));
+    let at = table.require(column::verdict)?;
+    let known = names(VERDICT_COLUMNS).filter_map(|name| Some((table.header().find(name)?, name)));
+    let columns: Vec<(usize, &'static str)> = known.collect();
+    let mut rows = Vec::new();
+    while let Some(row) = table.next_row()? {
+        if row.get(at).is_empty() {
+            return Err(row.error(Some(at), "the verdict is missing"));
         }
         let mut verdict = VerdictRow::default();
-        for (column, name) in &self.columns {
+        for (column, name) in &columns {
             verdict.set(name, row.get(*column)).map_err(|e| row.error(Some(*column), e.to_string()))?;
         }
-        Ok(verdict)
+        rows.push(verdict);
     }
+    Ok(rows)
 }
 
 /// The `verdicts` table.
