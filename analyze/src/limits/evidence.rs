@@ -1,6 +1,10 @@
 //! The evidence of a row, by the part that each end plays.
 
-use schemas::{columns::Row, metrics::Family, words::Way};
+use schemas::{
+    columns::{Row, results::ends},
+    metrics::Family,
+    words::Way,
+};
 
 use super::thresholds::{NAMED_WAIT, SOFTIRQ_FULL};
 
@@ -124,28 +128,29 @@ impl<'a> Evidence<'a> {
 impl<'a> End<'a> {
     fn of(row: &'a Row, is_remote: bool) -> Self {
         let (host, side) = if is_remote { (row.to.as_deref(), "remote") } else { (row.from.as_deref(), "local") };
-        let cell = |name: &str| row.number(&format!("{side}_{name}"));
-        let share = |name: &str| cell(name).map(|share| share.clamp(0.0, 1.0));
-        let whole = |name: &str| if is_remote { remote(row, name) } else { local(row, name) };
-        let thread = share("thread_busy_ratio").map(|busy| Thread {
+        let cell = |both: [&str; 2]| row.number(both[usize::from(is_remote)]);
+        let share = |both| cell(both).map(|share| share.clamp(0.0, 1.0));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a CPU")]
+        let cpu = |both| cell(both).map(|number| number as u64);
+        let thread = share(ends::thread_busy_ratio).map(|busy| Thread {
             busy,
-            waiting: share("thread_waiting_ratio").unwrap_or(0.0),
-            cpu: whole("cpu"),
+            waiting: share(ends::thread_waiting_ratio).unwrap_or(0.0),
+            cpu: cpu(ends::thread_cpu_id),
         });
         let places = [
-            (Place::Qdisc, "qdisc_drops"),
-            (Place::Interface, "interface_drops"),
-            (Place::Softnet, "softnet_drops"),
-            (Place::Socket, "socket_drops"),
+            (Place::Qdisc, ends::qdisc_drops),
+            (Place::Interface, ends::interface_drops),
+            (Place::Softnet, ends::softnet_drops),
+            (Place::Socket, ends::socket_drops),
         ];
         Self {
             host: host.unwrap_or(side),
             is_remote,
             thread,
-            throttled: share("throttled_ratio").unwrap_or(0.0),
-            softirq: whole("softirq").zip(share("softirq_peak_ratio")),
-            drops: places.map(|(place, column)| (place, cell(column))),
-            spins: row.io.as_deref() == Some("spin") || cell("spin_ratio").is_some(),
+            throttled: share(ends::throttled_ratio).unwrap_or(0.0),
+            softirq: cpu(ends::softirq_peak_id).zip(share(ends::softirq_peak_ratio)),
+            drops: places.map(|(place, both)| (place, cell(both))),
+            spins: row.io.as_deref() == Some("spin") || cell(ends::spin_ratio).is_some(),
         }
     }
 
@@ -181,12 +186,4 @@ impl<'a> End<'a> {
     pub fn is_throttled(&self) -> bool {
         self.throttled >= NAMED_WAIT
     }
-}
-
-fn local(row: &Row, cpu: &str) -> Option<u64> {
-    if cpu == "cpu" { row.local_thread_cpu_id } else { row.local_softirq_peak_id }
-}
-
-fn remote(row: &Row, cpu: &str) -> Option<u64> {
-    if cpu == "cpu" { row.remote_thread_cpu_id } else { row.remote_softirq_peak_id }
 }
