@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{error::Error, table::parse_number};
 use schemas::{
-    columns::AXIS_PREFIX,
+    columns::{AXIS_PREFIX, results::column},
     metrics::{self, Family},
     vocabulary,
 };
@@ -43,16 +43,23 @@ impl<'a> Wanted<'a> {
 }
 
 /// Parameters that are axes by default, the first that varies.
-pub const AXES: [&str; 7] =
-    ["message_bytes", "request_bytes", "response_bytes", "streams", "inflight", "offered_per_s", "threads"];
+pub const AXES: [&str; 7] = [
+    column::message_bytes,
+    column::request_bytes,
+    column::response_bytes,
+    column::streams,
+    column::inflight,
+    column::offered_per_s,
+    column::threads,
+];
 
 /// The column in which requests and replies carry payload that is not what they ask. A ping-pong of messages measures it.
-const THROUGHPUT: &str = "throughput_bits_per_s";
+const THROUGHPUT: &str = column::throughput_bits_per_s;
 
 impl Records {
     /// The column of the row's headline.
     pub(super) fn headline_of(&self, record: &Record) -> Option<&'static str> {
-        let workload = self.text(record, "workload");
+        let workload = self.text(record, column::workload);
         metrics::headline(workload, |m| self.number(record, m.column).is_some()).map(|m| m.column)
     }
 
@@ -84,7 +91,7 @@ impl Records {
         if self.metric != THROUGHPUT {
             return;
         }
-        let workload = |records: &Self, record: &Record| records.text(record, "workload").to_owned();
+        let workload = |records: &Self, record: &Record| records.text(record, column::workload).to_owned();
         let streams = self.list.iter().any(|record| Family::of(&workload(self, record)) == Family::Stream);
         let incidental = |workload: &str| {
             matches!(Family::of(workload), Family::Transactions | Family::Ping) && !workload.ends_with("pingpong")
@@ -152,7 +159,7 @@ impl Records {
                     continue;
                 }
                 numeric &= parse_number(value).is_ok_and(|v| v.is_some());
-                several |= *first.entry(self.text(record, "test")).or_insert(value) != value;
+                several |= *first.entry(self.text(record, column::test)).or_insert(value) != value;
             }
             if numeric && several {
                 found.push(name);

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::error::{Error, Place};
 use schemas::{
+    columns::verdicts::column as verdict,
     metrics::{self, Range},
     units::{self, Unit},
     words::Verdict,
@@ -45,12 +46,19 @@ struct Change {
 
 pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let columns = Columns {
-        numbers: &["change_ratio"],
-        optional: &["ci_low", "ci_high", "p_value", "confidence_level", "limit", "n"],
-        required_texts: &["case", "verdict"],
-        texts: &["metric", "case_id"],
+        numbers: &[verdict::change_ratio],
+        optional: &[
+            verdict::ci_low,
+            verdict::ci_high,
+            verdict::p_value,
+            verdict::confidence_level,
+            verdict::limit,
+            verdict::n,
+        ],
+        required_texts: &[verdict::case, verdict::verdict],
+        texts: &[verdict::metric, verdict::case_id],
         // Each row is a comparison.
-        along: &["case", "case_id", "metric", "member"],
+        along: &[verdict::case, verdict::case_id, verdict::metric, verdict::member],
         ..Columns::default()
     };
     let with_hint = |error: Error| match error {
@@ -67,7 +75,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         let changes = changes(&records);
         Ok((records, changes))
     })?;
-    records.nothing_to_draw(records.list.is_empty(), options, &["change_ratio"])?;
+    records.nothing_to_draw(records.list.is_empty(), options, &[verdict::change_ratio])?;
     let others = others.map(|(_, changes)| changes).unwrap_or_default();
     let number = schemas::columns::number;
     let rows = changes.iter().map(|c| {
@@ -80,37 +88,38 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             c.p.map(number).unwrap_or_default(),
         ]
     });
-    let mut table = Points::new(&["case", "verdict", "change_ratio", "low", "high", "p_value"]);
+    let mut table =
+        Points::new(&[verdict::case, verdict::verdict, verdict::change_ratio, "low", "high", verdict::p_value]);
     table.rows.extend(rows);
     Ok(Drawing::new(figure(options, &records, &changes, &others), table, &records))
 }
 
 fn changes(records: &Records) -> Vec<Change> {
-    let several = records.distinct("metric").len() > 1;
+    let several = records.distinct(verdict::metric).len() > 1;
     records
         .list
         .iter()
         .filter_map(|record| {
-            let mut name = records.labels.get(records.text(record, "case")).to_owned();
-            let member = records.text(record, "member");
+            let mut name = records.labels.get(records.text(record, verdict::case)).to_owned();
+            let member = records.text(record, verdict::member);
             if !member.is_empty() {
                 name = format!("{name} · {member}");
             }
             if several {
-                name = format!("{name} · {}", Quantity::of_column(records.text(record, "metric")).label);
+                name = format!("{name} · {}", Quantity::of_column(records.text(record, verdict::metric)).label);
             }
             // Another verdict says of the change as little as this one.
-            let verdict = records.text(record, "verdict").parse().unwrap_or(Verdict::Inconclusive);
+            let verdict = records.text(record, verdict::verdict).parse().unwrap_or(Verdict::Inconclusive);
             let look = |verdict| VERDICTS.iter().position(|v| v.0 == verdict);
-            let range = change_range(records.text(record, "metric"));
+            let range = change_range(records.text(record, verdict::metric));
             let end = |column: &str| records.number(record, column).map(|end| range.clamp(end));
             Some(Change {
                 name,
                 verdict: look(verdict).or_else(|| look(Verdict::Inconclusive))?,
-                ratio: records.number(record, "change_ratio")?,
-                interval: end("ci_low").zip(end("ci_high")),
-                p: records.number(record, "p_value"),
-                n: records.number(record, "n"),
+                ratio: records.number(record, verdict::change_ratio)?,
+                interval: end(verdict::ci_low).zip(end(verdict::ci_high)),
+                p: records.number(record, verdict::p_value),
+                n: records.number(record, verdict::n),
             })
         })
         .collect()
@@ -123,19 +132,19 @@ fn change_range(metric: &str) -> Range {
 
 fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Change]) -> Figure {
     // The smallest change that counts, as the user set it. Smaller ones are noise.
-    let smallest = records.list.iter().find_map(|r| records.number(r, "limit"));
+    let smallest = records.list.iter().find_map(|r| records.number(r, verdict::limit));
     let ends = changes.iter().chain(others).flat_map(|c| {
         let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
         [low, high, c.ratio]
     });
     // The axis has room for this range on both sides of zero, for comparison.
     let (low, high) = series::extent(ends.chain(smallest.into_iter().flat_map(|limit| [-limit, limit])));
-    let metric = match records.distinct("metric")[..] {
+    let metric = match records.distinct(verdict::metric)[..] {
         [metric] => format!("change of {}", Quantity::of_column(metric).label),
         _ => "change".to_owned(),
     };
     let range = records
-        .distinct("metric")
+        .distinct(verdict::metric)
         .into_iter()
         .map(change_range)
         .fold(Range::at_least(-1.0), |all, own| if own.low < all.low { own } else { all });
@@ -169,7 +178,7 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
     if changes.iter().all(|c| c.interval.is_none()) {
         notes.push("no intervals: too few iterations".to_owned());
     }
-    if let Some(level) = records.list.iter().find_map(|r| records.number(r, "confidence_level")) {
+    if let Some(level) = records.list.iter().find_map(|r| records.number(r, verdict::confidence_level)) {
         notes.push(format!("change with {} interval", units::level(level)));
     }
     if changes.iter().any(|c| c.n.is_some()) {

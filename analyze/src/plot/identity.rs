@@ -8,17 +8,36 @@ use super::{
 };
 use crate::{error::Error, table::Record as RecordKind};
 use schemas::{
-    columns::{AXIS_PREFIX, COLUMNS},
+    columns::{AXIS_PREFIX, COLUMNS, results::column, verdicts::column as verdict},
     metrics,
     units::{Unit, human},
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Columns that name what ran, and where. A line joins only rows that are equal in all of them.
-pub const NAMES: [&str; 10] = ["file", "plan", "run_id", "case", "test", "member", "direction", "from", "to", "phase"];
+pub const NAMES: [&str; 10] = [
+    "file",
+    column::plan,
+    column::run_id,
+    column::case,
+    column::test,
+    column::member,
+    column::direction,
+    column::from,
+    column::to,
+    column::phase,
+];
 
 /// The origin of rows, for footers and answers.
-pub const FACTS: [&str; 7] = ["run_id", "baseline_run_id", "time", "iteration", "record", "workload", "search"];
+pub const FACTS: [&str; 7] = [
+    column::run_id,
+    verdict::baseline_run_id,
+    column::time,
+    column::iteration,
+    column::record,
+    column::workload,
+    column::search,
+];
 
 /// The key of a swept rate in a case's name.
 pub const SWEPT_RATE: &str = "rate";
@@ -106,7 +125,7 @@ impl Records {
     /// its own, and the names say which parameters a plan varied.
     pub(super) fn add_swept(&mut self) {
         let mut keys: Vec<String> = Vec::new();
-        for case in self.distinct("case") {
+        for case in self.distinct(column::case) {
             for (key, _) in parts(case).1 {
                 if !keys.iter().any(|known| known == key) {
                     keys.push(key.to_owned());
@@ -118,7 +137,7 @@ impl Records {
         let first = self.list.first().map_or(0, |record| record.cells.len());
         let mut list = std::mem::take(&mut self.list);
         for record in &mut list {
-            let case = self.text(record, "case").to_owned();
+            let case = self.text(record, column::case).to_owned();
             let pairs = parts(&case).1;
             for key in &keys {
                 let value = pairs.iter().find(|pair| pair.0 == key).map_or("", |pair| pair.1);
@@ -155,13 +174,14 @@ impl Records {
             )));
         }
         self.names = self.series_names();
-        if self.by.iter().any(|column| column == "case") {
+        if self.by.iter().any(|column| column == column::case) {
             self.notes.extend(self.implied.take());
         }
         if let [x] = &self.axes[..] {
             // The key of x itself has other words for the same values.
-            let own =
-                |key: &String| label(key) == self.quantity(x).label || (key == SWEPT_RATE && x == "offered_per_s");
+            let own = |key: &String| {
+                label(key) == self.quantity(x).label || (key == SWEPT_RATE && x == column::offered_per_s)
+            };
             let same = |key: &String| self.list.iter().all(|r| self.text(r, key) == self.text(r, x));
             let others: Vec<String> =
                 along.iter().filter(|key| !own(key) && !same(key)).map(|key| label(key)).collect();
@@ -210,15 +230,24 @@ impl Records {
     /// A value as part of a series' name.
     fn part(&self, column: &str, value: &str) -> Option<String> {
         match column {
-            "member" if value.is_empty() => Some("total".to_owned()),
+            column::member if value.is_empty() => Some("total".to_owned()),
             _ if value.is_empty() => None,
             "file" => Some(stem(value).to_owned()),
-            "case" => Some(self.labels.get(value).to_owned()),
+            column::case => Some(self.labels.get(value).to_owned()),
             // The end of an identifier is random, its start is a time.
-            "run_id" => Some(format!("run …{}", &value[value.floor_char_boundary(value.len().saturating_sub(6))..])),
-            "from" | "to" => Some(format!("{column} {value}")),
-            "plan" | "test" | "member" | "direction" | "tag" | "workload" | "congestion_control" | "transport"
-            | "io" => Some(value.to_owned()),
+            column::run_id => {
+                Some(format!("run …{}", &value[value.floor_char_boundary(value.len().saturating_sub(6))..]))
+            }
+            column::from | column::to => Some(format!("{column} {value}")),
+            column::plan
+            | column::test
+            | column::member
+            | column::direction
+            | column::tag
+            | column::workload
+            | column::congestion_control
+            | column::transport
+            | column::io => Some(value.to_owned()),
             _ => Some(match (column.strip_prefix(AXIS_PREFIX), self.quantity(column)) {
                 (Some(path), _) => format!("{} {}", path.replace('_', " "), amount(path, value)),
                 (None, Quantity { label, unit: Some(_), .. }) if value.parse::<f64>().is_ok() => {
@@ -233,22 +262,23 @@ impl Records {
     /// Also returns the swept keys that go along with x.
     fn distinguishing(&self, given: &[String], columns: &Columns<'_>) -> (Vec<String>, Vec<String>) {
         // A search varies its load from probe to probe: the load is what the line goes along.
-        let searched: &[&str] = if self.kind == Some(RecordKind::Probe) { &["offered_per_s", "inflight"] } else { &[] };
+        let searched: &[&str] =
+            if self.kind == Some(RecordKind::Probe) { &[column::offered_per_s, column::inflight] } else { &[] };
         let along: Vec<&str> =
             columns.along.iter().chain(searched).copied().chain(self.axes.iter().map(String::as_str)).collect();
         let mut axis_columns: Vec<&str> =
             self.columns.keys().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)).collect();
         axis_columns.sort_unstable();
-        let names = NAMES.into_iter().filter(|name| columns.by_case || *name != "case");
+        let names = NAMES.into_iter().filter(|name| columns.by_case || *name != column::case);
         let swept = axis_columns.iter().copied().chain(self.swept.iter().map(String::as_str));
-        let candidates = names.chain(parameters()).chain(["latency_kind"]).chain(swept.clone());
+        let candidates = names.chain(parameters()).chain([column::latency_kind]).chain(swept.clone());
         let (mut found, mut along_with_x): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for name in candidates.filter(|name| self.columns.contains_key(*name)) {
             if along.contains(&name) || given.iter().chain(&found).any(|known| known == name) {
                 continue;
             }
             // Equal places matter for parameters: they may follow from the one along the axis.
-            let origin = NAMES.contains(&name) || name == "workload";
+            let origin = NAMES.contains(&name) || name == column::workload;
             let places: &[&str] = if columns.lines && origin { &[] } else { &along };
             let keys: Vec<&str> =
                 places.iter().copied().chain(given.iter().chain(&found).map(String::as_str)).collect();
@@ -303,7 +333,7 @@ impl Records {
 
     /// Labels the cases by what differs between them, and notes what they share.
     fn name_cases(&mut self) {
-        let cases: Vec<String> = self.distinct("case").into_iter().map(str::to_owned).collect();
+        let cases: Vec<String> = self.distinct(column::case).into_iter().map(str::to_owned).collect();
         let all: Vec<(&str, Vec<(&str, &str)>)> = cases.iter().map(|case| parts(case)).collect();
         let Some((first, pairs)) = all.first() else { return };
         let one_test = all.iter().all(|(test, _)| test == first);

@@ -11,7 +11,7 @@
 //! - a row that an earlier file has, too, once.
 
 use schemas::{
-    columns,
+    columns::{self, results::column, verdicts},
     units::{self, Rate, Unit},
     vocabulary::{self, Meaning},
     words::{self, Phase, Record, Status},
@@ -22,7 +22,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-use super::{Cells, Table, parse_number};
+use super::{Cells, Field, Table, parse_number};
 use crate::error::Error;
 
 /// The kind of a row, from the text of its `record` cell.
@@ -76,7 +76,7 @@ impl Scale {
         match column {
             _ if column.starts_with(columns::AXIS_PREFIX) => Self::Axis,
             // The row's `offered_unit` says whether they are bits or events.
-            "offered_per_s" | "search_above" => Self::Load,
+            column::offered_per_s | column::search_above => Self::Load,
             _ => Self::Column(Meaning::of(column).unit),
         }
     }
@@ -168,7 +168,7 @@ impl Condition {
             return Err(Error::Usage(format!("--where `{text}`: {}", scale.refusal(name, value))));
         }
         // Verdicts name the column that was judged; people name its metric.
-        let value = if name == "metric" { vocabulary::canonical(value) } else { value.into() };
+        let value = if name == verdicts::column::metric { vocabulary::canonical(value) } else { value.into() };
         Ok(Self { column, test, text: value.into_owned(), scale, number })
     }
 
@@ -221,8 +221,19 @@ pub struct Picker {
 }
 
 /// Columns that together name one observation of a run, where a table has them.
-const OBSERVATION: [&str; 11] =
-    ["run_id", "iteration", "record", "plan", "case_id", "case", "member", "direction", "stream", "phase", "start_s"];
+const OBSERVATION: [&str; 11] = [
+    column::run_id,
+    column::iteration,
+    column::record,
+    column::plan,
+    column::case_id,
+    column::case,
+    column::member,
+    column::direction,
+    column::stream,
+    column::phase,
+    column::start_s,
+];
 
 /// Finds rows of a run that an earlier input has, too: counted twice, they would pass for further observations.
 #[derive(Debug)]
@@ -283,13 +294,14 @@ impl Picker {
             })?),
         };
         let header = table.header();
-        let phase = header.find("phase").filter(|_| selection.phase != "all").map(|c| (c, selection.phase.clone()));
+        let phase =
+            header.place(Field::phase).filter(|_| selection.phase != "all").map(|c| (c, selection.phase.clone()));
         let conditions = selection.conditions.iter().map(|c| Condition::parse(c, table)).collect::<Result<_, _>>()?;
         Ok(Self {
             phase,
-            record: header.find("record"),
+            record: header.place(Field::record),
             wanted,
-            status: header.find("status"),
+            status: header.place(Field::status),
             conditions,
             left_out: Vec::new(),
             repeats: Repeats::among(table),

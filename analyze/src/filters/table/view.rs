@@ -1,6 +1,8 @@
 //! The columns to show to a person, with titles and units.
 
+use schemas::columns::counters::column as counters;
 use schemas::columns::results::column;
+use schemas::columns::verdicts::column as verdict;
 use schemas::columns::{self, CellError, VerdictRow};
 use schemas::metrics::{self, Kind};
 use schemas::units::{self, Unit};
@@ -45,12 +47,31 @@ const FIRST_SIGHT: &[&str] = &[
 ];
 
 /// The columns shown of a table of counters.
-const COUNTERS: &[&str] =
-    &["case", "member", "iteration", "host", "span", "source", "key", "before", "after", "delta", "rate_per_s", "note"];
+const COUNTERS: &[&str] = &[
+    counters::case,
+    counters::member,
+    counters::iteration,
+    counters::host,
+    counters::span,
+    counters::source,
+    counters::key,
+    counters::before,
+    counters::after,
+    counters::delta,
+    counters::rate_per_s,
+    counters::note,
+];
 
 /// Columns shown even if they say the same in every row.
-const ALWAYS: &[&str] =
-    &[column::case, column::throughput_bits_per_s, column::transactions_per_s, "key", "before", "after", "delta"];
+const ALWAYS: &[&str] = &[
+    column::case,
+    column::throughput_bits_per_s,
+    column::transactions_per_s,
+    counters::key,
+    counters::before,
+    counters::after,
+    counters::delta,
+];
 
 /// The kind of a table, from its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +88,8 @@ impl Contents {
         let has = |names: &[&str]| names.iter().all(|name| table.header().names().iter().any(|n| n == name));
         match () {
             () if has(&[column::record, column::run_id]) => Self::Results,
-            () if has(&["verdict", "assertion", "severity"]) => Self::Verdicts,
-            () if has(&["source", "key", "delta"]) => Self::Counters,
+            () if has(&[verdict::verdict, verdict::assertion, verdict::severity]) => Self::Verdicts,
+            () if has(&[counters::source, counters::key, counters::delta]) => Self::Counters,
             () => Self::Other,
         }
     }
@@ -170,8 +191,8 @@ fn with_units(names: &[String], at: [usize; 2], rows: &mut [Vec<String>]) {
         let compares = !row[at[1]].is_empty();
         for (i, name) in names.iter().enumerate() {
             let unit = match name.as_str() {
-                "ci_low" | "ci_high" | "limit" if compares => Unit::Ratio,
-                "observed" | "baseline" | "ci_low" | "ci_high" | "limit" => unit,
+                verdict::ci_low | verdict::ci_high | verdict::limit if compares => Unit::Ratio,
+                verdict::observed | verdict::baseline | verdict::ci_low | verdict::ci_high | verdict::limit => unit,
                 _ => continue,
             };
             if let Ok(Some(value)) = parse_number(&row[i]) {
@@ -230,7 +251,7 @@ impl View {
         let sort = sort_keys(table, choice.sort, &mut wanted)?;
         let metric_of = [wanted.len(), wanted.len() + 1];
         if contents == Contents::Verdicts {
-            wanted.extend([table.require("metric")?, table.require("change_ratio")?]);
+            wanted.extend([table.require(verdict::metric)?, table.require(verdict::change_ratio)?]);
         }
         if choice.record.is_some() {
             table.require(column::record)?;
@@ -323,7 +344,7 @@ impl View {
 
     /// The confidence level for a title, if it is the same everywhere.
     fn level(&self) -> Option<String> {
-        let i = self.names.iter().position(|n| n == "confidence_level")?;
+        let i = self.names.iter().position(|n| n == column::confidence_level)?;
         let first = &self.cells.first()?[i];
         let level = parse_number(first).ok().flatten()?;
         // 99.9 stays 99.9, 95 is 95.

@@ -1,13 +1,13 @@
 //! The subject and the footer of a picture, from the rows that are drawn.
 
 use super::Records;
-use schemas::columns::results::column;
+use schemas::columns::{results::column, verdicts::column as verdict};
 
 impl Records {
     /// The footer: run, hosts, date, iterations.
     pub fn footer(&self) -> Vec<String> {
         let mut parts = Vec::new();
-        for (column, word) in [("run_id", "run"), ("baseline_run_id", "baseline run")] {
+        for (column, word) in [(column::run_id, "run"), (verdict::baseline_run_id, "baseline run")] {
             match self.distinct(column)[..] {
                 [] => {}
                 [run] => parts.push(format!("{word} {run}")),

@@ -2,6 +2,7 @@
 
 use super::{Record, Records};
 use crate::plot::identity;
+use schemas::columns::results::column;
 use std::collections::HashSet;
 
 /// The start of a note on rows that are not drawn.
@@ -10,9 +11,11 @@ const LEFT_OUT: &str = "left out:";
 impl Records {
     /// The case and member of a row, for messages.
     pub(in crate::plot) fn case_of(&self, record: &Record) -> String {
-        let case =
-            ["case", "test", "plan"].into_iter().map(|name| self.text(record, name)).find(|name| !name.is_empty());
-        let member = self.text(record, "member");
+        let case = [column::case, column::test, column::plan]
+            .into_iter()
+            .map(|name| self.text(record, name))
+            .find(|name| !name.is_empty());
+        let member = self.text(record, column::member);
         let case = case.unwrap_or("");
         if member.is_empty() { case.to_owned() } else { format!("{case} {member}") }
     }

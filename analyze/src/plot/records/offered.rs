@@ -4,27 +4,29 @@
 use super::{Record, Records};
 use crate::plot::{identity, quantity::Quantity};
 use schemas::{
+    columns::results::column,
     units::Unit,
     words::{DemandUnit, LatencyKind, OfferedUnit},
 };
 
 /// Columns that tell more of another one.
-pub const TELLING: &[&str] = &["service_demand_unit", "latency_kind"];
+pub const TELLING: &[&str] = &[column::service_demand_unit, column::latency_kind];
 
 /// The column of offered loads.
-const OFFERED: &str = "offered_per_s";
+const OFFERED: &str = column::offered_per_s;
 
 impl Records {
     /// Offered loads in the unit that people write: datagrams are counted, but their rate is usually swept in bits.
     pub(super) fn scale_offered(&mut self) {
-        let unit_of = |records: &Self, record: &Record| match records.text(record, "offered_unit").parse() {
+        let unit_of = |records: &Self, record: &Record| match records.text(record, column::offered_unit).parse() {
             Ok(OfferedUnit::Bits) => Some(Unit::BitsPerSecond),
             Ok(OfferedUnit::Transactions) => Some(Unit::PerSecond),
             Ok(OfferedUnit::Messages) => {
                 // `rate` may name the column itself, which has messages.
-                let swept = identity::swept(records.text(record, "case"), identity::SWEPT_RATE).unwrap_or_default();
+                let swept =
+                    identity::swept(records.text(record, column::case), identity::SWEPT_RATE).unwrap_or_default();
                 let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
-                let sized = records.number(record, "message_bytes").is_some();
+                let sized = records.number(record, column::message_bytes).is_some();
                 Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })
             }
             Err(_) => None,
@@ -35,11 +37,11 @@ impl Records {
         for record in list.iter_mut().chain(&mut answers) {
             let unit = unit_of(self, record);
             self.offered = self.offered.or(unit);
-            let messages = self.text(record, "offered_unit") == OfferedUnit::Messages.as_str();
+            let messages = self.text(record, column::offered_unit) == OfferedUnit::Messages.as_str();
             if unit != Some(Unit::BitsPerSecond) || !messages {
                 continue;
             }
-            let (bytes, load) = (self.number(record, "message_bytes"), self.number(record, OFFERED));
+            let (bytes, load) = (self.number(record, column::message_bytes), self.number(record, OFFERED));
             let Some(bits) = bytes.zip(load).map(|(bytes, load)| bytes * load * 8.0) else { continue };
             // The rate was written in bits and divided by the size: the product is off by the last digits.
             let bits = format!("{bits:.9e}").parse().unwrap_or(bits);
@@ -51,7 +53,7 @@ impl Records {
 
     /// The latency that the rows are about: a round trip is twice what `plumb fit` and a signature show.
     pub fn latency(&self) -> &'static str {
-        let kind = match self.distinct("latency_kind")[..] {
+        let kind = match self.distinct(column::latency_kind)[..] {
             [kind] => kind.parse().ok(),
             _ => None,
         };
@@ -76,7 +78,7 @@ impl Records {
             quantity.label = format!("{}, {which}", self.latency());
         }
         if quantity.unit == Some(Unit::ServiceDemand)
-            && let [per] = self.distinct("service_demand_unit")[..]
+            && let [per] = self.distinct(column::service_demand_unit)[..]
         {
             quantity.per = per.parse::<DemandUnit>().ok().map(|unit| unit.per().to_owned());
         }
