@@ -11,7 +11,7 @@ use crate::judge::baseline::{Baseline, Terms};
 use crate::judge::environment::{self, Environment};
 use crate::judge::statement::{Evidence, Statement};
 use crate::judge::verdicts::{self, Format};
-use crate::judge::{Judge, Scope, Severity, VerdictRow};
+use crate::judge::{Judge, Severity};
 use crate::table::{InputArgs, Table, TableArgs, layout::Sheet};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
@@ -64,9 +64,6 @@ pub struct Args {
     tables: TableArgs,
 }
 
-/// The default confidence level.
-const LEVEL: f64 = 0.95;
-
 /// Effect of an inconclusive verdict on the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnInconclusive {
@@ -87,20 +84,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 assertion.metric.name
             )));
         }
-        let member = assertion.difference.as_ref().map(|difference| difference.member.clone());
-        statements.push(Statement {
-            assertion,
-            case_id: None,
-            survey: None,
-            member,
-            scope: Scope::Total,
-            severity: Severity::Error,
-            judge: args.judge,
-            level: args.level.unwrap_or(LEVEL),
-            file: String::new(),
-            line: None,
-            column: None,
-        });
+        let level = args.level.unwrap_or(Statement::LEVEL);
+        statements.push(Statement { judge: args.judge, level, ..Statement::of(assertion) });
     }
     if statements.is_empty() && args.terms.is_none() {
         return Err(Error::Usage(match &args.plan {
@@ -126,15 +111,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             Verdict::Ok
         });
     }
-    Ok(if rows.iter().any(VerdictRow::fails) {
-        Verdict::Failed
-    } else if rows.iter().any(VerdictRow::refuses) {
-        Verdict::Exit(3)
-    } else if count(words::Verdict::Inconclusive) > 0 && args.inconclusive == Some(OnInconclusive::Fail) {
-        Verdict::Inconclusive
-    } else {
-        Verdict::Ok
-    })
+    Ok(verdicts::outcome(&rows, args.inconclusive == Some(OnInconclusive::Fail)))
 }
 
 /// Facts about the machine, from the first file that has them beside it.
@@ -164,17 +141,9 @@ mod tests {
         let statements: Vec<Statement> = statements
             .iter()
             .map(|text| Statement {
-                member: assertion::parse(text).unwrap().difference.map(|difference| difference.member),
-                assertion: assertion::parse(text).unwrap(),
-                case_id: None,
-                survey: None,
-                scope: Scope::Total,
-                severity: Severity::Error,
-                judge: Judge::Ci,
-                level: 0.95,
                 file: "p.yaml".into(),
                 line: Some(3),
-                column: None,
+                ..Statement::of(assertion::parse(text).unwrap())
             })
             .collect();
         let mut table = Table::from_text("t", table).unwrap();

@@ -2,8 +2,9 @@
 
 mod index;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
+use indexmap::IndexMap;
 use schemas::{
     metrics::{self, Family},
     words::{LimitedBy, Record, Status, Way},
@@ -172,8 +173,7 @@ impl Columns {
 /// Samples while they are read.
 #[derive(Default)]
 struct Reading {
-    cases: Vec<Case>,
-    index: HashMap<Key, usize>,
+    cases: IndexMap<Key, Case>,
     /// Number of rows without a sample, by status.
     left_out: Vec<(String, u64)>,
 }
@@ -189,13 +189,12 @@ impl Reading {
             part: columns.split.map_or("", |c| row.get(c)).to_owned(),
         };
         // A case whose iterations all failed is a case without samples: it must not be missing.
-        let i = *self.index.entry(key).or_insert_with_key(|key| {
+        let case = self.cases.entry(key).or_insert_with_key(|key| {
             let name = if row.has(Field::case) { text(Field::case) } else { key.id.clone() };
             let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
             let origin = Origin { run_id, from, to, ..Origin::default() };
             let case = Case::of(key.clone(), name, Family::of(row.text(Field::workload)), columns.metrics.len());
-            self.cases.push(Case { origin, ..case });
-            self.cases.len() - 1
+            Case { origin, ..case }
         });
         let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
@@ -205,7 +204,6 @@ impl Reading {
             }
             return Ok(());
         }
-        let case = &mut self.cases[i];
         row.text(Field::time).clone_into(&mut case.origin.time);
         for (metric, column) in columns.metrics.iter().enumerate() {
             let value = if Some(*column) == columns.causes {
@@ -230,7 +228,7 @@ impl Reading {
     }
 
     fn samples(self, skipped: HashSet<String>) -> Samples {
-        Samples { cases: self.cases, skipped, note: left_out_note(&self.left_out) }
+        Samples { cases: self.cases.into_values().collect(), skipped, note: left_out_note(&self.left_out) }
     }
 }
 

@@ -46,6 +46,28 @@ pub struct Statement {
     pub column: Option<u64>,
 }
 
+impl Statement {
+    /// The default confidence level.
+    pub const LEVEL: f64 = 0.95;
+
+    /// About every case as a whole, from the command line.
+    pub fn of(assertion: Assertion) -> Self {
+        Self {
+            member: assertion.difference.as_ref().map(|difference| difference.member.clone()),
+            assertion,
+            case_id: None,
+            survey: None,
+            scope: Scope::Total,
+            severity: Severity::Error,
+            judge: Judge::default(),
+            level: Self::LEVEL,
+            file: String::new(),
+            line: None,
+            column: None,
+        }
+    }
+}
+
 /// The pairs of a test.
 #[derive(Debug, Clone)]
 pub struct Survey {

@@ -12,7 +12,7 @@ use schemas::{
 };
 
 use super::comparison::change_text;
-use crate::error::Error;
+use crate::error::{Error, Verdict as Outcome};
 use crate::table::{
     Table,
     layout::{self, Column, Sheet},
@@ -78,6 +78,20 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
         writer.write_record(&record)?;
     }
     Ok(writer.flush()?)
+}
+
+/// What these rows come to; `inconclusive_fails`: an error that is inconclusive counts.
+pub fn outcome(rows: &[VerdictRow], inconclusive_fails: bool) -> Outcome {
+    let is_open = |row: &VerdictRow| row.verdict == Verdict::Inconclusive && row.severity == Severity::Error;
+    if rows.iter().any(VerdictRow::fails) {
+        Outcome::Failed
+    } else if rows.iter().any(VerdictRow::refuses) {
+        Outcome::Exit(3)
+    } else if inconclusive_fails && rows.iter().any(is_open) {
+        Outcome::Inconclusive
+    } else {
+        Outcome::Ok
+    }
 }
 
 /// `1 failed, 1 inconclusive, 1 passed`

@@ -1,7 +1,7 @@
 //! What a plan states about its cases, and the values of a run by which that is judged.
 
 use analyze::judge::{
-    Judge, Origin, Scope,
+    Origin,
     baseline::Promise,
     samples::{Case as Measured, Key, Observation},
     statement::{self, Evidence, Statement},
@@ -54,17 +54,11 @@ pub fn of_survey(plan: &Plan, survey: &Survey) -> Option<(statement::Survey, Vec
 
 fn stated(assertion: &Assertion) -> Statement {
     Statement {
-        assertion: assertion.detail.that.0.clone(),
-        case_id: None,
-        survey: None,
-        member: None,
-        scope: Scope::Total,
         severity: assertion.severity,
-        judge: Judge::default(),
-        level: 0.0,
         file: assertion.place.file.clone(),
         line: Some(assertion.place.line as u64),
         column: Some(assertion.place.column as u64),
+        ..Statement::of(assertion.detail.that.0.clone())
     }
 }
 
@@ -93,12 +87,6 @@ pub fn promised(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<M
     let of = Of { step, finished, places: &places(&columns) };
     let all = 0..step.members.len() + usize::from(step.group.is_some());
     all.map(|member| of.way(member, step.headline_way(member))).collect()
-}
-
-/// Place and time of a member's measurement, or of the group's.
-fn origin(step: &Step, finished: &Finished, of: (usize, Way)) -> Origin {
-    let summary = finished.summaries.iter().find(|(member, way, _)| (*member, *way) == of).map(|(.., row)| row);
-    summary.map_or_else(|| Origin::from(&step.identity(of.0)), Origin::from)
 }
 
 /// The places of columns among a run's values.
@@ -158,10 +146,12 @@ impl Of<'_> {
             }
             case.rows.push(Observation { iteration: Some(number), ..Observation::default() });
         }
-        let total = step.headline_way(member);
-        let summary = finished.summaries.iter().find(|(m, way, _)| (*m, *way) == (member, total));
-        case.transactions = summary.and_then(|(.., row)| row.transactions);
-        case.origin = origin(step, finished, (member, way));
+        let summary = |way: Way| {
+            let of = finished.summaries.iter().find(|(m, w, _)| (*m, *w) == (member, way));
+            of.map(|(.., row)| row)
+        };
+        case.transactions = summary(step.headline_way(member)).and_then(|row| row.transactions);
+        case.origin = summary(way).map_or_else(|| Origin::from(&step.identity(member)), Origin::from);
         case
     }
 }

@@ -18,7 +18,6 @@ use analyze::judge::{
     verdicts::{self, Format},
 };
 use analyze::table::layout::Sheet;
-use schemas::words::{Severity, Verdict};
 
 use crate::{
     error::{Error, Exit, replace},
@@ -112,19 +111,12 @@ impl Verdicts {
         &self.rows
     }
 
-    fn has(&self, verdict: Verdict) -> bool {
-        self.rows.iter().any(|r| r.verdict == verdict && r.severity == Severity::Error)
-    }
-
     pub fn exit(&self) -> Exit {
-        if self.rows.iter().any(VerdictRow::fails) {
-            Exit::Failed
-        } else if self.rows.iter().any(VerdictRow::refuses) {
-            Exit::Measurement
-        } else if self.inconclusive_fails && self.has(Verdict::Inconclusive) {
-            Exit::Inconclusive
-        } else {
-            Exit::Success
+        match verdicts::outcome(&self.rows, self.inconclusive_fails) {
+            analyze::Verdict::Ok => Exit::Success,
+            analyze::Verdict::Failed => Exit::Failed,
+            analyze::Verdict::Inconclusive => Exit::Inconclusive,
+            analyze::Verdict::Exit(_) => Exit::Measurement,
         }
     }
 
