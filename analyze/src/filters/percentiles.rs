@@ -8,7 +8,7 @@ use schemas::columns::number;
 use crate::error::{Error, Verdict};
 use crate::stats::histogram::{Latencies, asked_percentile, column_name, needed_observations};
 use crate::table::select::Preferred;
-use crate::table::{Picker, Table, TableArgs};
+use crate::table::{Field, Picker, Table, TableArgs};
 
 /// Latency percentiles per group, from the merged histograms of its rows.
 ///
@@ -62,7 +62,6 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let group = table.group_by(&args.group)?;
     let titles: Vec<String> = group.iter().map(|c| header.names()[*c].clone()).collect();
     let histogram = table.require("latency_histogram")?;
-    let kind = header.find("latency_kind");
     let mut picker = Picker::new(&args.tables.selection, &table)?;
     let mut kept: Preferred<Groups> = Preferred::default();
     while let Some(row) = table.next_row()? {
@@ -74,7 +73,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         let latencies = Latencies::decode(cell).map_err(|reason| row.error(Some(histogram), reason))?;
         let key: Vec<String> = group.iter().map(|c| row.get(*c).to_owned()).collect();
         groups.list.entry(key).or_default().merge(&latencies).map_err(|reason| row.error(Some(histogram), reason))?;
-        if let Some(kind) = kind.map(|c| row.get(c)).filter(|k| !groups.kinds.iter().any(|seen| seen == k)) {
+        let kind = row.text(Field::latency_kind);
+        if row.has(Field::latency_kind) && !groups.kinds.iter().any(|seen| seen == kind) {
             groups.kinds.push(kind.to_owned());
         }
     }

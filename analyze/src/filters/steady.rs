@@ -10,7 +10,7 @@ use schemas::words::Phase;
 use crate::error::{Error, Verdict};
 use crate::stats::moments;
 use crate::stats::series::{self, WarmUp};
-use crate::table::{InputArgs, OutputArgs, Record, Table};
+use crate::table::{Field, InputArgs, OutputArgs, Record, Table};
 
 /// The end of the warm-up in a series of intervals, found from the intervals themselves.
 ///
@@ -62,7 +62,6 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let names = table.header().names().to_vec();
     let keys: Vec<usize> = SERIES.iter().filter_map(|n| table.header().find(n)).collect();
     let [record, phase] = [table.require(column::record)?, table.require(column::phase)?];
-    let start = table.header().find(column::start_s).zip(table.header().find(column::elapsed_s));
     let keep = args.mark || args.trim;
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut all = Series::new();
@@ -72,10 +71,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         if counts && let Some(value) = row.number(metric)? {
             let key: Vec<String> =
                 std::iter::once(row.file()).chain(keys.iter().map(|c| row.get(*c))).map(str::to_owned).collect();
-            let end = match start {
-                Some((start, elapsed)) => row.number(start)?.zip(row.number(elapsed)?).map(|(s, e)| s + e),
-                None => None,
-            };
+            let end = row.value(Field::start_s)?.zip(row.value(Field::elapsed_s)?).map(|(s, e)| s + e);
             all.entry(key).or_default().push((at, end, value));
         }
         if keep {

@@ -67,8 +67,8 @@ pub struct Records {
     lacking: Lacking,
     /// Names in `--by` that are no columns, with the error that says so. A case's swept key may have such a name.
     pub(super) unknown: Vec<(String, Error)>,
-    /// The table's names of the columns that were asked for.
-    own: HashMap<String, String>,
+    /// The table's own names of the columns, by their places.
+    own: Vec<String>,
 }
 
 /// Number of rows that lack a column, by column and case.
@@ -103,7 +103,7 @@ pub struct Columns<'a> {
 impl Records {
     /// The table's name of a column that was asked for.
     pub(super) fn own_name(&self, name: &str) -> String {
-        self.own.get(name).map_or_else(|| name.to_owned(), String::clone)
+        self.columns.get(name).and_then(|place| self.own.get(*place)).map_or_else(|| name.to_owned(), String::clone)
     }
 
     /// The text of a column; empty where it is missing.

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use analyze::table::{Rows, Table, rows::OwnedRow};
+use analyze::table::{Field, Rows, Table, rows::OwnedRow};
 use schemas::{
     columns::Row,
     words::{Phase, Record, Status, Way},
@@ -233,10 +233,9 @@ pub fn trim(path: &Path, finished: &FinishedKeys, run_id: &str) -> Result<Option
         Read::Rows(table) => table,
     };
     of_run(path, &table, run_id)?;
-    let (case, iteration) = (table.column("case_id"), table.column("iteration"));
     let is_finished = |row: &&OwnedRow| {
-        let cell = |at: Option<usize>| at.map_or("", |i| row.get(i));
-        cell(iteration).parse().is_ok_and(|n| finished.contains(&(cell(case).to_owned(), n)))
+        let case = || table.text(row, Field::case_id).to_owned();
+        table.text(row, Field::iteration).parse().is_ok_and(|n| finished.contains(&(case(), n)))
     };
     trimmed(path, &table, table.rows.iter().filter(is_finished)).map(Some)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use indexmap::IndexMap;
 use schemas::{
     columns::{self, Row},
     metrics::{self, Kind, Metric},
@@ -17,7 +18,7 @@ use crate::{
     },
     limits,
     stats::{confidence, histogram::Latencies, moments},
-    table::{Table, layout::Column},
+    table::{Field, Table, layout::Column},
 };
 
 /// One case, member or direction.
@@ -55,16 +56,13 @@ impl Cases {
         let header = table.header();
         let columns: Vec<(usize, &'static str)> =
             columns::COLUMNS.iter().filter_map(|c| Some((header.find(c.name)?, c.name))).collect();
-        let place = |name: &str| header.find(name);
-        let (record, test) = (place("record"), place("test"));
         let axes = header.names().iter().filter(|name| name.starts_with(columns::AXIS_PREFIX)).cloned().collect();
         let mut cases = Self { axes, ..Self::default() };
-        let (mut known, mut mixed) = (HashMap::<Key, usize>::new(), HashSet::<String>::new());
+        let (mut known, mut mixed) = (IndexMap::<Key, Case>::new(), HashSet::<String>::new());
         while let Some(line) = table.next_row()? {
-            let text = |column: Option<usize>| column.map_or("", |c| line.get(c));
-            match text(record).parse::<Record>() {
+            match line.text(Field::record).parse::<Record>() {
                 Ok(Record::Interval) => {
-                    cases.intervals.insert(text(test).to_owned());
+                    cases.intervals.insert(line.text(Field::test).to_owned());
                     continue;
                 }
                 Ok(Record::Stream | Record::Probe) => continue,
@@ -91,19 +89,18 @@ impl Cases {
                 id: std::iter::once(name.as_str()).chain(values).collect::<Vec<_>>().join("\n"),
                 member: word(&row.member),
                 direction: row.direction.map(|d| d.to_string()).unwrap_or_default(),
-                stream: String::new(),
                 ..Key::default()
             };
             if !key.member.is_empty() {
                 mixed.insert(key.id.clone());
             }
-            let at = *known.entry(key).or_insert_with_key(|key| {
+            let case = known.entry(key).or_insert_with_key(|key| {
                 let about = Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() };
-                cases.list.push(Case { key: key.clone(), about, parameters, ..Case::default() });
-                cases.list.len() - 1
+                Case { key: key.clone(), about, parameters, ..Case::default() }
             });
-            cases.list[at].add(row).map_err(|reason| line.error(None, reason))?;
+            case.add(row).map_err(|reason| line.error(None, reason))?;
         }
+        cases.list = known.into_values().collect();
         // A total over members that do different work adds up what does not belong together.
         cases.list.retain(|c| !c.key.member.is_empty() || !mixed.contains(&c.key.id) || !c.workload().is_empty());
         cases.name();

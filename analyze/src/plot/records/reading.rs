@@ -171,11 +171,8 @@ impl Records {
             }
         }
         // A column has several names: the table's own is the one to compare.
-        for name in options.by.iter().chain(&axes).chain(&metric) {
-            if let Some(column) = table.header().find(name) {
-                self.own.insert(name.clone(), names[column].clone());
-            }
-        }
+        let own = |column: &Option<usize>| column.map_or("file", |column| &names[column]).to_owned();
+        self.own = places.columns.iter().map(own).collect();
         self.metric = metric.first().map(|name| self.own_name(name)).unwrap_or_default();
         Ok(places)
     }
