@@ -120,17 +120,19 @@ impl Rows {
         Self { kind, columns, header, places, rows, note: None, passed_over: 0 }
     }
 
-    /// The place of a column of results among the chosen ones.
+    /// The place of a column of results among the chosen ones. One that the table has must have been chosen.
     fn place(&self, field: Field) -> Option<usize> {
-        self.header.place(field).and_then(|column| self.places[column])
+        let column = self.header.place(field)?;
+        debug_assert!(self.places[column].is_some(), "`{}` was not read", field.name());
+        self.places[column]
     }
 
-    /// The text of a column of results; empty where it was not chosen.
+    /// The text of a column of results; empty where the table has no such column.
     pub fn text<'r>(&self, row: &'r OwnedRow, field: Field) -> &'r str {
         self.place(field).map_or("", |i| row.get(i))
     }
 
-    /// The number of a column of results; `None` where the cell is empty or the column was not chosen.
+    /// The number of a column of results; `None` where the cell is empty or the table has no such column.
     pub fn value(&self, row: &OwnedRow, field: Field) -> Result<Option<f64>, Error> {
         self.place(field).map_or(Ok(None), |i| self.number(row, i))
     }

@@ -1,7 +1,7 @@
 //! Chooses the one run that a document is about, and finds its rows.
 
 use schemas::{
-    columns::COLUMNS,
+    columns::{COLUMNS, results::ends},
     words::{Phase, Record, Status, Way},
 };
 
@@ -11,6 +11,9 @@ use crate::table::{Field, Picker, Rows, Selection, Table};
 
 /// Columns that tell runs apart.
 const KEY: [Field; 5] = [Field::run_id, Field::plan, Field::case, Field::member, Field::iteration];
+
+/// Groups of columns that a document is made of.
+const READ: [&str; 8] = ["identity", "kind", "place and time", "what ran", "volume", "datagrams", "tcp", "confidence"];
 
 /// A table's rows, with those that the selection chose.
 pub struct Found {
@@ -78,8 +81,9 @@ impl Found {
         {
             return Err(Error::Usage("--to iperf3 writes totals: --record is iteration or summary".into()));
         }
-        let known = COLUMNS.iter().filter(|column| !column.name.ends_with("_histogram"));
-        let columns: Vec<usize> = known.filter_map(|column| table.header().find(column.name)).collect();
+        let known = COLUMNS.iter().filter(|column| READ.contains(&column.group)).map(|column| column.name);
+        let columns = known.chain(ends::process_cpus).filter_map(|name| table.header().find(name));
+        let columns: Vec<usize> = columns.collect();
         let picker = Picker::of_any_status(selection, table)?;
         let (rows, kinds) = Rows::read_all_picked(table, picker, &columns)?;
         let of = |wanted: Record| -> Vec<usize> {
