@@ -179,13 +179,12 @@ fn own<T>(found: Beside<T>, doubts: &mut Doubts) -> Option<T> {
     }
 }
 
-/// The `verdicts` table.
-fn verdict_rows(path: &Path) -> Result<Vec<VerdictRow>, Error> {
-    verdicts::read(&mut Table::open(&InputArgs { files: vec![path.to_owned()] })?)
+fn open(path: &Path) -> Result<Table, Error> {
+    Table::open(&InputArgs { files: vec![path.to_owned()] })
 }
 
 fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {
-    let cases = Cases::read(&mut Table::open(&InputArgs { files: vec![results.to_owned()] })?)?;
+    let cases = Cases::read(&mut open(results)?)?;
     let mut doubts = Doubts::default();
     let facts = own(beside::run_record(results)?, &mut doubts);
     let facts = facts.as_ref();
@@ -196,7 +195,7 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
         ));
     }
     let judged = own(beside::table(results, "verdicts.csv")?, &mut doubts);
-    let judged = judged.as_deref().map(verdict_rows).transpose()?.unwrap_or_default();
+    let judged = judged.map(|path| verdicts::read(&mut open(&path)?)).transpose()?.unwrap_or_default();
     let other = against.map(|path| super::compare::report(path, results)).transpose()?;
     let other_name = against.map(|path| path.display().to_string()).unwrap_or_default();
 

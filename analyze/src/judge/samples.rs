@@ -85,13 +85,14 @@ impl Samples {
         Self::read_parts(table, selection, metrics, [None, Some(split)], false).map(|(whole, _)| whole)
     }
 
-    /// Like [`Self::read`], and each stream as a case of its own.
+    /// Like [`Self::read`], and each stream as a case of its own where these are wanted.
     pub fn read_with_streams(
         table: &mut Table,
         selection: &Selection,
         metrics: &[usize],
+        are_wanted: bool,
     ) -> Result<(Self, Self), Error> {
-        Self::read_parts(table, selection, metrics, [None, None], true)
+        Self::read_parts(table, selection, metrics, [None, None], are_wanted)
     }
 
     fn read_parts(

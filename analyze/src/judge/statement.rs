@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use schemas::{
     assertion::{Assertion, Operator},
-    columns::VerdictRow,
+    columns::{VerdictRow, results::column},
     metrics::Metric,
     words::{self, Severity, Way},
 };
@@ -100,16 +100,14 @@ pub struct Evidence {
 }
 
 /// Share of the time in which others took a CPU.
-const CPU_TAKEN: &str = "cpu_taken_ratio";
+const CPU_TAKEN: &str = column::cpu_taken_ratio;
 
 /// The columns that statements and the promises of a baseline are about.
 pub fn columns(statements: &[Statement], baseline: Option<&Baseline>) -> Vec<&'static str> {
     let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
-    let surveyed = statements.iter().filter_map(|s| s.survey.as_ref());
-    let surveyed = surveyed.flat_map(Survey::columns);
+    let surveyed = statements.iter().filter_map(|s| s.survey.as_ref()).flat_map(Survey::columns);
     let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
-    let subtracted = subtracted.map(|metric| metric.column);
-    let asserted = statements.iter().map(|s| s.assertion.metric.column).chain(subtracted);
+    let asserted = statements.iter().map(|s| s.assertion.metric).chain(subtracted).map(|metric| metric.column);
     let mut columns: Vec<&'static str> = Vec::new();
     for name in asserted.chain(surveyed).chain(promised).chain(offered::COLUMNS) {
         if !columns.contains(&name) {
@@ -130,27 +128,24 @@ impl Evidence {
         // A missing column is a metric without a sample, and fails.
         let found = |name| Some((name, table.header().find(name)?));
         let (columns, indices): (Vec<_>, Vec<_>) = columns(statements, baseline).into_iter().filter_map(found).unzip();
-        let (samples, streams) = if statements.iter().any(|s| s.scope == Scope::Stream) {
-            Samples::read_with_streams(table, selection, &indices)?
-        } else {
-            let samples = Samples::read(table, selection, &indices, None)?;
-            let none = Samples { cases: Vec::new(), ..samples.clone() };
-            (samples, none)
-        };
+        let with_streams = statements.iter().any(|s| s.scope == Scope::Stream);
+        let (samples, streams) = Samples::read_with_streams(table, selection, &indices, with_streams)?;
         if let Some(note) = &samples.note {
             crate::warn(note);
         }
-        let mut totals = samples.clone();
-        totals.keep_totals();
-        Ok(Self { samples, totals, streams, columns, names_all_directions: false })
+        Ok(Self::of(columns, samples, streams, false))
     }
 
     /// The values of a run: cases with their directions apart, and their streams.
     pub fn of_run(columns: Vec<&'static str>, cases: Vec<Case>, streams: Vec<Case>) -> Self {
         let [samples, streams] = [cases, streams].map(Samples::of);
+        Self::of(columns, samples, streams, true)
+    }
+
+    fn of(columns: Vec<&'static str>, samples: Samples, streams: Samples, names_all_directions: bool) -> Self {
         let mut totals = samples.clone();
         totals.keep_totals();
-        Self { samples, totals, streams, columns, names_all_directions: true }
+        Self { samples, totals, streams, columns, names_all_directions }
     }
 
     fn place(&self, column: &str) -> Option<usize> {
@@ -184,9 +179,8 @@ impl Evidence {
 
     /// The samples of every case, in the order of a baseline's promises.
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
-        let values = |case: &Case| {
-            baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect::<Vec<_>>()
-        };
+        let values =
+            |case: &Case| baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect();
         self.totals.cases.iter().map(|case| Case { values: values(case), ..case.clone() }).collect()
     }
 

@@ -22,7 +22,7 @@ pub fn prepare(args: &mut Args) -> Result<(), Error> {
     }
     let cases = plan.cases.iter().filter(|c| c.skip.is_none());
     let of_surveys = plan.surveys.iter().filter_map(|survey| evidence::of_survey(&plan, survey));
-    let stated = cases.flat_map(|case| evidence::statements(case)).chain(of_surveys.flat_map(|of| of.1));
+    let stated = cases.flat_map(evidence::statements).chain(of_surveys.flat_map(|of| of.1));
     // The level is the same as in the run.
     args.statements.extend(stated.map(|of| Statement { level: args.level.unwrap_or(of.level), ..of }));
     Ok(())

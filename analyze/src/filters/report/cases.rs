@@ -75,7 +75,6 @@ impl Cases {
             if row.phase.is_some_and(|p| p != Phase::Measure) {
                 continue;
             }
-            let word = |cell: &Option<String>| cell.clone().unwrap_or_default();
             let mut parameters = Vec::new();
             if row.case_id.is_none() {
                 // Other programs' tables give one name to measurements that differ.
@@ -87,7 +86,7 @@ impl Cases {
             let values = parameters.iter().map(|(_, value)| value.as_str());
             let key = Key {
                 id: std::iter::once(name.as_str()).chain(values).collect::<Vec<_>>().join("\n"),
-                member: word(&row.member),
+                member: row.member.clone().unwrap_or_default(),
                 direction: row.direction.map(|d| d.to_string()).unwrap_or_default(),
                 ..Key::default()
             };
