@@ -275,10 +275,10 @@ fn options_of_other_formats_are_refused() {
     let folder = Folder::new();
     let table = every_metric(&folder);
     for (args, reason) in [
-        (["--to", "bencher", "--better", "higher"], "--better is for --to github-action-benchmark"),
-        (["--to", "jsonl", "-m", "throughput"], "-m is for --to openmetrics"),
+        (["--to", "bencher", "--better", "higher"], "--better is for -f github-action-benchmark"),
+        (["--to", "jsonl", "-m", "throughput"], "-m is for -f openmetrics"),
         (["--to", "influx", "-m", "thruput"], "-m: "),
-        (["--to", "influx", "-x", "case"], "-x, -y and --by are for --to gnuplot"),
+        (["--to", "influx", "-x", "case"], "-x, -y and --by are for -f gnuplot"),
     ] {
         let ran = plumb(&[&["export"], &args[..], &[&table]].concat());
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);

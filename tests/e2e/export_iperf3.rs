@@ -1,4 +1,4 @@
-//! `plumb export --to iperf3` of real runs, beside documents of `iperf3 -J` (analyze/tests/fixtures/export/iperf3).
+//! `plumb export -f iperf3` of real runs, beside documents of `iperf3 -J` (analyze/tests/fixtures/export/iperf3).
 
 use std::{collections::BTreeSet, path::Path};
 

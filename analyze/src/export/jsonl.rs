@@ -1,4 +1,4 @@
-//! JSON lines: an object per row, without its empty cells.
+//! JSON: an object per row, without its empty cells, in lines or as an array.
 
 use std::io::Write;
 
@@ -10,8 +10,26 @@ use crate::table::Table;
 
 /// Streams every row. Numbers keep their digits.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+    each(table, output, |_| "", "\n")
+}
+
+/// The same rows as the elements of one JSON array.
+pub fn write_array(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+    output.write_all(b"[")?;
+    each(table, output, |is_first| if is_first { "\n" } else { ",\n" }, "")?;
+    Ok(output.write_all(b"\n]\n")?)
+}
+
+/// Writes an object per row, with a text before and one after it.
+fn each(
+    table: &mut Table,
+    output: &mut dyn Write,
+    before: impl Fn(bool) -> &'static str,
+    after: &str,
+) -> Result<(), Error> {
     let names: Vec<(String, Option<ColumnType>)> =
         table.header().names().iter().map(|n| (n.clone(), columns::find(n).map(|c| c.ty))).collect();
+    let mut is_first = true;
     while let Some(row) = table.next_row()? {
         let mut object = Map::new();
         for ((name, ty), cell) in names.iter().zip(row.cells()) {
@@ -19,8 +37,10 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
                 object.insert(name.clone(), value(cell, *ty));
             }
         }
+        output.write_all(before(is_first).as_bytes())?;
         serde_json::to_writer(&mut *output, &object).map_err(|e| Error::Output(e.into()))?;
-        output.write_all(b"\n")?;
+        output.write_all(after.as_bytes())?;
+        is_first = false;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::table::{Table, TableArgs};
 
 /// Write results in another program's format.
 ///
-/// jsonl and md write every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat),
+/// json, jsonl and md write every row as it is. openmetrics (for a textfile collector), benchfmt (for Go's benchstat),
 /// gnuplot (script and data, as hpcbench's -P wrote them), rrd (commands for `rrdtool -`) and influx (InfluxDB's line
 /// protocol) write the rows that count. bencher (Bencher Metric Format) and github-action-benchmark write the mean of
 /// each case with its 95 % interval: the headline of the workload and the latencies beside it. The action takes a list
@@ -21,25 +21,25 @@ use crate::table::{Table, TableArgs};
 /// junit writes a test case per assertion of a `verdicts` table, or per iteration of a results table. iperf3 writes one
 /// run of a stream in the shape of `iperf3 --json`, for scripts that read it.
 ///
-/// jsonl streams; the other formats read the whole input first.
+/// json and jsonl stream; the other formats read the whole input first.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_long_help = "\
 Examples:
-  plumb run plans/quick.yaml | plumb export --to jsonl | head -n 1
-  plumb export --to benchfmt old.csv > old.txt
-  plumb export --to benchfmt new.csv > new.txt && benchstat old.txt new.txt
-  plumb export --to gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
-  plumb export --to rrd -m throughput results.csv | rrdtool -
-  plumb export --to iperf3 --where case=bulk --where iteration=1 nightly.csv
-  plumb export --to bencher results.csv > bmf.json
-  plumb export --to github-action-benchmark --better higher -o bigger.json results.csv
-  plumb export --to influx results.csv | curl --data-binary @- 'http://HOST:8086/write?db=net'
-  plumb gate --assert 'throughput >= 1Gbit/s' -f csv lab.csv | plumb export --to junit -o junit.xml
+  plumb run plans/quick.yaml | plumb export -f jsonl | head -n 1
+  plumb export -f benchfmt old.csv > old.txt
+  plumb export -f benchfmt new.csv > new.txt && benchstat old.txt new.txt
+  plumb export -f gnuplot -o sweep.plot results.csv && gnuplot sweep.plot
+  plumb export -f rrd -m throughput results.csv | rrdtool -
+  plumb export -f iperf3 --where case=bulk --where iteration=1 nightly.csv
+  plumb export -f bencher results.csv > bmf.json
+  plumb export -f github-action-benchmark --better higher -o bigger.json results.csv
+  plumb export -f influx results.csv | curl --data-binary @- 'http://HOST:8086/write?db=net'
+  plumb gate --assert 'throughput >= 1Gbit/s' -f csv lab.csv | plumb export -f junit -o junit.xml
 
 Exit codes: 0; 2 the command line is wrong; 3 the table could not be read (which file, which line, why).")]
 pub struct Args {
     /// Format of the output.
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(short = 'f', long = "format", alias = "to", value_enum, value_name = "FORMAT")]
     to: To,
     /// Metrics to write [default: those that have values; for rrd, throughput; for bencher and
     /// github-action-benchmark, the headline and the latencies beside it]
@@ -63,7 +63,9 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum To {
-    /// JSON lines
+    /// A JSON array of the rows
+    Json,
+    /// JSON lines: a row per line
     Jsonl,
     /// A Markdown table
     Md,
@@ -105,20 +107,20 @@ impl From<Direction> for Better {
 }
 
 /// Formats without a choice of metrics.
-const WHOLE: [To; 5] = [To::Jsonl, To::Md, To::Junit, To::Iperf3, To::Gnuplot];
+const WHOLE: [To; 6] = [To::Json, To::Jsonl, To::Md, To::Junit, To::Iperf3, To::Gnuplot];
 
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if args.to != To::Gnuplot && (args.x.is_some() || args.y.is_some() || args.by.is_some()) {
-        return Err(Error::Usage("-x, -y and --by are for --to gnuplot".into()));
+        return Err(Error::Usage("-x, -y and --by are for -f gnuplot".into()));
     }
     if !args.metrics.is_empty() && WHOLE.contains(&args.to) {
         return Err(Error::Usage(
-            "-m is for --to openmetrics, benchfmt, rrd, influx, bencher and github-action-benchmark".into(),
+            "-m is for -f openmetrics, benchfmt, rrd, influx, bencher and github-action-benchmark".into(),
         ));
     }
     if args.better.is_some() && args.to != To::GithubActionBenchmark {
-        return Err(Error::Usage("--better is for --to github-action-benchmark".into()));
+        return Err(Error::Usage("--better is for -f github-action-benchmark".into()));
     }
     let mut table = Table::open(&args.tables.input)?;
     if args.to == To::Gnuplot {
@@ -128,6 +130,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Ok(Verdict::Ok);
     }
     args.tables.output.write(output, |w| match args.to {
+        To::Json => jsonl::write_array(&mut table, w),
         To::Jsonl => jsonl::write(&mut table, w),
         To::Md => markdown::write(&mut table, w),
         To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
@@ -143,7 +146,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
             [] => rrd::write(&mut table, &args.tables.selection, "throughput", w),
             [metric] => rrd::write(&mut table, &args.tables.selection, metric, w),
-            _ => Err(Error::Usage("--to rrd writes one metric: give one -m".into())),
+            _ => Err(Error::Usage("-f rrd writes one metric: give one -m".into())),
         },
     })?;
     Ok(Verdict::Ok)

@@ -75,11 +75,11 @@ pub struct Run<'t> {
 impl Found {
     pub fn read(table: &mut Table, selection: &Selection) -> Result<Self, Error> {
         if selection.phase != Phase::Measure.as_str() {
-            return Err(Error::Usage("--phase is not for --to iperf3: its totals are those of the measurement".into()));
+            return Err(Error::Usage("--phase is not for -f iperf3: its totals are those of the measurement".into()));
         }
         if selection.record.as_deref().is_some_and(|r| r != Record::Iteration.as_str() && r != Record::Summary.as_str())
         {
-            return Err(Error::Usage("--to iperf3 writes totals: --record is iteration or summary".into()));
+            return Err(Error::Usage("-f iperf3 writes totals: --record is iteration or summary".into()));
         }
         let known = COLUMNS.iter().filter(|column| READ.contains(&column.group)).map(|column| column.name);
         let columns = known.chain(ends::process_cpus).filter_map(|name| table.header().find(name));
@@ -114,7 +114,7 @@ impl Found {
             self.chosen.iter().map(|i| self.line(*i)).filter(|l| !l.is_both() || !l.is_ok()).collect();
         let Some(first) = totals.first() else {
             let what = if self.chosen.is_empty() { "no iteration and no summary" } else { "no direction by itself" };
-            return Err(Error::Usage(format!("--to iperf3: the rows that are selected have {what}")));
+            return Err(Error::Usage(format!("-f iperf3: the rows that are selected have {what}")));
         };
         for (i, field) in KEY.iter().enumerate() {
             let mut values: Vec<&str> = Vec::new();
@@ -161,14 +161,12 @@ impl Found {
 fn stream_of_iperf3(line: &Line<'_>) -> Result<(), Error> {
     let workload = line.text(Field::workload);
     if !line.text(Field::transactions_per_s).is_empty() {
-        return Err(Error::Usage(format!(
-            "--to iperf3: `{workload}` counts transactions, and iperf3 has streams only"
-        )));
+        return Err(Error::Usage(format!("-f iperf3: `{workload}` counts transactions, and iperf3 has streams only")));
     }
     if protocol(line).is_none() {
         let transport = line.text(Field::transport);
         let of = if transport.is_empty() { "an unknown transport" } else { transport };
-        return Err(Error::Usage(format!("--to iperf3: a stream over {of}, and iperf3 has TCP, UDP and SCTP only")));
+        return Err(Error::Usage(format!("-f iperf3: a stream over {of}, and iperf3 has TCP, UDP and SCTP only")));
     }
     Ok(())
 }
@@ -195,7 +193,7 @@ fn ambiguous(column: &str, values: &[&str]) -> Error {
     let last = values.iter().rev().find(|v| !v.is_empty()).unwrap_or(&"");
     let or = if column == "iteration" { ", or --record summary" } else { "" };
     Error::Usage(format!(
-        "--to iperf3 writes one run, and the rows have several values of `{column}` ({listed}): choose one, for \
+        "-f iperf3 writes one run, and the rows have several values of `{column}` ({listed}): choose one, for \
          example with --where '{column}={last}'{or}"
     ))
 }
