@@ -13,7 +13,7 @@ use analyze::{
     style::Style,
     table::layout::{Sheet, wrapped},
 };
-use schemas::text::{is_hostile, plain_lines};
+use schemas::text::{is_hostile, plain_lines, short_names};
 
 /// Writes a line to standard error and ignores failures: a full disk or a closed pipe must not end a measurement or a daemon.
 pub fn tell(text: impl fmt::Display) {
@@ -115,7 +115,7 @@ impl<W: Write> Drop for Guarded<W> {
 pub fn remark(sheet: &Sheet, style: Style, word: &str, text: &str) -> String {
     let indent = " ".repeat(word.len() + 2);
     let room = sheet.width.map_or(usize::MAX, |width| width.saturating_sub(indent.len()).max(20));
-    let text = plain_lines(text);
+    let text = plain_lines(&short_names(text));
     let lines: Vec<String> = text.lines().flat_map(|line| wrapped(line.trim_start(), room)).collect();
     format!("{style}{word}:{style:#} {}", lines.join(&format!("\n{indent}")))
 }

@@ -1,4 +1,4 @@
-//! Foreign text, made safe to print: what another program, another host or a file says ends up on terminals and in the logs of
+//! Text as it is shown. Foreign text is made safe to print: what another program, another host or a file says ends up on terminals and in the logs of
 //! CI systems, and both obey some of it.
 
 /// Commands that CI systems look for anywhere in a line: GitHub's and Azure's older form, and `TeamCity`'s.
@@ -53,6 +53,75 @@ fn is_command(text: &str) -> bool {
     let word = text.strip_prefix("::").unwrap_or_default();
     let word = &word[..word.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(word.len())];
     word.contains(|c: char| !c.is_ascii_hexdigit())
+}
+
+/// A text in which each case is named by the values that tell it apart: `load[cubic, 1 stream]` where the text has
+/// `load[socket.congestion_control=cubic,streams=1]`. For people: tables and options have the whole names. What is quoted
+/// is meant to be typed, and stays.
+pub fn short_names(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((open, close)) = rest.find('[').and_then(|open| Some((open, open + rest[open..].find(']')?))) {
+        let (before, inside) = (&rest[..open], &rest[open + 1..close]);
+        let name = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
+        let is_case = !name.is_empty() && !name.contains(['`', '\'', '"', '=']);
+        match swept(inside).filter(|_| is_case) {
+            Some(values) => {
+                out.push_str(before);
+                out.push_str(&format!("[{}]", values.join(", ")));
+            }
+            None => out.push_str(&rest[..=close]),
+        }
+        rest = &rest[close + 1..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The values of `key=value,key=value`, with their keys where a value does not say what it is of.
+fn swept(text: &str) -> Option<Vec<String>> {
+    let mut all: Vec<(&str, String)> = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('=').filter(|(key, _)| is_key(key)) {
+            Some((key, value)) => all.push((key, value.to_owned())),
+            // A comma inside a value.
+            None => all.last_mut()?.1.extend([",", part]),
+        }
+    }
+    let is_alone = |value: &str| all.iter().filter(|(_, other)| other == value).count() == 1;
+    Some(all.iter().map(|(key, value)| of_key(key, value, is_alone(value))).collect())
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
+}
+
+/// A value in words: `1 stream`, `8 in flight`, `64 KiB`, `cubic`, `send_buffer 65536`.
+fn of_key(key: &str, value: &str, is_alone: bool) -> String {
+    let own = key.rsplit('.').next().unwrap_or(key);
+    let count: Option<u64> = value.parse().ok();
+    match (own, count) {
+        ("streams" | "threads", Some(1)) => format!("1 {}", own.trim_end_matches('s')),
+        ("streams" | "threads", Some(n)) => format!("{n} {own}"),
+        ("inflight", Some(n)) => format!("{n} in flight"),
+        ("message_size", Some(n)) => bytes(n),
+        ("request_size" | "response_size", Some(n)) => format!("{} {}", own.trim_end_matches("_size"), bytes(n)),
+        _ if is_alone && is_word(value) => value.to_owned(),
+        _ if key.starts_with("remote_") => format!("{key} {value}"),
+        _ => format!("{own} {value}"),
+    }
+}
+
+/// Exact, since sizes that are swept may differ by a byte.
+fn bytes(n: u64) -> String {
+    const STEPS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let step = STEPS.into_iter().find(|(step, _)| n >= *step && n % step == 0);
+    step.map_or_else(|| format!("{n} B"), |(step, unit)| format!("{} {unit}", n / step))
+}
+
+/// Whether a value says by itself what it is of.
+fn is_word(value: &str) -> bool {
+    value.starts_with(|c: char| c.is_ascii_alphabetic()) && !matches!(value, "true" | "false" | "auto" | "none")
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ fn without_a_baseline_the_plan_says_what_that_is() {
         let (verdict, note) = verdict(&folder);
         assert_eq!(verdict, word);
         assert!(note.contains("base.csv") && note.contains("plumb baseline promote"), "{note}");
-        assert!(ran.stdout.contains("transaction_rate not 60 % below"), "never in silence: {}", ran.stdout);
+        assert!(ran.stdout.contains("transaction_rate at most 60 % below"), "never in silence: {}", ran.stdout);
     }
 }
 
@@ -96,7 +96,7 @@ fn a_regression_fails_the_run_at_the_plans_line_and_an_improvement_does_not() {
     assert!(number(&row, "change_ratio") < -0.9 && number(&row, "p_value") <= 0.01);
     assert!(number(&row, "baseline") > 10.0 * number(&row, "observed"));
     let annotation = ran.stderr.lines().find(|l| l.starts_with("::error ")).expect("an annotation");
-    assert!(annotation.contains("plan.yaml,line=5,col=13::rr: transaction_rate not 60 %25 below"), "{annotation}");
+    assert!(annotation.contains("plan.yaml,line=5,col=13::rr: transaction_rate at most 60 %25 below"), "{annotation}");
     assert!(fs::read_to_string(folder.path("j.xml")).unwrap().contains("failures=\"1\""));
 
     scale(&folder, 1e-10);

@@ -8,7 +8,7 @@ use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, Te
 use schemas::columns::results::column;
 use schemas::{
     columns::VerdictRow,
-    metrics::{self, Metric},
+    metrics::{self, Family, Metric},
     units,
     words::{Phase, Record, Severity, Status, Verdict},
 };
@@ -178,7 +178,8 @@ fn result(row: &Row<'_>, metrics: &[(&Metric, usize)]) -> Result<Option<(String,
     let plan = row.text(Field::plan);
     let place = |metric: &Metric| metrics.iter().find(|(m, _)| m.column == metric.column).map(|(_, column)| *column);
     let has = |metric: &Metric| place(metric).is_some_and(|column| !row.get(column).is_empty());
-    if let Some(metric) = metrics::headline(row.text(Field::workload), has)
+    let family = Family::of_row(row.text(Field::workload), row.text(Field::member), row.text(Field::offered_unit));
+    if let Some(metric) = family.headline(has)
         && let Some(value) = place(metric).map_or(Ok(None), |column| row.number(column))?
     {
         case.set_system_out(format!("{}: {}", metric.label, units::human(metric.unit, value)));

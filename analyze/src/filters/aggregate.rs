@@ -7,11 +7,11 @@ use std::io::Write;
 
 use schemas::columns::results::column;
 use schemas::columns::{self, AXIS_PREFIX, Column, number};
-use schemas::metrics::{self, Kind};
+use schemas::metrics::{self, Family, Kind};
 use schemas::units;
 use schemas::words::Way;
 
-use group::{Columns, Group, Groups};
+use group::{Columns, Group, Groups, Values};
 use rayon::prelude::*;
 pub use statistic::Method;
 use statistic::{Centre, Intervals, Statistic};
@@ -24,7 +24,7 @@ use crate::table::{Header, Picker, Record, Table, TableArgs, no_repeats};
 
 /// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
 ///
-/// plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
+/// plumb run plans/quick.yaml | plumb aggregate -g case | plumb table
 ///
 /// Each metric M becomes columns M_count, M_mean and so on. -a ci becomes M_ci_low, M_ci_high and M_margin_ratio (half
 /// the interval over its centre). Groups are in the order of their first rows.
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Columns or metrics to condense, for example throughput,latency.p99 [default: those that have values of
-    /// throughput, transaction_rate, latency.p50 and latency.p99]
+    /// throughput, transaction_rate, added_latency.p50, latency.p50 and latency.p99, and say something of their workload]
     #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Statistics: count, sum, mean, median, stddev, cv (stddev over mean), min, max, best (the metric's better end),
@@ -130,7 +130,8 @@ impl Plan {
         let group = table.group_by(&args.group)?;
         let metrics = match args.metrics.as_slice() {
             [] => {
-                let headline = present(&["throughput", "transaction_rate", "latency.p50", "latency.p99"]);
+                let headline =
+                    present(&["throughput", "transaction_rate", metrics::ADDED, "latency.p50", "latency.p99"]);
                 if headline.is_empty() {
                     return Err(Error::Usage("say which columns to condense: -m COLUMN,…".to_owned()));
                 }
@@ -240,9 +241,30 @@ impl Plan {
         }
     }
 
+    /// Drops the values that follow from what was asked for, as the payload of requests does.
+    fn drop_incidental(&self, header: &Header, group: &mut Group) {
+        let family = {
+            let cell = |name: &str| {
+                let of = |columns: &[usize]| columns.iter().position(|column| Some(*column) == header.find(name));
+                let key = of(&self.columns.group).map(|at| &group.key[at]);
+                key.or_else(|| of(&self.columns.watched).map(|at| &group.parameters[at])).map_or("", |cell| cell)
+            };
+            Family::of_row(cell(column::workload), cell(column::member), cell(column::offered_unit))
+        };
+        for (values, column) in group.values.iter_mut().zip(&self.columns.metrics) {
+            let metric = metrics::find(&header.names()[*column]);
+            if metric.is_some_and(|metric| family.is_incidental(metric.name)) {
+                *values = Values::default();
+            }
+        }
+    }
+
     fn write(&self, header: &Header, groups: Groups, output: &mut dyn Write) -> Result<(), Error> {
         let names = header.names();
         let mut groups = groups.list;
+        if !self.chosen_metrics {
+            groups.iter_mut().for_each(|group| self.drop_incidental(header, group));
+        }
         for values in groups.iter_mut().flat_map(|g| &mut g.values) {
             values.sketch.sort();
         }

@@ -1,7 +1,7 @@
 //! `plumb report`: a page about a run, to attach to a change.
 
 mod answer;
-mod cases;
+pub(super) mod cases;
 mod doubts;
 mod facts;
 mod pictures;
@@ -16,6 +16,7 @@ use schemas::{
     columns::VerdictRow,
     metrics::{self, Metric},
     run_record::RunRecord,
+    text::short_names,
 };
 
 use crate::{
@@ -232,7 +233,7 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
         blocks.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
         let limits = cases.limits();
         if !limits.is_empty() {
-            blocks.push(Block::List(limits));
+            blocks.push(Block::List(limits.iter().map(|limit| short_names(limit)).collect()));
         }
     }
     let mut later = Doubts::default();
@@ -255,7 +256,8 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
     } else {
         let names: BTreeSet<&str> = cases.list.iter().map(cases::Case::name).collect();
         let labels: BTreeSet<&str> = cases.list.iter().map(|c| c.label.as_str()).collect();
-        blocks.push(Block::List(doubts.sentences([&names, &labels])));
+        let sentences = doubts.sentences([&names, &labels]);
+        blocks.push(Block::List(sentences.iter().map(|sentence| short_names(sentence)).collect()));
     }
     if let Some(facts) = facts {
         blocks.push(heading("Details"));

@@ -4,13 +4,14 @@ pub(crate) mod view;
 
 use std::io::Write;
 
+use super::report::cases::Cases;
 use crate::error::{Error, Verdict};
 use crate::table::layout::{self, Sheet};
 use crate::table::{InputArgs, OutputArgs, Table};
 
 /// A table for people: aligned columns, readable units, or Markdown.
 ///
-/// plumb run plans/quick.yaml | plumb aggregate -g case -m throughput_bits_per_s | plumb table
+/// plumb run plans/quick.yaml | plumb aggregate -g case | plumb table
 ///
 /// Leaves out columns without any value, and gives numbers the units of their columns' names (41.8 Gbit/s, 49 µs, 64
 /// KiB). Of results, verdicts and counters it shows the most important rows and columns: --all shows everything,
@@ -38,8 +39,14 @@ pub struct Args {
     /// COLUMN~TEXT (contains). May be repeated; all must hold
     #[arg(long = "where", value_name = "CONDITION", help_heading = "Which rows are shown")]
     conditions: Vec<String>,
-    /// Write a Markdown table
-    #[arg(long)]
+    /// Show the result of each case, as at the end of `plumb run`: a row per case instead of one per iteration
+    #[arg(long, conflicts_with_all = ["columns", "sort", "all", "phase", "record", "conditions", "raw"])]
+    summary: bool,
+    /// text or md (a Markdown table)
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    format: Format,
+    /// `--format md`
+    #[arg(long, hide = true)]
     md: bool,
     /// Show numbers as they are in the file
     #[arg(long)]
@@ -48,6 +55,14 @@ pub struct Args {
     output: OutputArgs,
     #[command(flatten)]
     input: InputArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Aligned columns
+    Text,
+    /// A Markdown table
+    Md,
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
@@ -61,15 +76,19 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         conditions: &args.conditions,
         raw: args.raw,
     };
-    let view = view::View::choose(&mut table, &choice)?;
-    if let Some(note) = &view.note {
-        crate::warn(note);
-    }
-    let columns = view.columns(args.raw);
+    let columns = if args.summary {
+        Cases::read(&mut table)?.table(&[])
+    } else {
+        let view = view::View::choose(&mut table, &choice)?;
+        if let Some(note) = &view.note {
+            crate::warn(note);
+        }
+        view.columns(args.raw)
+    };
     let all_columns = !args.columns.is_empty();
     let sheet = Sheet { hint: "--columns names those to show", all_columns, ..Sheet::of(&args.output) };
     args.output.write(output, |w| {
-        if args.md {
+        if args.md || args.format == Format::Md {
             layout::markdown(&columns, w)?;
         } else {
             layout::aligned(&columns, &sheet, w)?;
@@ -115,11 +134,10 @@ mod tests {
                 "latency.p99 <= 80us",
                 "--sort=-throughput"
             ]),
-            "case  message_bytes  throughput_bits_per_s\na             1 KiB            3.00 Gbit/s\n\
-             b            64 KiB            2.00 Gbit/s\n"
+            "case  message size   throughput\na            1 KiB  3.00 Gbit/s\nb           64 KiB  2.00 Gbit/s\n"
         );
         let intervals = ["--record", "interval", "--columns", "throughput"];
-        assert_eq!(shown(&intervals), "throughput_bits_per_s\n          5.00 Gbit/s\n");
+        assert_eq!(shown(&intervals), " throughput\n5.00 Gbit/s\n");
         assert!(shown(&[&intervals[..], &["--phase", "all"]].concat()).contains("6.00 Gbit/s"));
         let all =
             shown(&["--all", "--where", "socket.mss = 900", "--columns", "record", "--sort", "latency.p99,record"]);
@@ -127,6 +145,23 @@ mod tests {
         // Failed rows are shown, and can be asked for.
         assert!(shown(&["--where", "status=failed"]).contains("1.00 Gbit/s"));
         assert!(printed(RESULTS, &["--record", "row"]).is_err());
+    }
+
+    #[test]
+    fn a_probe_shows_latency_and_what_load_adds() {
+        let text = "run_id,case_id,case,member,record,phase,status,workload,offered_unit,iteration,throughput_bits_per_s,\
+             transactions_per_s,added_latency_p50_us,latency_p50_us,load_confidence\n\
+             r,c1,a,up,iteration,measure,ok,tcp_stream,,1,1e9,,,,\n\
+             r,c1,a,up-tcp,iteration,measure,ok,tcp_rr,transactions,1,800,100,1900,2000,low\n\
+             r,c2,b,,iteration,measure,ok,tcp_rr,,1,1e6,20000,,49,\n";
+        let shown = printed(text, &[]).unwrap();
+        assert!(shown.contains("added latency") && shown.contains("1.90 ms") && shown.contains("20.0 k/s"), "{shown}");
+        for incidental in ["800", "100 /s", "1.00 Mbit/s"] {
+            assert!(!shown.contains(incidental), "{shown}");
+        }
+        assert!(printed(text, &["--columns", "throughput"]).unwrap().contains("800 bit/s"));
+        let summary = printed(text, &["--summary", "-f", "md"]).unwrap();
+        assert!(summary.contains("| a up-tcp | tcp_rr     | added latency, median |     1.90 ms |"), "{summary}");
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl Baseline {
         let worse = if promise.rule.better == Better::Lower { "above" } else { "below" };
         let source = self.terms.source.display();
         let mut row = VerdictRow {
-            assertion: format!("{} not {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
+            assertion: format!("{} at most {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
             limit: Some(promise.rule.min_ratio),
             file: promise.file.clone(),

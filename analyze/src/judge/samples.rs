@@ -194,7 +194,9 @@ impl Reading {
             let name = if row.has(Field::case) { text(Field::case) } else { key.id.clone() };
             let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
             let origin = Origin { run_id, from, to, ..Origin::default() };
-            let case = Case::of(key.clone(), name, Family::of(row.text(Field::workload)), columns.metrics.len());
+            let family =
+                Family::of_row(row.text(Field::workload), row.text(Field::member), row.text(Field::offered_unit));
+            let case = Case::of(key.clone(), name, family, columns.metrics.len());
             Case { origin, ..case }
         });
         let status = row.text(Field::status);

@@ -144,7 +144,11 @@ impl<'a> End<'a> {
             (Place::Socket, ends::socket_drops),
         ];
         Self {
-            host: host.unwrap_or(side),
+            host: match host {
+                // The far end inside this process has no name that a reader has given.
+                Some("embedded") => "the far end",
+                host => host.unwrap_or(side),
+            },
             is_remote,
             thread,
             throttled: share(ends::throttled_ratio).unwrap_or(0.0),

@@ -1,6 +1,6 @@
 //! The lines below a table: a sentence for each answer with its cases, or of many cases the causes with the cases.
 
-use schemas::{columns::Row, words::LimitedBy};
+use schemas::{columns::Row, metrics::Family, words::LimitedBy};
 
 /// Most cases that have a line of their own.
 const MOST_LINES: usize = 12;
@@ -8,7 +8,8 @@ const MOST_LINES: usize = 12;
 /// Cases of a cause that are named; of more, their number.
 const NAMED: usize = 4;
 
-/// The lines for these rows, of which each has its name for people. A row about one way is left out beside that about both.
+/// The lines for these rows, of which each has its name for people. A row about one way is left out beside that about both, and so
+/// is a probe of the latency beside a load: its path's length is its result, and nothing that it could be rid of.
 #[must_use]
 pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
     let all: Vec<(String, &Row)> = rows.collect();
@@ -18,7 +19,8 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
         let same = |other: &Row| other.case_id == row.case_id && other.case == row.case && other.member == row.member;
         row.direction != Some(Both) && all.iter().any(|(_, other)| whole(other) && same(other))
     };
-    let told = all.iter().filter(|(_, row)| !is_part(row));
+    let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
+    let told = all.iter().filter(|(_, row)| !is_part(row) && !is_probe(row));
     let told: Vec<(&str, LimitedBy, &str)> = told
         .filter_map(|(name, row)| Some((name.as_str(), row.limited_by?, row.limited_because.as_deref().unwrap_or(""))))
         .collect();

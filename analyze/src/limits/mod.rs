@@ -39,7 +39,7 @@ pub use tally::{Tally, agreed, both_ways};
 pub use unsteady::unsteady;
 
 /// Stands between a sentence and what could not be looked at for it.
-const UNSEEN: &str = "; not looked at: ";
+const UNSEEN: &str = "; this could not be seen: ";
 
 /// The answer to why a test was not faster.
 #[derive(Clone, Debug, PartialEq)]

@@ -388,9 +388,13 @@ fn evidence_that_is_absent_is_named_and_its_cause_left_out() {
     let blind = Row { local_thread_busy_ratio: None, remote_thread_busy_ratio: None, ..stream() };
     let limit = of(&blind, &["soft interrupts (hidden) at b".to_owned()]).unwrap();
     assert_eq!(limit.by, LimitedBy::Unknown);
-    assert!(limit.because.ends_with("; not looked at: soft interrupts (hidden) at b"), "{}", limit.because);
+    assert!(limit.because.ends_with("; this could not be seen: soft interrupts (hidden) at b"), "{}", limit.because);
     let netserver = Row { control: Some(Control::Netperf), rwnd_limited_ratio: Some(0.9), ..blind };
-    expect(&netserver, LimitedBy::ReceiverWindow, &["not looked at: threads and drops of b, which is netserver"]);
+    expect(
+        &netserver,
+        LimitedBy::ReceiverWindow,
+        &["this could not be seen: threads and drops of b, which is netserver"],
+    );
     let short = Row { elapsed_s: Some(0.02), ..stream() };
     expect(&short, LimitedBy::Unknown, &["too coarse for a window of 20.0 ms"]);
 }

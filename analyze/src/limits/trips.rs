@@ -25,7 +25,11 @@ pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     if let Some(used) = used
         && !(CLOSED_LOOP.0..=CLOSED_LOOP.1).contains(&used)
     {
-        return Err(format!("{under_way} transactions may be under way, and {used:.1} were"));
+        let transactions = if under_way > 1.0 { "transactions" } else { "transaction" };
+        return Err(format!(
+            "{under_way} {transactions} may be under way at once, and on average {:.1} were",
+            used * under_way
+        ));
     }
     let each = human(Unit::Microseconds, latency_us.unwrap_or(under_way / rate * 1e6));
     let worked = |end: &End<'_>| {

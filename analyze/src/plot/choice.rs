@@ -59,8 +59,9 @@ const THROUGHPUT: &str = column::throughput_bits_per_s;
 impl Records {
     /// The column of the row's headline.
     pub(super) fn headline_of(&self, record: &Record) -> Option<&'static str> {
-        let workload = self.text(record, column::workload);
-        metrics::headline(workload, |m| self.number(record, m.column).is_some()).map(|m| m.column)
+        let cells = [column::workload, column::member, column::offered_unit].map(|name| self.text(record, name));
+        let family = Family::of_row(cells[0], cells[1], cells[2]);
+        family.headline(|m| self.number(record, m.column).is_some()).map(|m| m.column)
     }
 
     /// Sets the metric: the headline that most rows have. Leaves out rows with another one, which would lie flat on the

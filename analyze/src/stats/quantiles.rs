@@ -82,11 +82,18 @@ impl Fences {
     }
 }
 
-/// The number of severe outliers among values in any order.
+/// Share of the median by which a value must differ from it to be worth a warning: values that agree to a fraction of a per
+/// cent have outliers too, which change no result.
+const WORTH_NAMING: f64 = 0.01;
+
+/// The number of severe outliers among values in any order that differ from the median by a hundredth of it or more.
 pub fn severe_outliers(values: &[f64]) -> usize {
     let mut sorted = values.to_vec();
     sort(&mut sorted);
-    let severe = |fences: Fences| values.iter().filter(|v| fences.label(**v) == Outlier::Severe).count();
+    let middle = median(&sorted).unwrap_or(0.0);
+    let is_far = |value: f64| (value - middle).abs() >= WORTH_NAMING * middle.abs();
+    let is_severe = |fences: &Fences, v: f64| fences.label(v) == Outlier::Severe && is_far(v);
+    let severe = |fences: Fences| values.iter().filter(|v| is_severe(&fences, **v)).count();
     Fences::new(&sorted).map_or(0, severe)
 }
 
@@ -102,6 +109,12 @@ mod tests {
             sort(&mut values);
             prop_assert_eq!(selected, median(&values));
         }
+    }
+
+    #[test]
+    fn an_outlier_that_changes_nothing_is_not_named() {
+        let values = |last: f64| [100.0, 100.01, 100.02, 100.01, 100.0, last];
+        assert_eq!([100.2, 99.8, 102.0, 50.0].map(|last| severe_outliers(&values(last))), [0, 0, 1, 1]);
     }
 
     #[test]

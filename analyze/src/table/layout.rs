@@ -28,9 +28,10 @@ fn width(text: &str) -> usize {
 }
 
 impl Column {
-    /// A cell per row.
+    /// A cell per row. Cases are named by what tells them apart.
     pub fn of<T>(title: &str, right: bool, rows: &[T], cell: impl Fn(&T) -> String) -> Self {
-        Self { title: title.to_owned(), right, cells: rows.iter().map(cell).collect() }
+        let name = |text: String| if title == "case" { text::short_names(&text) } else { text };
+        Self { title: title.to_owned(), right, cells: rows.iter().map(|row| name(cell(row))).collect() }
     }
 
     fn width(&self) -> usize {

@@ -116,7 +116,7 @@ impl EvidenceReader {
         let no_route = has_interface && !self.has_link;
         let has_sockets = self.drops.has_sockets();
         [
-            (no_route, "drops of the interface (none routes to the other end)"),
+            (no_route, "drops of the interface (no interface with a route to the other end was found)"),
             (
                 self.has_link && drops.qdisc.is_none(),
                 "drops of queueing disciplines (the kernel does not list them by RTM_GETQDISC)",

@@ -1,8 +1,13 @@
 //! `plumb run`: plans in, rows out.
 
 use std::{
+    fs::File,
     io::{IsTerminal, Write},
     net::SocketAddr,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::MetadataExt,
+    },
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -188,6 +193,19 @@ pub(super) fn announce(signal: &str) {
     ));
 }
 
+/// Whether one person reads standard output and standard error: on a terminal, or in one file or pipe (`2>&1 | tee log`).
+fn is_one_reader() -> bool {
+    let (out, err) = (std::io::stdout(), std::io::stderr());
+    if out.is_terminal() && err.is_terminal() {
+        return true;
+    }
+    let place = |fd: BorrowedFd<'_>| {
+        let meta = File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    place(out.as_fd()).zip(place(err.as_fd())).is_some_and(|(out, err)| out == err)
+}
+
 /// Shows the results to people. A closed pipe is ignored: the exit code still tells the verdict.
 fn show(report: &Report, options: &Options) -> Result<(), Error> {
     if options.stdout_rows {
@@ -195,7 +213,7 @@ fn show(report: &Report, options: &Options) -> Result<(), Error> {
         let _ = report.write_summary(true, true, &Sheet::stderr(), &mut anstream::stderr().lock());
         return Ok(());
     }
-    let has_seen = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let has_seen = is_one_reader();
     let mut out = anstream::stdout().lock();
     let shown = report
         .write_summary(false, has_seen, &Sheet::stdout(), &mut out)

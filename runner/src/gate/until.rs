@@ -76,7 +76,7 @@ impl Until {
     pub fn of(plan: &mut Plan, question: &Question) -> Result<Self, Error> {
         let measured = |member: &Member| match question.metric {
             Some(metric) => Some(metric).filter(|metric| measures::lacks(member, metric).is_none()),
-            None => measures::of_job(&member.job),
+            None => measures::of_member(member),
         };
         plan.cases.retain(|case| case.skip.is_none() && case.members.iter().any(|m| measured(m).is_some()));
         if plan.cases.is_empty() {

@@ -10,7 +10,7 @@ use analyze::{
 use schemas::{
     columns::Row,
     text::plain,
-    units::{self, Unit, human},
+    units::{Unit, human},
 };
 use serde_json::{Value, json};
 
@@ -115,29 +115,25 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
             None if row.member.is_some() || !is_idle(row) => table::result(row),
             None => row.status.map_or_else(String::new, |status| status.to_string()),
         }),
-        column(false, &|row| {
-            row.margin_ratio.map_or_else(String::new, |ratio| format!("± {}", units::margin_of_error(ratio)))
-        }),
+        column(false, &|row| table::margin(row).unwrap_or_default()),
         column(false, &|row| {
             if is_idle(row) {
                 let p99 = row.latency_p99_us.map_or_else(String::new, |p99| format!(", p99 {}", us(p99)));
                 return format!("round trip{p99}");
             }
             let is_probe = |other: &&Row| other.case == row.case && other.member.as_deref() == Some(PROBE);
-            let added = all.iter().find(is_probe).and_then(|probe| probe.added_latency_p50_us);
-            added.map_or_else(String::new, |added| format!("{} under load", signed(added)))
+            let probe = all.iter().find(is_probe);
+            let Some((probe, added)) = probe.and_then(|probe| Some((probe, probe.added_latency_p50_us?))) else {
+                return String::new();
+            };
+            let parts = [Some(table::added(added)), table::margin(probe), Some("under load".to_owned())];
+            parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
         }),
         column(false, &|row| {
             let count = row.retransmits.filter(|_| !is_idle(row));
             count.map_or_else(String::new, |count| format!("{count} retransmit{}", if count == 1 { "" } else { "s" }))
         }),
     ]
-}
-
-/// `+ 1.9 ms`, `− 3.0 µs`
-fn signed(us: f64) -> String {
-    let sign = if us < 0.0 { '−' } else { '+' };
-    format!("{sign} {}", human(Unit::Microseconds, us.abs()))
 }
 
 /// The answer as one JSON document: the summary rows without histograms, and the sentences.

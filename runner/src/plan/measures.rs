@@ -9,6 +9,7 @@ use schemas::{
 use super::{
     case::{Job, Member, RanksJob},
     output::{Group, OutputParser},
+    requested,
 };
 
 /// Whether a job measures round trips of requests.
@@ -18,8 +19,8 @@ pub fn has_round_trips(job: &Job) -> bool {
 
 /// Why a member cannot deliver a metric; `None`: it can.
 pub fn lacks(member: &Member, metric: &Metric) -> Option<String> {
-    if metric.name.starts_with("added_latency.") && member.idle.is_none() {
-        return Some("only a member of a group has it that names in `idle` the one on the idle path".to_owned());
+    if metric.name.starts_with("added_latency.") && member.idle.is_some() {
+        return None;
     }
     lacks_of_job(&member.job, metric)
 }
@@ -65,6 +66,7 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
             "with `control: none` what the far end sends again is not counted"
         }
         _ if spec.is_alone() && of_far_end => "with `control: none` the far end does not report",
+        (_, "added_latency") => "only a member of a group has it that names in `idle` the one on the idle path",
         (_, "transaction_rate" | "transactions") if !answers => "a stream has no transactions",
         (_, "round_trips_per_min") if !matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping) => {
             "only requests and responses are round trips"
@@ -150,6 +152,13 @@ fn family_of_ranks(is_kernel: bool) -> Family {
     if is_kernel { Family::Nas } else { Family::Collective }
 }
 
+/// The main metric of a member: of a probe, its latency or what a load adds to it.
+pub fn of_member(member: &Member) -> Option<&'static Metric> {
+    let Some(spec) = member.job.spec() else { return of_job(&member.job) };
+    let unit = requested::offered(spec).map_or("", |(_, unit)| unit.as_str());
+    Family::of_row(&member.workload, &member.name, unit).headline(|metric| lacks(member, metric).is_none())
+}
+
 /// The main metric of a test.
 pub fn headline(spec: &TestSpec) -> &'static Metric {
     family(spec.pattern).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
@@ -213,7 +222,8 @@ mod tests {
             };
             assert_eq!(Family::of(&name), family(pattern), "{name}");
             let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
-            assert_eq!(Some(headline(&spec).name), metrics::headline(&name, |_| true).map(|m| m.name), "{name}");
+            let of_name = Family::of(&name).headline(|metric| metric.name != metrics::ADDED);
+            assert_eq!(Some(headline(&spec).name), of_name.map(|m| m.name), "{name}");
         }
         let alone = TestSpec { dialect: Dialect::Service, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         assert_eq!(headline(&alone).name, "sent");

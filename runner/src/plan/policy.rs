@@ -41,9 +41,12 @@ pub(super) fn iterations(
     place: &dyn Fn(&str) -> Span,
     out: &mut Diagnostics,
 ) -> Policy {
-    let headline = || members.iter().find_map(|m| measures::of_job(&m.job));
+    // A group with a probe of the idle path has no total: its last member decides.
+    let probe = members.last().filter(|last| last.idle.is_some()).and_then(measures::of_member);
+    let headline = || probe.or_else(|| members.iter().find_map(|m| measures::of_job(&m.job)));
     let count = |n: u32| {
-        let metrics = members.first().and_then(|m| measures::of_job(&m.job)).into_iter().collect();
+        let first = || members.first().and_then(|m| measures::of_job(&m.job));
+        let metrics = probe.or_else(first).into_iter().collect();
         Policy { min: n, max: n, level: LEVEL, margin: None, metrics }
     };
     let detail = match &typed.iterations {

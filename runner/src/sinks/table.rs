@@ -10,7 +10,7 @@ use analyze::{
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
-    text::plain,
+    text::{plain, short_names},
     units::{self, Unit, human},
     words::{Control, Search, Status},
 };
@@ -26,12 +26,12 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
     let level = levels().next().or_else(|| rows.iter().find_map(|row| row.confidence_level));
     // One level stands in the heading, several in their rows.
     let is_common = levels().all(|other| Some(other) == level);
-    let margin = match level {
-        Some(level) if is_common => format!("± {}", units::level(level)),
-        _ => "±".to_owned(),
+    let title = match level {
+        Some(level) if is_common => format!("{} interval", units::level(level)),
+        _ => "interval".to_owned(),
     };
     let column = |title, right, cell: &dyn Fn(&Row) -> String| Column::of(title, right, rows, cell);
-    vec![
+    let mut columns = vec![
         column("case", false, &|row| {
             let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
             match row.direction.filter(|_| rows.iter().any(other)) {
@@ -41,24 +41,30 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         }),
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
         column(means(rows), false, &result),
-        column(&margin, true, &|row| {
-            let Some(margin) = row.margin_ratio.map(units::margin_of_error) else { return String::new() };
+        column(&title, true, &|row| {
+            let Some(margin) = margin(row) else { return String::new() };
             match row.confidence_level.filter(|_| !is_common) {
                 Some(level) => format!("{margin} ({})", units::level(level)),
                 None => margin,
             }
         }),
+        column("load confidence", false, &|row| {
+            row.load_confidence.map_or_else(String::new, |confidence| confidence.to_string())
+        }),
         column("n", true, &|row| row.iterations.map(|n| n.to_string()).unwrap_or_default()),
         column("cpu here/there", false, &cpu),
-    ]
+    ];
+    let is_told = |column: &Column| column.cells.iter().any(|cell| !cell.is_empty());
+    columns
+        .retain(|column| is_told(column) || !column.title.ends_with("interval") && column.title != "load confidence");
+    columns
 }
 
 /// The title of the results, which says of which statistic they are.
 fn means(rows: &[Row]) -> &'static str {
     if rows.iter().all(|row| row.iterations.unwrap_or(0) <= 1) {
         "result"
-    } else if rows.iter().any(|row| row.latency_p50_us.is_some() && Family::of(&row.text("workload")) != Family::Stream)
-    {
+    } else if rows.iter().any(|row| row.latency_p50_us.is_some() && Family::from(row) != Family::Stream) {
         "mean; percentiles of all"
     } else {
         "mean"
@@ -83,7 +89,7 @@ pub fn limits(rows: &[Row]) -> Vec<String> {
 pub fn write_sentences(sentences: &[String], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     for sentence in sentences {
         let room = sheet.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
-        writeln!(out, "  {}", wrapped(&plain(sentence), room).join("\n    "))?;
+        writeln!(out, "  {}", wrapped(&plain(&short_names(sentence)), room).join("\n    "))?;
     }
     Ok(())
 }
@@ -94,7 +100,7 @@ pub fn result(row: &Row) -> String {
         return row.status.map_or_else(String::new, |s| s.to_string());
     }
     let workload = row.workload.as_deref().unwrap_or_default();
-    let family = Family::of(workload);
+    let family = Family::from(row);
     let has = |metric: &Metric| row.number(metric.column).is_some();
     let headline = family.headline(has);
     let mut shown: Vec<&Metric> = headline.into_iter().collect();
@@ -103,6 +109,10 @@ pub fn result(row: &Row) -> String {
         Family::Other if !workload.is_empty() => {
             let others = family.headlines().iter().filter_map(|name| metrics::find(name));
             shown.extend(others.filter(|m| m.name != "elapsed" && Some(m.name) != headline.map(|h| h.name) && has(m)));
+        }
+        // The probe's own percentiles are in the table of rows.
+        _ if headline.is_some_and(|metric| metric.name == metrics::ADDED) => {
+            shown.extend(metrics::find("added_latency.p95").filter(|m| has(m)));
         }
         _ => shown.extend(family.beside().iter().filter_map(|name| metrics::find(name)).filter(|m| has(m))),
     }
@@ -135,11 +145,30 @@ fn words(metric: &Metric, row: &Row) -> Option<String> {
         "own_time" => format!("own {text}"),
         "arrival_spread" => format!("arrivals {text} apart"),
         "communication" => format!("{text} communicating"),
+        metrics::ADDED => format!("{} under load", added(each)),
+        "added_latency.p95" => format!("p95 {}", added(each)),
         name => match name.strip_prefix("latency.") {
             Some(which) => format!("{which} {text}"),
             None => text,
         },
     })
+}
+
+/// A difference of latencies, microseconds: `+ 1.90 ms`, `− 3.00 µs`.
+pub fn added(us: f64) -> String {
+    format!("{} {}", if us < 0.0 { '−' } else { '+' }, human(Unit::Microseconds, us.abs()))
+}
+
+/// Half the interval of the row's headline: a share of its value, `± 1.9 %`, or of an added latency, which may be about
+/// nothing, a time.
+pub fn margin(row: &Row) -> Option<String> {
+    let ratio = row.margin_ratio?;
+    let half = match row.added_latency_p50_us {
+        Some(added) => human(Unit::Microseconds, ratio * added.abs()),
+        None if ratio.abs() >= units::WIDEST_MARGIN => return Some(units::margin_of_error(ratio)),
+        None => units::margin(ratio),
+    };
+    Some(format!("± {half}"))
 }
 
 /// Outcome of a search: `highest that held`, with the load where the other numbers do not say it.
@@ -161,7 +190,7 @@ fn cpu(row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use schemas::words::Way;
+    use schemas::words::{Confidence, OfferedUnit, Way};
 
     use super::*;
 
@@ -185,9 +214,9 @@ mod tests {
         write(&table, &Sheet::PLAIN, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].contains("± 95 %"), "{text}");
-        assert_eq!(lines[1], "  µ       tcp_stream  41.8 Gbit/s   1.9 %   3  48 % / 51 %");
-        assert_eq!(lines[2], "  upload  tcp_stream  9.50 Mbit/s   1.9 %  10  48 % / 51 %");
+        assert!(lines[0].contains("95 % interval"), "{text}");
+        assert_eq!(lines[1], "  µ       tcp_stream  41.8 Gbit/s        ± 1.9 %   3  48 % / 51 %");
+        assert_eq!(lines[2], "  upload  tcp_stream  9.50 Mbit/s        ± 1.9 %  10  48 % / 51 %");
     }
 
     #[test]
@@ -197,15 +226,15 @@ mod tests {
         let none = Row { confidence_level: Some(0.95), ..Row::default() };
         let margins = |rows: &[Row]| {
             let columns = summary(rows);
-            let column = columns.into_iter().find(|c| c.title.starts_with('±')).unwrap();
+            let column = columns.into_iter().find(|c| c.title.ends_with("interval")).unwrap();
             (column.title, column.cells)
         };
-        assert_eq!(margins(&[none.clone(), row(0.99), row(0.99)]).0, "± 99 %");
-        assert_eq!(margins(&[row(0.999)]).0, "± 99.9 %");
+        assert_eq!(margins(&[none.clone(), row(0.99), row(0.99)]).0, "99 % interval");
+        assert_eq!(margins(&[row(0.999)]).0, "99.9 % interval");
         let wide = Row { margin_ratio: Some(2.9), ..row(0.95) };
         assert_eq!(margins(&[wide]).1, ["unknown"]);
         let (title, cells) = margins(&[row(0.95), none, row(0.99)]);
-        assert_eq!((title.as_str(), cells.join("|").as_str()), ("±", "1.9 % (95 %)||1.9 % (99 %)"));
+        assert_eq!((title.as_str(), cells.join("|").as_str()), ("interval", "± 1.9 % (95 %)||± 1.9 % (99 %)"));
     }
 
     #[test]
@@ -222,7 +251,7 @@ mod tests {
         assert_eq!(result(&partly), "1.00 Gbit/s  failed");
         let behind = Row {
             offered_per_s: Some(2e9),
-            offered_unit: Some(schemas::words::OfferedUnit::Bits),
+            offered_unit: Some(OfferedUnit::Bits),
             rate_error_ratio: Some(-0.5),
             ..partly.clone()
         };
@@ -236,6 +265,16 @@ mod tests {
             ..of("tcp_rr")
         };
         assert_eq!(result(&rr), "19.7 k/s  p50 49.0 µs");
+        let probe = Row { member: Some("up-tcp".into()), offered_unit: Some(OfferedUnit::Transactions), ..rr.clone() };
+        assert_eq!(result(&probe), "p50 49.0 µs");
+        let loaded = Row {
+            added_latency_p50_us: Some(-1900.0),
+            load_confidence: Some(Confidence::Low),
+            margin_ratio: Some(3.0),
+            ..probe.clone()
+        };
+        assert_eq!(result(&loaded), "− 1.90 ms under load");
+        assert_eq!(margin(&loaded).as_deref(), Some("± 5.70 ms"));
         let ping = Row { latency_p50_us: Some(49.0), latency_p99_us: Some(71.0), ..of("ping") };
         assert_eq!(result(&ping), "p50 49.0 µs  p99 71.0 µs");
         let program = Row { elapsed_s: Some(6.0), iterations: Some(3), ..of("command") };

@@ -177,7 +177,7 @@ columns! {
     "responsiveness" {
         round_trips_per_min: Number = "Round trips per minute of a transport (transport RPM): 60 s over the trimmed mean of the round-trip times, the mean of the 95 % that were fastest."
             => ("round_trips_per_min", Count, Higher, Distribution, "transport RPM");
-        added_latency_p50_us: Number = "Median of a probe under load minus that of the member it names in `idle`, in the same iteration, microseconds; in a summary the mean over the iterations."
+        added_latency_p50_us: Number = "Added latency, the headline of a probe under load: its median minus that of the member it names in `idle`, in the same iteration, microseconds. In a summary the mean of these differences, with Student's interval (`margin_ratio`) of them."
             => ("added_latency.p50", Microseconds, Lower, Gauge, "added latency, median", any());
         added_latency_p95_us: Number = "The same of the 95th percentile."
             => ("added_latency.p95", Microseconds, Lower, Gauge, "added latency, 95th percentile", any());

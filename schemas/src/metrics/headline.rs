@@ -3,6 +3,10 @@
 //! `run`'s table, `compare`, `report`, `baseline promote` and default pictures all take it from here.
 
 use super::{Metric, find};
+use crate::{columns::Row, words::OfferedUnit};
+
+/// The metric that says how much longer a round trip takes under load.
+pub const ADDED: &str = "added_latency.p50";
 
 /// The kind of work that a workload does, as far as its headline depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -13,6 +17,8 @@ pub enum Family {
     Transactions,
     /// Measures time only: `ping`.
     Ping,
+    /// Measures the latency beside other members of a group: transactions at a rate that the plan sets.
+    Probe,
     /// Operations of many ranks: `tcp_collective`.
     Collective,
     /// A kernel of the NAS Parallel Benchmarks: `nas_is`.
@@ -23,7 +29,8 @@ pub enum Family {
 }
 
 impl Family {
-    pub const ALL: [Self; 6] = [Self::Stream, Self::Transactions, Self::Ping, Self::Collective, Self::Nas, Self::Other];
+    pub const ALL: [Self; 7] =
+        [Self::Stream, Self::Transactions, Self::Ping, Self::Probe, Self::Collective, Self::Nas, Self::Other];
 
     /// The family of a workload's name, as in the column `workload`.
     pub fn of(workload: &str) -> Self {
@@ -41,13 +48,34 @@ impl Family {
         }
     }
 
+    /// The family of a row, from its cells `workload`, `member` and `offered_unit`.
+    pub fn of_row(workload: &str, member: &str, offered_unit: &str) -> Self {
+        match Self::of(workload) {
+            Self::Transactions if !member.is_empty() && offered_unit == OfferedUnit::Transactions.as_str() => {
+                Self::Probe
+            }
+            family => family,
+        }
+    }
+
+    /// Whether a metric follows from what the test was asked to do, and says nothing of the path: the payload of requests,
+    /// the rate of a probe.
+    pub fn is_incidental(self, metric: &str) -> bool {
+        match self {
+            Self::Transactions | Self::Ping => matches!(metric, "throughput" | "sent"),
+            Self::Probe => matches!(metric, "throughput" | "sent" | "transaction_rate"),
+            _ => false,
+        }
+    }
+
     /// Names of the metrics that can be the headline, the best first.
     pub const fn headlines(self) -> &'static [&'static str] {
         match self {
             // `sent`: the far end does not count arrivals (`control: none`).
             Self::Stream => &["throughput", "sent"],
-            Self::Transactions => &["transaction_rate", "latency.p50", "latency.mean", "throughput"],
-            Self::Ping => &["latency.p50", "latency.mean"],
+            // What a load adds is there only in rows of a probe that names the one on the idle path.
+            Self::Transactions => &[ADDED, "transaction_rate", "latency.p50", "latency.mean", "throughput"],
+            Self::Ping | Self::Probe => &[ADDED, "latency.p50", "latency.mean"],
             Self::Collective => &["operation_time"],
             Self::Nas => &["mops", "elapsed"],
             Self::Other => &[
@@ -73,6 +101,7 @@ impl Family {
         match self {
             Self::Transactions => &["latency.p50", "latency.p99"],
             Self::Ping => &["latency.p99"],
+            Self::Probe => &["latency.p50", "latency.p99"],
             Self::Collective => &["own_time", "arrival_spread"],
             Self::Nas => &["communication"],
             Self::Stream | Self::Other => &[],
@@ -80,9 +109,11 @@ impl Family {
     }
 }
 
-/// The headline of a workload, by its name. `has` says whether there are values of a metric.
-pub fn headline(workload: &str, has: impl FnMut(&Metric) -> bool) -> Option<&'static Metric> {
-    Family::of(workload).headline(has)
+impl From<&Row> for Family {
+    fn from(row: &Row) -> Self {
+        let [workload, member] = [&row.workload, &row.member].map(|cell| cell.as_deref().unwrap_or_default());
+        Self::of_row(workload, member, row.offered_unit.map_or("", OfferedUnit::as_str))
+    }
 }
 
 /// Every metric that can be a headline, each once: what to read of a table before its workloads are known.
@@ -103,13 +134,13 @@ mod tests {
     use super::*;
 
     fn of(workload: &str, there: &[&str]) -> Option<&'static str> {
-        headline(workload, |m| there.contains(&m.name)).map(|m| m.name)
+        Family::of(workload).headline(|m| there.contains(&m.name)).map(|m| m.name)
     }
 
     #[test]
     fn a_workload_has_one_headline() {
         // Requests carry payload and pings are counted, but neither is what their test asks.
-        let all: Vec<&str> = headlines().iter().map(|m| m.name).collect();
+        let all: Vec<&str> = headlines().iter().map(|m| m.name).filter(|name| *name != ADDED).collect();
         for (workload, name) in [
             ("tcp_stream", "throughput"),
             ("udp_maerts", "throughput"),
@@ -128,6 +159,22 @@ mod tests {
         ] {
             assert_eq!(of(workload, &all), Some(name), "{workload}");
         }
+    }
+
+    #[test]
+    fn a_probe_measures_latency_and_what_a_load_adds_to_it() {
+        let has = |there: &'static [&str]| move |m: &Metric| there.contains(&m.name);
+        let rr = ["transaction_rate", "latency.p50", "throughput"];
+        let probe = Family::of_row("tcp_rr", "idle-tcp", "transactions");
+        assert_eq!(probe, Family::Probe);
+        assert_eq!(probe.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("latency.p50"));
+        assert_eq!(probe.headline(has(&[ADDED, "latency.p50"])).map(|m| m.name), Some(ADDED));
+        // Without a rate of its own, or alone, it counts transactions.
+        for family in [Family::of_row("tcp_rr", "b", ""), Family::of_row("tcp_rr", "", "transactions")] {
+            assert_eq!(family.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
+        }
+        assert_eq!(Family::of_row("udp_stream", "b", "messages"), Family::Stream);
+        assert!(probe.is_incidental("transaction_rate") && !Family::Stream.is_incidental("throughput"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Group {
     /// The group that followed when this one was last looked up.
     next: usize,
     /// The watched parameters of its first row.
-    parameters: Vec<Box<str>>,
+    pub parameters: Vec<Box<str>>,
     /// The case of its first row.
     case: Box<str>,
     /// Key and parameters by runs of neighbouring columns, as they stand in a line.

@@ -266,3 +266,15 @@ fn a_total_is_not_averaged_with_its_parts() {
     assert!(refused(cases, "test").is_ok());
     assert!(aggregate(&file(both), &["-g", "case", "-m", "throughput", "--ignore", "direction"]).is_ok());
 }
+
+#[test]
+fn figures_that_were_asked_for_are_no_results() {
+    let text = "case,record,phase,status,workload,member,offered_unit,throughput_bits_per_s,transactions_per_s,latency_p50_us\n\
+         up,iteration,measure,ok,tcp_stream,,,1000,,\nrr,iteration,measure,ok,tcp_rr,,,8,20,5\n\
+         probe,iteration,measure,ok,tcp_rr,p,transactions,9,100,7\n";
+    let out = aggregate(&file(text), &["-g", "case,member", "-a", "count,mean"]).unwrap();
+    let rows: Vec<&str> = out.lines().skip(1).collect();
+    assert_eq!(rows, ["up,,1,1000,0,,0,", "rr,,0,,1,20,1,5", "probe,p,0,,0,,1,7"]);
+    let asked = aggregate(&file(text), &["-g", "case", "-a", "mean", "-m", "throughput"]).unwrap();
+    assert!(asked.contains("rr,8"), "{asked}");
+}

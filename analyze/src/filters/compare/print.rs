@@ -69,7 +69,7 @@ pub fn people(
     Ok(())
 }
 
-/// `10 and 10 iterations, in turns: no · drift: none found · same machine: yes`
+/// `10 and 10 iterations, one side after the other · drift: none found · same machine: yes`
 pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>; 2]) -> String {
     let range = |counts: Vec<usize>| {
         let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
@@ -95,7 +95,11 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
     } else if rounds > 0 {
         iterations = format!("{iterations}, {rounds} of {} compared round by round", tested().count());
     } else if !turns.is_empty() {
-        iterations.push_str(if turns.contains(&false) { ", in turns: no" } else { ", in turns: yes" });
+        iterations.push_str(if turns.contains(&false) {
+            ", one side after the other"
+        } else {
+            ", both sides in turns"
+        });
     }
     facts.push(iterations);
     let drifting = comparisons.iter().filter(|c| c.found.notes.iter().any(|n| n.contains("drifts by"))).count();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use schemas::run_record::RunRecord;
+use schemas::{metrics, run_record::RunRecord};
 
 use super::{
     Args,
@@ -48,10 +48,21 @@ impl Sides {
             let of = |case: &Case| case.headline(&self.columns);
             return vec![of(base).or_else(|| new.and_then(of)).unwrap_or(0)];
         }
-        let has = |m: &usize| !base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty());
+        // The rate of a probe and the payload of requests are what the plan asked for.
+        let has = |m: &usize| {
+            !self.is_incidental(base, *m)
+                && (!base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty()))
+        };
         let all = || (0..self.columns.len()).filter(|m| self.cpu_taken != Some(*m));
         let some: Vec<usize> = all().filter(has).collect();
-        if some.is_empty() { all().collect() } else { some }
+        let told =
+            |m: usize| self.contrasts.iter().flat_map(|c| &c.base.cases).any(|case| !self.is_incidental(case, m));
+        if some.is_empty() { all().filter(|m| !self.is_incidental(base, *m) || !told(*m)).collect() } else { some }
+    }
+
+    /// Whether a column says nothing of a case but what the plan asked for.
+    fn is_incidental(&self, case: &Case, column: usize) -> bool {
+        metrics::find(&self.columns[column]).is_some_and(|metric| case.family.is_incidental(metric.name))
     }
 }
 

@@ -110,10 +110,10 @@ fn two_values_of_a_setting_are_compared_round_by_round() {
     let folder = folder(&[("r.csv", text)]);
     let by = ["--by", "axis_socket_congestion_control", "r.csv"];
     let (text, _) = compared(folder.path(), &by).unwrap();
-    assert!(text.contains("bulk[streams=1]") && count(&text, "regression") == 1, "{text}");
+    assert!(text.contains("bulk[1 stream]") && count(&text, "regression") == 1, "{text}");
     assert!(text.contains("cubic → bbr") && text.contains("compared round by round"), "{text}");
     let (unpaired, _) = compared(folder.path(), &[&by[..], &["--unpaired"]].concat()).unwrap();
-    assert!(count(&unpaired, "inconclusive") == 1 && unpaired.contains("in turns: yes"), "{unpaired}");
+    assert!(count(&unpaired, "inconclusive") == 1 && unpaired.contains("both sides in turns"), "{unpaired}");
     // The other way round it is an improvement.
     let (text, _) = compared(folder.path(), &[&by[..], &["--base-value", "bbr"]].concat()).unwrap();
     assert!(text.contains("bbr → cubic") && count(&text, "improvement") == 1, "{text}");
@@ -172,7 +172,7 @@ fn files_that_differ_in_one_setting_are_paired_by_the_rest() {
     let b = of("r2", "c3", 1, "bbr", 90.0) + &of("r2", "c4", 4, "bbr", 180.0);
     let folder = folder(&[("a.csv", a), ("b.csv", b)]);
     let (text, _) = compared(folder.path(), &["a.csv", "b.csv"]).unwrap();
-    assert!(text.contains("bulk[streams=1]") && text.contains("bulk[streams=4]"), "{text}");
+    assert!(text.contains("bulk[1 stream]") && text.contains("bulk[4 streams]"), "{text}");
     assert!(count(&text, "regression") == 2 && text.contains("socket.congestion_control: cubic → bbr"), "{text}");
 }
 

@@ -2,6 +2,7 @@
 
 use schemas::{
     metrics::{self, Metric},
+    text::short_names,
     units,
 };
 
@@ -40,7 +41,7 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         sentences.push(text.clone());
         tones.push(Tone::of(*verdict));
     }
-    let results = loaded(cases).or_else(|| results(cases));
+    let results = added(cases).or_else(|| loaded(cases)).or_else(|| results(cases));
     if cases.is_empty() {
         sentences.push("Nothing was measured.".to_owned());
         tones.push(Tone::Bad);
@@ -54,7 +55,7 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         results if sentences.is_empty() => ("Nothing was asserted; the results are below.".to_owned(), results),
         results => (sentences.join(" "), results.or(nothing)),
     };
-    Block::Answer { tone, text, more: more.unwrap_or_default() }
+    Block::Answer { tone, text: short_names(&text), more: short_names(&more.unwrap_or_default()) }
 }
 
 /// `1 of 8 cases failed: loaded (the members started too far apart).`
@@ -126,6 +127,24 @@ fn result(case: &Case, metric: &'static Metric) -> String {
         }
         None => result,
     }
+}
+
+/// `Load adds to the median round trip: load up-udp 12.4 ms (11.9 … 13.0 ms); load up-tcp 9.10 ms.`
+fn added(cases: &[Case]) -> Option<String> {
+    let metric = metrics::find(metrics::ADDED)?;
+    let mut probes: Vec<(&Case, f64)> = cases.iter().filter_map(|c| Some((c, c.centre(metric)?))).collect();
+    let most = 2 * NAMED;
+    let which = if probes.len() > most { ", least and most" } else { "" };
+    if probes.len() > most {
+        probes.sort_by(|a, b| a.1.total_cmp(&b.1));
+        probes = [probes.first().copied(), probes.last().copied()].into_iter().flatten().collect();
+    }
+    let said = probes.iter().map(|(case, centre)| {
+        let (low, high) = case.interval(metric).unwrap_or((*centre, *centre));
+        format!("{} {}", case.label, units::human_with_spread(metric.unit, *centre, low, high))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| format!("Load adds to the median round trip{which}: {}.", said.join("; ")))
 }
 
 /// The price of load: the same probe in a case without streams beside it, and in one with them.

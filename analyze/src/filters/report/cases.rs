@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use indexmap::IndexMap;
 use schemas::{
     columns::{self, Row},
-    metrics::{self, Kind, Metric},
+    metrics::{self, Family, Kind, Metric},
     units,
     words::{Phase, Record, Search, Status, Way},
 };
@@ -173,6 +173,9 @@ impl Cases {
                 columns.push(column(&title, true, &|c| c.text(metric).unwrap_or_default()));
             }
         }
+        columns.push(column("load confidence", false, &|c| {
+            c.row().load_confidence.map_or(String::new(), |confidence| confidence.to_string())
+        }));
         columns.push(column("CPU from / to", true, &Case::cpu));
         columns.push(column("", false, &|c| c.searched().unwrap_or_default().to_owned()));
         // Units tell rates of bytes and of transactions apart.
@@ -257,9 +260,13 @@ impl Case {
         self.count() == 0 && !matches!(status, None | Some(Status::Ok | Status::Skipped))
     }
 
+    pub fn family(&self) -> Family {
+        Family::from(self.row())
+    }
+
     /// The metric that the case is about.
     pub fn headline(&self) -> Option<&'static Metric> {
-        metrics::headline(self.workload(), |m| self.centre(m).is_some())
+        self.family().headline(|m| self.centre(m).is_some())
     }
 
     /// One value per iteration.

@@ -122,8 +122,14 @@ impl Doubts {
             }
             match quantiles::severe_outliers(&values) {
                 0 => {}
-                1 => self.about("one iteration is a severe outlier; it counts", Some(&case.label)),
-                n => self.add(format!("{}: {n} iterations are severe outliers; they count", case.label)),
+                1 => self.about(
+                    "one iteration differs much from the others (a severe outlier), and counts like them",
+                    Some(&case.label),
+                ),
+                n => self.add(format!(
+                    "{}: {n} iterations differ much from the others (severe outliers), and count like them",
+                    case.label
+                )),
             }
             let Some(summary) = &case.summary else { continue };
             if let (Some(false), Some(reached), Some(goal)) =

@@ -4,7 +4,8 @@ use schemas::columns::counters::column as counters;
 use schemas::columns::results::column;
 use schemas::columns::verdicts::column as verdict;
 use schemas::columns::{self, CellError, VerdictRow};
-use schemas::metrics::{self, Kind};
+use schemas::metrics::{self, Family, Kind};
+use schemas::text::short_names;
 use schemas::units::{self, Unit};
 use schemas::vocabulary::Meaning;
 use schemas::words::{Phase, Status};
@@ -34,9 +35,11 @@ const FIRST_SIGHT: &[&str] = &[
     column::bus_bits_per_s,
     column::mops_per_s,
     column::verified,
+    column::added_latency_p50_us,
     column::latency_p50_us,
     column::latency_p99_us,
     column::latency_max_us,
+    column::load_confidence,
     column::loss_ratio,
     column::local_cpu_ratio,
     column::remote_cpu_ratio,
@@ -202,6 +205,20 @@ fn with_units(names: &[String], at: [usize; 2], rows: &mut [Vec<String>]) {
     }
 }
 
+/// Empties the cells of metrics that say nothing of a row's work: the payload of requests, the rate of a probe. The cells
+/// from `at` on have the row's workload, member, and unit of the offered load.
+fn without_incidental(names: &[String], at: usize, rows: &mut [Vec<String>]) {
+    let metrics: Vec<Option<&str>> = names.iter().map(|name| metrics::find(name).map(|metric| metric.name)).collect();
+    for row in rows {
+        let family = Family::of_row(&row[at], &row[at + 1], &row[at + 2]);
+        for (cell, metric) in row.iter_mut().zip(&metrics) {
+            if metric.is_some_and(|metric| family.is_incidental(metric)) {
+                cell.clear();
+            }
+        }
+    }
+}
+
 /// The cells of the chosen rows, and a note about the others.
 type Chosen = (Vec<Vec<String>>, Option<String>);
 
@@ -249,9 +266,15 @@ impl View {
         };
         let shown = wanted.len();
         let sort = sort_keys(table, choice.sort, &mut wanted)?;
-        let metric_of = [wanted.len(), wanted.len() + 1];
+        let beyond = wanted.len();
         if contents == Contents::Verdicts {
             wanted.extend([table.require(verdict::metric)?, table.require(verdict::change_ratio)?]);
+        }
+        // At first sight a figure that follows from what was asked for is left out.
+        let telling = [column::workload, column::member, column::offered_unit].map(|name| table.header().find(name));
+        let is_selective = contents == Contents::Results && !chosen && !choice.all;
+        if let (true, [Some(workload), Some(member), Some(unit)]) = (is_selective, telling) {
+            wanted.extend([workload, member, unit]);
         }
         if choice.record.is_some() {
             table.require(column::record)?;
@@ -268,7 +291,10 @@ impl View {
             if one_kind { preferred(table, &selection, &wanted)? } else { every(table, &selection, &wanted)? };
         sort_rows(&mut cells, &sort);
         if chosen && !choice.raw && contents == Contents::Verdicts {
-            with_units(&names, metric_of, &mut cells);
+            with_units(&names, [beyond, beyond + 1], &mut cells);
+        }
+        if is_selective && wanted.len() > beyond {
+            without_incidental(&names, beyond, &mut cells);
         }
         for row in &mut cells {
             row.truncate(shown);
@@ -328,13 +354,13 @@ impl View {
                     let cells = self.cells.iter().map(|r| self.count(r)).collect();
                     return Column { title: "n".to_owned(), right: true, cells };
                 }
-                let title =
-                    if raw || self.verbatim { name.clone() } else { title(&about, name, level.as_deref(), self) };
+                let title = if raw { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
-                    (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => units::margin_of_error(value),
+                    (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => margin(value),
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
+                    _ if !raw && name == column::case => short_names(cell),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
                 };
                 Column { title, right: numeric, cells: cells().map(text).collect() }
@@ -404,16 +430,31 @@ fn is_long(cell: &str, value: f64) -> bool {
         && cell.split_once('.').is_some_and(|(_, digits)| digits.len() > 4)
 }
 
+/// `± 1.9 %`, or `unknown`.
+fn margin(ratio: f64) -> String {
+    let text = units::margin_of_error(ratio);
+    if ratio.abs() < units::WIDEST_MARGIN { format!("± {text}") } else { text }
+}
+
+/// The name of a column without the unit that its cells show.
+fn without_unit<'n>(about: &Meaning, name: &'n str) -> &'n str {
+    const UNITS: [&str; 6] = ["_bits_per_s", "_per_s", "_bytes", "_ratio", "_us", "_s"];
+    let stem = UNITS.iter().find_map(|unit| name.strip_suffix(unit));
+    stem.filter(|_| about.unit.is_some()).unwrap_or(name)
+}
+
 /// The title of a column for people.
 fn title(about: &Meaning, name: &str, level: Option<&str>, view: &View) -> String {
-    let Some(metric) = about.metric else { return name.to_owned() };
+    let Some(metric) = about.metric else { return without_unit(about, name).to_owned() };
     // `latency p99 mean` reads better than `latency, 99th percentile mean`.
     let label = match metric.kind {
         Kind::Distribution => metric.name.replace('.', " "),
         _ => metric.label.to_owned(),
     };
     let Some(statistic) = &about.statistic else {
-        return if about.unit == Some(Unit::Bytes) { name.to_owned() } else { label };
+        // Both ends have a column with this label.
+        let is_shared = |other: &String| other != name && metrics::find(other).is_some_and(|m| m.label == metric.label);
+        return if view.names.iter().any(is_shared) { metric.name.replace('.', " ") } else { label };
     };
     // With a single metric, interval and count need not repeat its name.
     let stems = |n: &String| Meaning::of(n).metric.filter(|_| Meaning::of(n).statistic.is_some()).map(|m| m.column);
@@ -421,8 +462,8 @@ fn title(about: &Meaning, name: &str, level: Option<&str>, view: &View) -> Strin
     match statistic.as_str() {
         "count" => format!("{label} n"),
         "margin_ratio" => {
-            let title = level.map_or("±".to_owned(), |l| format!("± {l}"));
-            if alone { title } else { format!("{title} {label}") }
+            let title = level.map_or("interval".to_owned(), |l| format!("{l} interval"));
+            if alone { title } else { format!("{label} {title}") }
         }
         "cv_ratio" => format!("{label} cv"),
         other => format!("{label} {}", other.replace('_', " ")),

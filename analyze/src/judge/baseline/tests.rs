@@ -45,7 +45,7 @@ fn a_regression_is_one_in_the_bad_direction() {
         [Verdict::Regression, Verdict::Improvement, Verdict::Same]
     );
     let row = judged(None, &here("A", "6.1"), 90.0);
-    assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput not 3 % below b.csv", Some(7), true));
+    assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput at most 3 % below b.csv", Some(7), true));
 }
 
 #[test]

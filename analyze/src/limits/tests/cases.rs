@@ -14,7 +14,8 @@ fn tallied(causes: &[LimitedBy], mean: &Row) -> Limit {
     let mut tally = Tally::default();
     for by in causes {
         let mut row = Row::default();
-        Limit { by: *by, ratio: Some(0.5), because: "so it was; not looked at: drops at b".into() }.fill(&mut row);
+        Limit { by: *by, ratio: Some(0.5), because: "so it was; this could not be seen: drops at b".into() }
+            .fill(&mut row);
         tally.push(&row);
     }
     tally.limit(mean).unwrap()
@@ -26,7 +27,10 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
     let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
     let agreed = tallied(&[ReceiverWindow, ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
     assert_eq!((agreed.by, agreed.ratio), (ReceiverWindow, Some(0.9)));
-    assert!(agreed.because.starts_with("90 % of the time") && agreed.because.ends_with("not looked at: drops at b"));
+    assert!(
+        agreed.because.starts_with("90 % of the time")
+            && agreed.because.ends_with("this could not be seen: drops at b")
+    );
     let split = tallied(&[ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
     assert_eq!(split.by, Unknown);
     assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");

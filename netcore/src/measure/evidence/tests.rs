@@ -97,5 +97,5 @@ fn a_transport_without_an_interface_lacks_none() {
     let mut reader = EvidenceReader::open(Transport::Tcp, None, Vec::new());
     let (before, after) = (reader.read(), reader.read());
     let missing = reader.between(&before, &after, None).missing;
-    assert_eq!(missing[1..], ["drops of the interface (none routes to the other end)"]);
+    assert_eq!(missing[1..], ["drops of the interface (no interface with a route to the other end was found)"]);
 }

@@ -474,7 +474,7 @@ fn usable(step: &Step, measured: Measured, interrupts: &Interrupts) -> Result<Me
 fn own_policy(step: &Step, member: usize) -> Policy {
     match step.members.get(member) {
         Some(one) if step.group.is_some() => {
-            Policy { margin: None, metrics: measures::of_job(&one.job).into_iter().collect(), ..step.policy.clone() }
+            Policy { margin: None, metrics: measures::of_member(one).into_iter().collect(), ..step.policy.clone() }
         }
         _ => step.policy.clone(),
     }
