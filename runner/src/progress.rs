@@ -12,7 +12,10 @@ use std::{
 
 use analyze::table::layout::Sheet;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use schemas::units::{Unit, human};
+use schemas::{
+    text::short_names,
+    units::{Unit, human},
+};
 
 pub use now::{Now, Watched};
 
@@ -259,7 +262,7 @@ impl Progress {
                 self.told = Instant::now();
                 for live in members.iter().take(MOST_LINES) {
                     let blank = if live.member.is_empty() { "" } else { " " };
-                    let name = format!("{}{blank}{}", self.position.name, live.member);
+                    let name = format!("{}{blank}{}", short_names(&self.position.name), live.member);
                     style::tell(format!("{name}  {}{}", state(live), time_left(live)));
                 }
             }
@@ -365,11 +368,12 @@ fn time_left(live: &Live) -> String {
 
 /// `[2/3] upload  iteration 2 of 3–10`, `[1/2] no-loss  probe 4  500 Mbit/s … 900 Mbit/s`
 fn position(p: &Position) -> String {
+    let name = short_names(&p.name);
     if let Some(range) = &p.range {
-        return format!("[{}/{}] {}  probe {}  {range}", p.case, p.cases, p.name, p.iteration);
+        return format!("[{}/{}] {name}  probe {}  {range}", p.case, p.cases, p.iteration);
     }
     let of = if p.min == p.max { p.max.to_string() } else { format!("{}–{}", p.min, p.max) };
-    format!("[{}/{}] {}  iteration {} of {of}", p.case, p.cases, p.name, p.iteration)
+    format!("[{}/{}] {name}  iteration {} of {of}", p.case, p.cases, p.iteration)
 }
 
 #[cfg(test)]

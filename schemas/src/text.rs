@@ -1,6 +1,8 @@
 //! Text as it is shown. Foreign text is made safe to print: what another program, another host or a file says ends up on terminals and in the logs of
 //! CI systems, and both obey some of it.
 
+use std::fmt::Write as _;
+
 /// Commands that CI systems look for anywhere in a line: GitHub's and Azure's older form, and `TeamCity`'s.
 const ANYWHERE: [&str; 3] = ["##[", "##vso[", "##teamcity["];
 
@@ -68,7 +70,8 @@ pub fn short_names(text: &str) -> String {
         match swept(inside).filter(|_| is_case) {
             Some(values) => {
                 out.push_str(before);
-                out.push_str(&format!("[{}]", values.join(", ")));
+                // Writing to a String cannot fail.
+                let _ = write!(out, "[{}]", values.join(", "));
             }
             None => out.push_str(&rest[..=close]),
         }
@@ -115,7 +118,7 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
 /// Exact, since sizes that are swept may differ by a byte.
 fn bytes(n: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let step = STEPS.into_iter().find(|(step, _)| n >= *step && n % step == 0);
+    let step = STEPS.into_iter().find(|(step, _)| n >= *step && n.is_multiple_of(*step));
     step.map_or_else(|| format!("{n} B"), |(step, unit)| format!("{} {unit}", n / step))
 }
 

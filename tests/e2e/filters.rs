@@ -195,8 +195,8 @@ fn the_first_pipe_is_readable() {
     let ran = shell(&folder.path(""), "plumb aggregate -g case -m throughput r.csv | plumb table");
     assert_eq!(
         ran.stdout,
-        "case      n  throughput mean  ± 95 %\n\
-         download  3      41.8 Gbit/s   3.3 %\n\
+        "case      n  throughput mean  95 % interval\n\
+         download  3      41.8 Gbit/s        ± 3.3 %\n\
          upload    1      42.0 Gbit/s\n"
     );
     assert_eq!(ran.stderr, "note: 1 row is not counted because of its status (1 failed)\n");
@@ -333,8 +333,8 @@ fn values_of_a_swept_key_are_compared_with_each_other() {
     let (table, text) = (folder.name("r.csv"), ["-f", "text"]);
     assert_eq!(plumb(&["run", &plan, "-o", &table]).code, Some(0));
     for (by, change, cases) in [
-        ("socket.no_delay", "true → false", ["rtt[request_size=1]", "rtt[request_size=64]"]),
-        ("request_size", "1 → 64", ["rtt[socket.no_delay=false]", "rtt[socket.no_delay=true]"]),
+        ("socket.no_delay", "true → false", ["rtt[request 1 B]", "rtt[request 64 B]"]),
+        ("request_size", "1 → 64", ["rtt[no_delay false]", "rtt[no_delay true]"]),
     ] {
         let ran = plumb(&[&["compare", "--by", by, &table][..], &text].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

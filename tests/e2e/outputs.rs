@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::filters::shell;
 use crate::program::{Folder, command, despite_stalls, end, number, of, plumb, rows};
 
 #[test]
@@ -215,4 +216,53 @@ fn a_search_in_which_nothing_holds_has_no_number_and_fails_what_is_asserted() {
     assert_eq!((summary["search"].as_str(), summary["inflight"].as_str()), ("nothing", ""));
     let verdicts = rows(&folder.path("r.verdicts.csv"));
     assert!(verdicts[0]["verdict"] == "fail" && verdicts[0]["note"].contains(sentence), "{verdicts:?}");
+}
+
+#[test]
+fn a_message_is_told_once_where_one_file_has_both_outputs() {
+    let folder = Folder::new();
+    // Two values are never within this margin of their mean.
+    let keys = "workload: tcp_rr, transactions: 200, iterations: {min: 2, max: 2, margin: 0.00001%}";
+    folder.plan("", &format!("  rtt: {{{keys}}}"));
+    let run = "plumb run --progress never plan.yaml -o r.csv --overwrite";
+    let told = |redirection: &str, file: &str| {
+        let ran = shell(&folder.path(""), &format!("{run} {redirection}"));
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        fs::read_to_string(folder.path(file)).unwrap().matches("asked for").count()
+    };
+    assert_eq!(told("> both 2>&1", "both"), 1);
+    assert_eq!((told("> out 2> err", "out"), told("> out 2> err", "err")), (1, 1), "each file is whole");
+}
+
+#[test]
+fn what_a_load_adds_is_the_headline_of_its_probe_with_an_interval_of_its_own() {
+    let folder = Folder::new();
+    let keys = "workload: responsiveness, direction: forward, warmup: 100ms, duration: 300ms, iterations: 3, \
+        concurrent: {start: {max_skew: 10s}}";
+    let plan = folder.plan("", &format!("  load: {{{keys}}}"));
+    let file = folder.name("r.csv");
+    let ran = plumb(&["run", "--progress", "never", &plan, "-o", &file]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let table = rows(&folder.path("r.csv"));
+    let probe = |record: &str| -> Vec<_> {
+        let all = table.iter().filter(|row| row["record"] == record && row["member"] == "up-tcp");
+        all.filter(|row| record == "summary" || row["phase"] == "measure").collect()
+    };
+    let added: Vec<f64> = probe("iteration").iter().map(|row| number(row, "added_latency_p50_us")).collect();
+    let [a, b, c] = added[..] else { panic!("{added:?}") };
+    let mean = (a + b + c) / 3.0;
+    let stddev = (added.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let near = |got: f64, want: f64| (got - want).abs() <= 1e-9 * want.abs().max(1.0);
+    let summary = probe("summary")[0];
+    assert!(
+        near(number(summary, "added_latency_p50_us"), mean) && near(number(summary, "stddev"), stddev),
+        "{summary:?}"
+    );
+    let line = |text: &str, name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    let loaded = line(&ran.stdout, "load up-tcp");
+    assert!(loaded.contains(" under load") && loaded.contains('±'), "{}", ran.stdout);
+    assert!(line(&ran.stdout, "load idle-tcp").contains("p50 "), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("up-tcp: "), "nothing limits a probe: {}", ran.stdout);
+    let again = plumb(&["table", "--summary", &file]);
+    assert!(line(&again.stdout, "load up-tcp").contains("added latency, median"), "{}", again.stdout);
 }

@@ -263,7 +263,9 @@ impl Plan {
         let names = header.names();
         let mut groups = groups.list;
         if !self.chosen_metrics {
-            groups.iter_mut().for_each(|group| self.drop_incidental(header, group));
+            for group in &mut groups {
+                self.drop_incidental(header, group);
+            }
         }
         for values in groups.iter_mut().flat_map(|g| &mut g.values) {
             values.sketch.sort();

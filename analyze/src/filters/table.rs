@@ -46,8 +46,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     format: Format,
     /// `--format md`
-    #[arg(long, hide = true)]
-    md: bool,
+    #[arg(long, hide = true, num_args = 0, default_missing_value = "md")]
+    md: Option<Format>,
     /// Show numbers as they are in the file
     #[arg(long)]
     raw: bool,
@@ -88,7 +88,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let all_columns = !args.columns.is_empty();
     let sheet = Sheet { hint: "--columns names those to show", all_columns, ..Sheet::of(&args.output) };
     args.output.write(output, |w| {
-        if args.md || args.format == Format::Md {
+        if args.md.unwrap_or(args.format) == Format::Md {
             layout::markdown(&columns, w)?;
         } else {
             layout::aligned(&columns, &sheet, w)?;

@@ -139,6 +139,7 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
         }),
         column("case", &|r| r.case.clone()),
         column("assertion", &|r| r.assertion.clone()),
+        column("metric", &|r| metrics::find(&r.metric).map_or(r.metric.as_str(), |m| m.name).to_owned()),
         column(&title, &|r| match r.statistic.as_str() {
             of if r.n > 1 && !of.is_empty() && !is_common => format!("{} ({of})", observed(r)),
             _ => observed(r),
@@ -146,6 +147,11 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
         column("where", &place),
         column("", &|r| remark(r).to_owned()),
     ];
+    // A comparison of several metrics does not name them otherwise.
+    let is_like =
+        |a: &VerdictRow, b: &VerdictRow| a.case == b.case && a.assertion == b.assertion && a.metric != b.metric;
+    let several = rows.windows(2).any(|pair| is_like(&pair[0], &pair[1]));
+    columns.retain(|c| c.title != "metric" || several);
     columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|c| !c.is_empty()));
     columns
 }

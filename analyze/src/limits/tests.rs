@@ -357,7 +357,11 @@ fn datagrams_are_limited_by_who_drops_them() {
 
 #[test]
 fn transactions_wait_for_a_round_trip_unless_a_cpu_is_full() {
-    expect(&trips(), LimitedBy::RoundTrip, &["1 at a time", "49.0 µs", "a worked 20.0 µs", "b worked 17.5 µs"]);
+    expect(
+        &trips(),
+        LimitedBy::RoundTrip,
+        &["one transaction at a time waited", "49.0 µs", "a worked 20.0 µs", "b worked 17.5 µs"],
+    );
     let full =
         Row { remote_thread_busy_ratio: Some(0.97), inflight: Some(32), latency_mean_us: Some(1600.0), ..trips() };
     expect(&full, LimitedBy::ReceiverCpu, &["the data thread of b"]);

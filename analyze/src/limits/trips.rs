@@ -42,7 +42,10 @@ pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     let parts: Vec<String> = [&evidence.sender, &evidence.receiver].into_iter().filter_map(worked).collect();
     let of_these = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     let more = if row.inflight.is_some() { "`inflight` or `streams` have" } else { "`streams` has" };
-    let because =
-        format!("{under_way} at a time, each waited {each} for its answer{of_these}; {more} more under way at once");
+    let waited = match under_way {
+        n if n > 1.0 => format!("{n} transactions at a time, each waited"),
+        _ => "one transaction at a time waited".to_owned(),
+    };
+    let because = format!("{waited} {each} for its answer{of_these}; {more} more under way at once");
     Ok(Limit::named(LimitedBy::RoundTrip, used.unwrap_or(1.0), because))
 }

@@ -99,9 +99,8 @@ impl Family {
     /// Metrics that belong beside the headline; empty for streams.
     pub const fn beside(self) -> &'static [&'static str] {
         match self {
-            Self::Transactions => &["latency.p50", "latency.p99"],
+            Self::Transactions | Self::Probe => &["latency.p50", "latency.p99"],
             Self::Ping => &["latency.p99"],
-            Self::Probe => &["latency.p50", "latency.p99"],
             Self::Collective => &["own_time", "arrival_spread"],
             Self::Nas => &["communication"],
             Self::Stream | Self::Other => &[],

@@ -161,7 +161,7 @@ impl Cases {
             column(if several { "p99 of all" } else { "p99" }, true, &of("latency.p99")),
             column("loss", true, &of("loss_ratio")),
         ];
-        let shown = ["throughput", "transaction_rate", "latency.p50", "latency.p99", "loss_ratio"];
+        let shown = ["throughput", "transaction_rate", metrics::ADDED, "latency.p50", "latency.p99", "loss_ratio"];
         for metric in asked.iter().filter(|m| !shown.contains(&m.name)) {
             let title = match metric.kind {
                 _ if !several => metric.label.to_owned(),

@@ -449,6 +449,7 @@ fn title(about: &Meaning, name: &str, level: Option<&str>, view: &View) -> Strin
     // `latency p99 mean` reads better than `latency, 99th percentile mean`.
     let label = match metric.kind {
         Kind::Distribution => metric.name.replace('.', " "),
+        _ if metric.label.contains(',') => metric.name.replace(['.', '_'], " "),
         _ => metric.label.to_owned(),
     };
     let Some(statistic) = &about.statistic else {
