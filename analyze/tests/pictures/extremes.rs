@@ -178,7 +178,7 @@ fn run_all(seed: u64) {
     ]
     .map(str::to_owned)
     .to_vec();
-    commands.extend(values("export", "format").iter().map(|to| format!("export -f {to} a.csv")));
+    commands.extend(values("export", "to").iter().map(|to| format!("export -f {to} a.csv")));
     for kind in values("plot", "kind") {
         for more in ["", " --log xy", " --log none", " --term"] {
             commands.push(format!("plot {kind} a.csv -o {kind}.svg{more}"));
