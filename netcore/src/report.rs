@@ -491,6 +491,25 @@ pub enum Ending {
     Failed(String),
 }
 
+/// Report of a part of a test on one iteration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// Of one of two ends.
+    End(Box<SideReport>),
+    /// Of one of several ranks.
+    Rank(Box<RankReport>),
+}
+
+impl Report {
+    pub fn ending(&self) -> &Ending {
+        match self {
+            Self::End(report) => &report.ending,
+            Self::Rank(report) => &report.ending,
+        }
+    }
+}
+
 /// Report of one end on one iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

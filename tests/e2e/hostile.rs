@@ -12,7 +12,7 @@ use netcore::{
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND},
-        message::{ErrorCode, Greeting, Hello, Limits, Prepare, Reply, ReplyError, Request, Seen},
+        message::{ErrorCode, Greeting, Hello, Limits, Part, Reply, ReplyError, Request, Seen},
     },
     end::End,
     measure::{
@@ -20,7 +20,7 @@ use netcore::{
         host::HostFacts,
     },
     mpi::RankFacts,
-    report::{Ending, NicFacts, SideReport},
+    report::{Ending, NicFacts, Report, SideReport},
     spec::Side,
 };
 
@@ -106,8 +106,8 @@ fn converse(stream: TcpStream, says: Says) -> Option<()> {
             Request::Abort => Reply::Idle,
             Request::Prepare(_) if says == Says::Error => Reply::Error(error()),
             Request::Prepare(prepare) => {
-                let Prepare { spec, token, .. } = *prepare;
-                let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), token).ok()?;
+                let Part::End { spec, .. } = prepare.part else { return None };
+                let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), prepare.token).ok()?;
                 let endpoints = far.endpoints();
                 end = Some(far);
                 Reply::Prepared(endpoints)
@@ -124,7 +124,7 @@ fn converse(stream: TcpStream, says: Says) -> Option<()> {
                     notes: vec![hostile()],
                     ..SideReport::empty(Side::Far, Ending::Failed(hostile()))
                 };
-                Reply::Report { text: serde_json::to_string(&report).ok()?, last: true }
+                Reply::Report { text: serde_json::to_string(&Report::End(Box::new(report))).ok()?, last: true }
             }
             _ => continue,
         };

@@ -11,7 +11,7 @@ mod cutter;
 mod instants;
 mod peer;
 pub(crate) mod plausible;
-mod ranks;
+pub(crate) mod ranks;
 mod ready;
 mod relay;
 mod running;

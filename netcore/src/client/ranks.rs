@@ -17,11 +17,11 @@ use super::{
 use crate::{
     control::{
         event::wait_any,
-        message::{Enlist, Join, Peer, Reply, ReportBuilder, Request},
+        message::{Connect, Part, Peer, Prepare, Reply, ReportBuilder, Request},
         stop::{StopFlag, Urgency},
     },
     measure::clock::{monotonic_ns, nanoseconds},
-    report::{Ending, RankReport},
+    report::{Ending, RankReport, Report},
     spec::ranks::RanksSpec,
 };
 
@@ -95,14 +95,14 @@ pub fn prepare_ranks<'s>(
     let token = token()?;
     ranks.each(Session::begin)?;
     for (number, (rank, address)) in (0..).zip(ranks.0.iter_mut().zip(&addresses)) {
-        let enlist = Enlist { spec: spec.clone(), rank: number, ranks: count, token, data_address: *address };
+        let part = Part::Rank { spec: Box::new(spec.clone()), rank: number, ranks: count };
         rank.session.has_turn = false;
-        rank.session.send(&Request::Enlist(Box::new(enlist)))?;
+        rank.session.send(&Request::Prepare(Box::new(Prepare { part, token, data_address: *address })))?;
     }
     let mut peers = Vec::with_capacity(ranks.0.len());
     for (rank, address) in ranks.0.iter_mut().zip(&addresses) {
         let session = &mut *rank.session;
-        let mut endpoints = session.expect("enlist", session.timeouts.reply, |reply| match reply {
+        let mut endpoints = session.expect("prepare", session.timeouts.reply, |reply| match reply {
             Reply::Prepared(endpoints) => Ok(endpoints),
             other => Err(other),
         })?;
@@ -111,7 +111,7 @@ pub fn prepare_ranks<'s>(
     }
     for rank in &mut ranks.0 {
         let within_ns = nanoseconds(rank.session.timeouts.ready);
-        rank.session.send(&Request::Join(Join { peers: peers.clone(), within_ns }))?;
+        rank.session.send(&Request::Connect(Connect { peers: peers.clone(), within_ns }))?;
     }
     ranks.await_joined()?;
     Ok(PreparedRanks { ranks, spec: spec.clone(), timeouts })
@@ -131,7 +131,7 @@ impl Ranks<'_> {
             for (rank, joined) in self.0.iter_mut().zip(&mut joined).filter(|(_, joined)| !**joined) {
                 match rank.session.try_recv()? {
                     Some(Reply::Ready) => *joined = true,
-                    Some(other) => return Err(rank.session.unexpected("join", other)),
+                    Some(other) => return Err(rank.session.unexpected("connect", other)),
                     None => {}
                 }
             }
@@ -254,7 +254,11 @@ impl Rank<'_> {
             match self.session.try_recv()? {
                 None => return Ok(false),
                 Some(Reply::Report { text, last }) => {
-                    self.report = self.pieces.add(&text, last).map_err(|reason| self.session.invalid(reason))?;
+                    self.report = match self.pieces.add(&text, last).map_err(|reason| self.session.invalid(reason))? {
+                        Some(Report::Rank(report)) => Some(*report),
+                        Some(Report::End(_)) => return Err(self.session.invalid("it reports as an end".to_owned())),
+                        None => None,
+                    };
                     if self.report.is_some() {
                         self.session.completed();
                         return Ok(false);
@@ -269,7 +273,7 @@ impl Rank<'_> {
 
 /// Why the report of this rank cannot be true, as a sentence. `lasted_ns`: from the begin of the load until all reports were
 /// there.
-fn contradiction(report: &RankReport, rank: u32, lasted_ns: u64) -> Option<&'static str> {
+pub(crate) fn contradiction(report: &RankReport, rank: u32, lasted_ns: u64) -> Option<&'static str> {
     let most_ns = slowest_clock(lasted_ns);
     let longest_ns = report.instants.iter().map(|(_, exit)| *exit).max().unwrap_or(0).max(report.elapsed_ns);
     [

@@ -16,7 +16,7 @@ use crate::{
         channel::ChannelError,
         event::wait,
         load::Load,
-        message::{self, Connect, Prepare, Reply, Request},
+        message::{self, Connect, Part, Prepare, Reply, Request},
         netns,
         stop::StopFlag,
     },
@@ -236,7 +236,7 @@ fn prepare_there(
     data_address: Option<IpAddr>,
     token: Token,
 ) -> Result<Endpoints, ClientError> {
-    let prepare = Prepare { spec: spec.clone(), side, token, data_address };
+    let prepare = Prepare { part: Part::End { spec: Box::new(spec.clone()), side }, token, data_address };
     // The test takes the turn with it.
     session.has_turn = false;
     session.send(&Request::Prepare(Box::new(prepare)))?;
@@ -248,7 +248,7 @@ fn prepare_there(
 
 fn connect_there(session: &mut Session, peer: Option<message::Peer>) -> Result<(), ClientError> {
     let within_ns = nanoseconds(session.timeouts.ready);
-    session.send(&Request::Connect(Connect { peer, within_ns }))
+    session.send(&Request::Connect(Connect { peers: peer.into_iter().collect(), within_ns }))
 }
 
 fn connect_here(

@@ -13,11 +13,12 @@ use crate::{
         event::wait,
         load::Load,
         message::{Reply, ReportBuilder, Request},
+        part::RunningPart,
         stop::{StopFlag, Urgency},
     },
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},
-    report::{ClockReading, Ending, SideReport, Window},
+    report::{ClockReading, Ending, Report, SideReport, Window},
     spec::{Direction, Pattern, Side, TestSpec},
 };
 
@@ -198,7 +199,11 @@ impl<'s> Party<'s> {
                         }
                         Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
-                            self.report = pieces.add(&text, last).map_err(|reason| session.invalid(reason))?;
+                            self.report = match pieces.add(&text, last).map_err(|reason| session.invalid(reason))? {
+                                Some(Report::End(report)) => Some(*report),
+                                Some(Report::Rank(_)) => return Err(session.invalid("it reports as a rank".to_owned())),
+                                None => None,
+                            };
                             if self.report.is_some() {
                                 session.completed();
                                 return Ok(false);

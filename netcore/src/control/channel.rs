@@ -27,7 +27,7 @@ use crate::foreign;
 
 /// The protocols that this end speaks. Both ends name their newest one, and the older of the two is spoken. Any change of the
 /// messages or of the types in them is a new protocol.
-pub const PROTOCOLS: RangeInclusive<u8> = 5..=5;
+pub const PROTOCOLS: RangeInclusive<u8> = 6..=6;
 
 const MAGIC: [u8; 6] = *b"plumb\0";
 const CLEAR: u8 = 0;

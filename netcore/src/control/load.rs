@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use super::event::Event;
+use super::{event::Event, part::RunningPart};
 use crate::{
     end::{End, Running},
     error::EndError,
     measure::watch::News,
-    report::{Counts, SideReport, Window},
+    report::{Counts, Report, SideReport, Window},
 };
 
 /// Dropping it ends the test at once.
@@ -61,24 +61,6 @@ impl Load {
         }
     }
 
-    pub(crate) fn take_interval(&self) -> Option<Window> {
-        self.intervals.try_recv().ok()
-    }
-
-    /// Clears the descriptor. Look for news after this, not before.
-    pub(crate) fn clear_news(&self) {
-        self.news.clear();
-    }
-
-    pub(crate) fn is_finished(&self) -> bool {
-        self.running.as_ref().is_none_or(|running| running.is_finished())
-    }
-
-    /// Whether this end has sent all that the stop rule asks of it and still receives.
-    pub(crate) fn is_awaiting_end_of_data(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
-    }
-
     /// Whether the phases have ended and this end has sent its last.
     pub(crate) fn is_load_over(&self) -> bool {
         self.running.as_ref().is_none_or(|running| running.is_load_over())
@@ -94,18 +76,6 @@ impl Load {
     /// Payload counts of each flow so far.
     pub(crate) fn counts(&self) -> Vec<Counts> {
         self.running.as_ref().map_or_else(Vec::new, |running| running.counts())
-    }
-
-    pub(crate) fn stop_at(&self, monotonic_ns: u64) {
-        if let Some(running) = &self.running {
-            running.stop_at(monotonic_ns);
-        }
-    }
-
-    pub(crate) fn begin_at(&self, monotonic_ns: u64) {
-        if let Some(running) = &self.running {
-            running.begin_at(monotonic_ns);
-        }
     }
 
     pub(crate) fn abort(&self) {
@@ -126,6 +96,40 @@ impl Load {
             let _ = waiter.join();
         }
         self.running.take().and_then(Arc::into_inner)
+    }
+}
+
+impl RunningPart for Load {
+    fn clear_news(&self) {
+        self.news.clear();
+    }
+
+    fn take_interval(&self) -> Option<Window> {
+        self.intervals.try_recv().ok()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.running.as_ref().is_none_or(|running| running.is_finished())
+    }
+
+    fn is_awaiting_end_of_data(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
+    }
+
+    fn begin_at(&self, monotonic_ns: u64) {
+        if let Some(running) = &self.running {
+            running.begin_at(monotonic_ns);
+        }
+    }
+
+    fn stop_at(&self, monotonic_ns: u64) {
+        if let Some(running) = &self.running {
+            running.stop_at(monotonic_ns);
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Report {
+        Report::End(Box::new((*self).finish()))
     }
 }
 

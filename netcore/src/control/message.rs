@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use super::{capabilities, channel::PROGRESS};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     foreign,
     measure::{KEPT_BYTES, LARGEST_KEPT_BYTES, cpu::free_cpus, host::HostFacts},
     mpi::RankFacts,
-    report::{ClockReading, MOST_HISTOGRAMS, NicFacts, PHASES, Window},
+    report::{ClockReading, MOST_HISTOGRAMS, NicFacts, PHASES, Report, Window},
     spec::{Side, TestSpec, Transport, memory, ranks::RanksSpec},
 };
 
@@ -90,14 +90,10 @@ pub enum Request {
     Execute(Box<Execute>),
     /// Wait for a turn: the daemon runs the tests of one client at a time ([`Limits::queue_ns`]). The turn is for one test.
     Turn,
-    /// Prepare an end of a test.
+    /// Prepare a part of a test.
     Prepare(Box<Prepare>),
     /// Connect the flows.
     Connect(Connect),
-    /// Prepare a rank of a test of several.
-    Enlist(Box<Enlist>),
-    /// Connect a rank to the others.
-    Join(Join),
     /// Begin the load at this instant of the daemon's monotonic clock, nanoseconds.
     Start { t0_ns: u64 },
     /// Begin the measure phase at this instant of the daemon's monotonic clock, nanoseconds: a warm-up that may end early
@@ -119,8 +115,6 @@ impl Request {
             Self::Turn => "turn",
             Self::Prepare(_) => "prepare",
             Self::Connect(_) => "connect",
-            Self::Enlist(_) => "enlist",
-            Self::Join(_) => "join",
             Self::Start { .. } => "start",
             Self::Measure { .. } => "measure",
             Self::Stop { .. } => "stop",
@@ -211,56 +205,59 @@ pub enum Executed {
     },
 }
 
-/// One end of a test.
+/// The part that a daemon is to play in a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
-    pub spec: TestSpec,
-    /// The end that the daemon is.
-    pub side: Side,
+    pub part: Part,
     /// The secret of the data connections.
     pub token: Token,
-    /// The daemon's own address for the data sockets; `None`: the local address of the control connection (far end), or by
-    /// the route (near end).
+    /// The daemon's own address for the data sockets; `None`: the local address of the control connection, or by the route
+    /// (near end).
     pub data_address: Option<IpAddr>,
 }
 
-/// A rank of a test of several.
+/// One of the parts of a test, with the whole test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Enlist {
-    pub spec: RanksSpec,
-    /// From 0.
-    pub rank: u32,
-    /// Number of ranks.
-    pub ranks: u32,
-    /// The secret of the data connections.
-    pub token: Token,
-    /// The daemon's own address for the data sockets; `None`: the local address of the control connection.
-    pub data_address: Option<IpAddr>,
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    /// One of two ends.
+    End { spec: Box<TestSpec>, side: Side },
+    /// One of several ranks, which count from 0.
+    Rank { spec: Box<RanksSpec>, rank: u32, ranks: u32 },
 }
 
-/// The other ranks of a test, and the time to connect.
+impl Part {
+    /// From the begin of the load to its scheduled end, nanoseconds; `None`: it stops by a count.
+    pub fn length_ns(&self) -> Option<u64> {
+        match self {
+            Self::End { spec, .. } => spec.phases.length_ns(),
+            Self::Rank { spec, .. } => spec.length_ns(),
+        }
+    }
+
+    /// Number of the places in [`Connect::peers`].
+    pub fn peers(&self) -> usize {
+        match self {
+            Self::End { side: Side::Near, .. } => 1,
+            Self::End { side: Side::Far, .. } => 0,
+            Self::Rank { ranks, .. } => *ranks as usize,
+        }
+    }
+}
+
+/// The places of other parts, and the time to connect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Join {
-    /// By rank, the one that is told included.
+pub struct Connect {
+    /// The far end, for a near end. Empty for a far end, which accepts. For a rank, all ranks in their order, itself among
+    /// them.
     pub peers: Vec<Peer>,
     /// The time allowed, nanoseconds.
     pub within_ns: u64,
 }
 
-/// The other end, and the time to connect.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Connect {
-    /// The far end that the near end connects to; `None` for a far end, which accepts.
-    pub peer: Option<Peer>,
-    /// The time allowed, nanoseconds.
-    pub within_ns: u64,
-}
-
-/// A prepared far end on another host.
+/// A prepared part on another host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
@@ -287,17 +284,16 @@ pub enum Reply {
     Waiting { place: u32 },
     /// To [`Request::Turn`]: the next test is this client's.
     Granted,
-    /// To [`Request::Prepare`] and [`Request::Enlist`]: the endpoints at which others can reach this end.
+    /// To [`Request::Prepare`]: the endpoints at which others can reach this part.
     Prepared(Endpoints),
-    /// To [`Request::Connect`] and [`Request::Join`]: every flow is connected.
+    /// To [`Request::Connect`]: every flow is connected.
     Ready,
     /// An interval: while the measurement runs only if the test asks for it, and during a warm-up that may end early.
     Interim(Box<Window>),
     /// This end has sent all that the stop rule asks of it and goes on receiving. Only where both ends send datagrams up to
     /// a count ([`crate::spec::support::ends_by_word`]).
     Sent,
-    /// The test is over: a piece of the report as JSON, a [`crate::report::SideReport`] or that of a rank. A long report takes
-    /// several frames.
+    /// The test is over: a piece of the [`Report`] as JSON. A long report takes several frames.
     Report {
         #[serde(deserialize_with = "foreign::raw")]
         text: String,
@@ -330,7 +326,7 @@ impl Reply {
 }
 
 /// A report as replies. Its pieces are short, so that the sender looks at its stop flag often however slowly the client reads.
-pub fn report_pieces(report: &impl Serialize) -> serde_json::Result<impl Iterator<Item = Reply>> {
+pub fn report_pieces(report: &Report) -> serde_json::Result<impl Iterator<Item = Reply>> {
     let text = serde_json::to_string(report)?;
     let mut next = Some(0);
     Ok(std::iter::from_fn(move || {
@@ -386,7 +382,7 @@ impl ReportBuilder {
     }
 
     /// Adds a piece; gives the report after the last one.
-    pub fn add<R: DeserializeOwned>(&mut self, text: &str, last: bool) -> Result<Option<R>, String> {
+    pub fn add(&mut self, text: &str, last: bool) -> Result<Option<Report>, String> {
         if self.text.len() + text.len() > self.bound {
             return Err(format!("its report is longer than the {} bytes that its test has room for", self.bound));
         }
@@ -450,6 +446,7 @@ mod tests {
     fn a_long_report_comes_in_short_pieces() {
         let notes = vec!["\u{e4}\"".repeat(2000); 60];
         let report = SideReport { notes, ..SideReport::empty(Side::Far, Ending::Complete) };
+        let report = Report::End(Box::new(report));
         let mut builder = ReportBuilder::of_end(1, 1);
         let mut whole = None;
         for piece in report_pieces(&report).unwrap() {
@@ -484,7 +481,8 @@ mod tests {
                 burst: 1,
                 catch_up: 0,
             });
-            let request = Request::Prepare(Box::new(Prepare { spec, side: Side::Far, token, data_address: None }));
+            let part = Part::End { spec: Box::new(spec), side: Side::Far };
+            let request = Request::Prepare(Box::new(Prepare { part, token, data_address: None }));
             let text = serde_json::to_vec(&request).unwrap();
             prop_assert_eq!(serde_json::from_slice::<Request>(&text).unwrap(), request);
         }

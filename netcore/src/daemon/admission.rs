@@ -4,12 +4,16 @@ use std::net::IpAddr;
 
 use super::{Config, session::reply_error};
 use crate::{
-    control::message::{Enlist, ErrorCode, Execute, Limits, Peer, Prepare, READING_TEXT_BYTES, ReplyError},
+    control::message::{ErrorCode, Execute, Limits, Part, Peer, READING_TEXT_BYTES, ReplyError},
     io::fill::{FillFiles, Readable, Unread},
     measure::{KEPT_BYTES, LARGEST_KEPT_BYTES},
     pattern, ranks,
     report::FlowWindow,
-    spec::{Phases, Side, Stop, TestSpec, memory, ranks::MOST_RANKS, support},
+    spec::{
+        Phases, Side, Stop, TestSpec, memory,
+        ranks::{MOST_RANKS, RanksSpec},
+        support,
+    },
 };
 
 /// The lowest data port that a client may choose.
@@ -66,18 +70,25 @@ pub(crate) fn program(config: &Config, asked: &Execute) -> Result<(), ReplyError
     Ok(())
 }
 
-/// An admitted end of a test.
+/// An admitted part of a test.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     /// Memory that it takes, bytes.
     pub(crate) bytes: u64,
+    pub(crate) flows: u32,
     /// The files that it reads.
     pub(crate) files: FillFiles,
 }
 
-/// Admits one end of a test.
-pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<Admitted, ReplyError> {
-    let Prepare { spec, side, .. } = prepare;
+/// Admits a part of a test.
+pub(crate) fn part(config: &Config, part: &Part) -> Result<Admitted, ReplyError> {
+    match part {
+        Part::End { spec, side } => end(config, spec, *side),
+        Part::Rank { spec, rank: number, ranks } => rank(config, spec, *number, *ranks),
+    }
+}
+
+fn end(config: &Config, spec: &TestSpec, side: Side) -> Result<Admitted, ReplyError> {
     let limits = &config.limits;
     let flows = spec.flows();
     if flows > limits.flows {
@@ -89,61 +100,58 @@ pub(crate) fn test(config: &Config, prepare: &Prepare) -> Result<Admitted, Reply
     support::check(spec).map_err(|unsupported| ReplyError::new(ErrorCode::Unsupported, unsupported.to_string()))?;
     // A test that stops by a count has no cool-down.
     let length_ns = spec.phases.length_ns().unwrap_or(spec.phases.warmup_ns);
-    if length_ns > limits.duration_ns {
-        return refused(format!(
-            "the test takes {} s with warm-up and cool-down, more than the {} s that this daemon grants (--max-duration)",
-            seconds(length_ns),
-            seconds(limits.duration_ns)
-        ));
-    }
+    check_length(limits, length_ns)?;
     let intervals = check_intervals(config, spec, length_ns)?;
-    let buffer_bytes = check_buffers(config, spec, *side)?;
+    let buffer_bytes = check_buffers(config, spec, side)?;
     if spec.near.bind.len().max(spec.far.bind.len()) > MOST_ADDRESSES {
         return refused(format!("an end of a test uses at most {MOST_ADDRESSES} addresses of its own"));
     }
-    if spec.end(*side).port.is_some_and(|port| port < LOWEST_PORT) {
+    if spec.end(side).port.is_some_and(|port| port < LOWEST_PORT) {
         return refused(format!("data ports below {LOWEST_PORT} are not given to clients"));
     }
     if spec.pace.is_some_and(|pace| !(pace.events_per_s.is_finite() && pace.events_per_s > 0.0) || pace.burst == 0) {
         return refused("a rate must be a positive number, and its bursts at least one message long");
     }
     let readings = intervals.saturating_mul(u64::from(flows));
-    let histogram_bytes = pattern::histogram_bytes(spec, *side);
+    let histogram_bytes = pattern::histogram_bytes(spec, side);
     let counters = if spec.collect.system || spec.collect.cpu_per_core { intervals } else { 0 };
     let kept_bytes =
-        kept_bytes(if pattern::has_latencies(spec, *side) { readings } else { 0 }).saturating_add(kept_bytes(counters));
+        kept_bytes(if pattern::has_latencies(spec, side) { readings } else { 0 }).saturating_add(kept_bytes(counters));
     let of_readings = readings.saturating_mul(READING_BYTES);
     let bytes = [of_readings, kept_bytes, histogram_bytes].into_iter().fold(buffer_bytes, u64::saturating_add);
-    Ok(Admitted { bytes, files: open_files(config, spec, *side)? })
+    Ok(Admitted { bytes, flows, files: open_files(config, spec, side)? })
 }
 
-/// Admits a rank of a test of several. Returns the memory that it takes, bytes.
-pub(crate) fn rank(config: &Config, enlist: &Enlist) -> Result<u64, ReplyError> {
-    let Enlist { spec, rank, ranks: size, .. } = enlist;
+fn rank(config: &Config, spec: &RanksSpec, rank: u32, ranks: u32) -> Result<Admitted, ReplyError> {
     let limits = &config.limits;
-    if !(2..=MOST_RANKS).contains(size) || rank >= size {
-        return refused(format!("rank {rank} of {size} cannot be: a test has 2 to {MOST_RANKS} ranks, counted from 0"));
-    }
-    // A rank has a connection to each of the others.
-    if size - 1 > limits.flows {
+    if !(2..=MOST_RANKS).contains(&ranks) || rank >= ranks {
         return refused(format!(
-            "a rank has a connection to each of the {} others, more than the {} that this daemon grants (--max-flows)",
-            size - 1,
+            "rank {rank} of {ranks} cannot be: a test has 2 to {MOST_RANKS} ranks, counted from 0"
+        ));
+    }
+    let flows = ranks - 1;
+    if flows > limits.flows {
+        return refused(format!(
+            "a rank has a connection to each of the {flows} others, more than the {} that this daemon grants (--max-flows)",
             limits.flows
         ));
     }
-    let length_ns = spec.length_ns().unwrap_or(spec.warmup_ns);
-    if length_ns > limits.duration_ns {
-        return refused(format!(
-            "the test takes {} s with its warm-up, more than the {} s that this daemon grants (--max-duration)",
-            seconds(length_ns),
-            seconds(limits.duration_ns)
-        ));
-    }
-    if let Err(error) = ranks::check(spec, *size, limits.buffer_bytes) {
+    check_length(limits, spec.length_ns().unwrap_or(spec.warmup_ns))?;
+    if let Err(error) = ranks::check(spec, ranks, limits.buffer_bytes) {
         return refused(error.to_string());
     }
-    Ok(ranks::memory_bytes(spec, *size))
+    Ok(Admitted { bytes: ranks::memory_bytes(spec, ranks), flows, files: FillFiles::default() })
+}
+
+fn check_length(limits: &Limits, length_ns: u64) -> Result<(), ReplyError> {
+    if length_ns <= limits.duration_ns {
+        return Ok(());
+    }
+    refuse(format!(
+        "the test takes {} s with warm-up and cool-down, more than the {} s that this daemon grants (--max-duration)",
+        seconds(length_ns),
+        seconds(limits.duration_ns)
+    ))
 }
 
 /// Memory of so many histograms of readings, or counters of intervals, bytes: all as values and again as the report's text.
@@ -158,9 +166,16 @@ pub(crate) fn most_bytes(limits: &Limits) -> u64 {
     limits.buffer_bytes + of_readings + u64::from(limits.flows) * pattern::MOST_HISTOGRAM_BYTES
 }
 
-/// The longest time for a test that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
+/// The longest time for a part that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
 /// keeps readings of all intervals.
-pub(crate) fn longest_counted(limits: &Limits, spec: &TestSpec) -> u64 {
+pub(crate) fn longest_counted(limits: &Limits, part: &Part) -> u64 {
+    match part {
+        Part::End { spec, .. } => longest_kept(limits, spec),
+        Part::Rank { .. } => limits.duration_ns,
+    }
+}
+
+fn longest_kept(limits: &Limits, spec: &TestSpec) -> u64 {
     let granted = limits.interval_readings / u64::from(spec.flows()).max(1);
     // The last interval may be shorter.
     let intervals = granted.saturating_sub(settling_intervals(&spec.phases)).saturating_sub(1);
@@ -184,7 +199,7 @@ fn check_intervals(config: &Config, spec: &TestSpec, length_ns: u64) -> Result<u
     let length_ns = match spec.phases.stop {
         Stop::AfterNs(_) => length_ns,
         // It ends in time.
-        _ => longest_counted(&config.limits, spec),
+        _ => longest_kept(&config.limits, spec),
     };
     let intervals = intervals(length_ns, interval_ns).saturating_add(settling_intervals(&spec.phases));
     let readings = intervals.saturating_mul(u64::from(spec.flows()));
@@ -235,8 +250,21 @@ fn open_files(config: &Config, spec: &TestSpec, side: Side) -> Result<FillFiles,
     })
 }
 
-/// Admits a peer that a near end here is to connect to.
-pub(crate) fn connect(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
+/// Admits the places that a part here is to connect to. A rank does not connect to its own.
+pub(crate) fn connect(config: &Config, addresses: Addresses, part: &Part, peers: &[Peer]) -> Result<(), ReplyError> {
+    if peers.len() != part.peers() {
+        return refuse(format!(
+            "this part of a test must be told of {} others to connect to, and was told of {}",
+            part.peers(),
+            peers.len()
+        ));
+    }
+    let own = if let Part::Rank { rank, .. } = part { Some(*rank as usize) } else { None };
+    let mut others = peers.iter().enumerate().filter(|(at, _)| Some(*at) != own);
+    others.try_for_each(|(_, peer)| destination(config, addresses, peer))
+}
+
+fn destination(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {
     for address in [Some(peer.address), peer.endpoints.address].into_iter().flatten() {
         if !reaches(config, addresses, address) {
             return refuse(format!(

@@ -12,7 +12,7 @@ use super::{
     budget::Charge,
     door::Place,
     loads::{self, Client},
-    log::{Caller, Event, Part, TestEnding, TestResult},
+    log::{Caller, Event, TestEnding, TestResult},
     plain,
     tally::Cause,
     turns::Ticket,
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     control::{
         event::wait,
-        message::{ErrorCode, Limits, Prepare, ReplyError},
+        message::{ErrorCode, Limits, Part, ReplyError},
         stop::{StopFlag, Urgency},
     },
     measure::clock::monotonic_ns,
@@ -116,8 +116,12 @@ impl Guest<'_> {
     }
 
     fn log_test(&self, spec: &TestSpec, result: TestResult) {
-        self.shared.log(&Event::Test { client: &self.caller, part: Part::End(Side::Far, spec), result });
+        self.shared.log(&Event::Test { client: &self.caller, part: &far(spec), result });
     }
+}
+
+fn far(spec: &TestSpec) -> Part {
+    Part::End { spec: Box::new(spec.clone()), side: Side::Far }
 }
 
 impl Host for Guest<'_> {
@@ -132,9 +136,8 @@ impl Host for Guest<'_> {
 
     fn admit(&self, spec: &TestSpec) -> Result<Box<dyn Share + '_>, ReplyError> {
         let config = &self.shared.config;
-        let prepare = Prepare { spec: spec.clone(), side: Side::Far, token: Default::default(), data_address: None };
-        let admitted = admission::test(config, &prepare).and_then(|admitted| {
-            let charge = self.shared.budget.test(&config.limits, admitted.bytes, spec.flows())?;
+        let admitted = admission::part(config, &far(spec)).and_then(|admitted| {
+            let charge = self.shared.budget.test(&config.limits, admitted.bytes, admitted.flows)?;
             let turn = self.turn()?;
             let load = self.shared.loads.begin(self.client, monotonic_ns());
             Ok(Taken { _charge: charge, _load: load, _turn: turn })

@@ -4,8 +4,8 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::tally::Cause;
 use crate::{
-    report::{Ending, RankReport, SideReport},
-    spec::{Side, TestSpec, ranks::RanksSpec},
+    control::message::Part,
+    report::{Ending, RankReport, Report, SideReport},
 };
 
 /// Receives each event.
@@ -35,16 +35,7 @@ pub enum Event<'a> {
     /// A program starts for a client.
     Program { client: &'a Caller, argv: &'a [String] },
     /// A test ended, or was not admitted.
-    Test { client: &'a Caller, part: Part<'a>, result: TestResult },
-}
-
-/// This daemon's part in a test.
-#[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
-    /// One of two ends.
-    End(Side, &'a TestSpec),
-    /// One of several ranks.
-    Rank { rank: u32, ranks: u32, spec: &'a RanksSpec },
+    Test { client: &'a Caller, part: &'a Part, result: TestResult },
 }
 
 /// The end of a test at this daemon.
@@ -119,7 +110,14 @@ impl TestResult {
         }
     }
 
-    pub(super) fn of_rank(report: &RankReport) -> Self {
+    pub(super) fn of_part(report: &Report) -> Self {
+        match report {
+            Report::End(report) => Self::of(report),
+            Report::Rank(report) => Self::of_rank(report),
+        }
+    }
+
+    fn of_rank(report: &RankReport) -> Self {
         let traffic = report.traffic.unwrap_or_default();
         Self {
             bytes_sent: traffic.bytes_sent,

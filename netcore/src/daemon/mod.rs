@@ -15,7 +15,6 @@ mod loads;
 mod log;
 mod network;
 mod programs;
-mod ranks;
 mod session;
 mod tally;
 mod turns;
@@ -39,14 +38,14 @@ use door::{Bounds, Door};
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
-pub use log::{Caller, Event, Log, Part, TestEnding, TestResult};
+pub use log::{Caller, Event, Log, TestEnding, TestResult};
 pub use network::{Network, NetworkError, Networks};
 pub use session::LONGEST_LEAD;
 use tally::Tally;
 pub use tally::{Cause, Counts, Snapshot};
 use turns::Turns;
 
-pub use crate::control::message::Limits;
+pub use crate::control::message::{Limits, Part};
 use crate::{
     control::{
         DEFAULT_PORT,

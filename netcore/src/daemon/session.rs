@@ -24,9 +24,8 @@ use super::{
     budget::{Charge, Slot},
     door::Place,
     loads::Client,
-    log::{Caller, Event, Part, TestEnding, TestResult},
+    log::{Caller, Event, TestEnding, TestResult},
     plain, programs,
-    ranks::RankTest,
     tally::Cause,
     turns::Ticket,
 };
@@ -35,11 +34,12 @@ use crate::{
         channel::{Channel, ChannelError},
         event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
-        load::Load,
-        message::{Connect, ErrorCode, Execute, Greeting, Hello, Prepare, Reply, ReplyError, Request, report_pieces},
+        message::{
+            Connect, ErrorCode, Execute, Greeting, Hello, Part, Prepare, Reply, ReplyError, Request, report_pieces,
+        },
+        part::{self, PreparedPart},
         stop::{StopFlag, Urgency},
     },
-    end::End,
     error::EndError,
     foreign::shortened,
     measure::{
@@ -47,8 +47,8 @@ use crate::{
         host::HostFacts,
     },
     mpi,
-    report::{Phase, SideReport, Window},
-    spec::{Side, TestSpec},
+    report::{Phase, Report, SideReport, Window},
+    spec::Side,
     transport::control_port::{ControlPort, DataPorts},
 };
 
@@ -167,15 +167,12 @@ pub(super) enum State<'s> {
     Granted(Ticket<'s>),
     Prepared(Test<'s>),
     Connected(Test<'s>),
-    /// A rank of a test of several.
-    Enlisted(RankTest<'s>),
-    Joined(RankTest<'s>),
 }
 
-/// An end of a test before its start.
+/// A part of a test before its start.
 pub(super) struct Test<'s> {
-    end: End,
-    prepare: Box<Prepare>,
+    prepared: Box<dyn PreparedPart>,
+    part: Part,
     charge: Charge<'s>,
     /// `None`: the daemon is not exclusive.
     turn: Option<Ticket<'s>>,
@@ -255,7 +252,6 @@ impl<'s> Session<'s> {
             State::Idle => (config.timeouts.idle.max(hold), None),
             State::Granted(turn) => (hold, Some(turn)),
             State::Prepared(test) | State::Connected(test) => (config.timeouts.prepared, test.turn.as_ref()),
-            State::Enlisted(test) | State::Joined(test) => (config.timeouts.prepared, test.turn.as_ref()),
         };
         let due = (self.progressed + patience, Late::Request(patience));
         match turn.and_then(Ticket::since).map(|since| since + hold) {
@@ -266,7 +262,7 @@ impl<'s> Session<'s> {
 
     /// At an exclusive daemon an idle session may be silent for long: keep-alive frees the place of a client whose host is
     /// gone.
-    pub(super) fn watch_idle_client(&self) -> Result<(), ChannelError> {
+    fn watch_idle_client(&self) -> Result<(), ChannelError> {
         if self.shared.config.probe_idle || self.shared.config.limits.queue_ns.is_some() {
             self.channel.set_keepalive(true)
         } else {
@@ -303,9 +299,9 @@ impl<'s> Session<'s> {
             },
             (Request::Turn, State::Idle) if self.shared.config.limits.queue_ns.is_some() => self.take_turn(),
             (Request::Prepare(prepare), state @ (State::Idle | State::Granted(_))) => {
-                match self.prepare(prepare, state) {
+                match self.prepare(*prepare, state) {
                     Ok(test) => {
-                        let endpoints = test.end.endpoints();
+                        let endpoints = test.prepared.endpoints();
                         self.state = State::Prepared(test);
                         Ok(self.reply(&Reply::Prepared(endpoints))?)
                     }
@@ -318,14 +314,11 @@ impl<'s> Session<'s> {
                     Ok(self.reply(&Reply::Ready)?)
                 }
                 Err(error) => {
-                    self.log_test(&test.prepare, TestResult::without_load(refusal(&error)));
+                    self.log_test(&test.part, TestResult::without_load(refusal(&error)));
                     self.refuse(error)
                 }
             },
             (Request::Start { t0_ns }, State::Connected(test)) => self.start(test, t0_ns),
-            (Request::Enlist(enlist), state @ (State::Idle | State::Granted(_))) => self.enlist(enlist, state),
-            (Request::Join(join), State::Enlisted(test)) => self.join(test, &join),
-            (Request::Start { t0_ns }, State::Joined(test)) => self.start_rank(test, t0_ns),
             (request, _) => Err(unexpected(&request, "")),
         }
     }
@@ -352,31 +345,32 @@ impl<'s> Session<'s> {
         }
     }
 
-    fn prepare(&self, prepare: Box<Prepare>, state: State<'s>) -> Result<Test<'s>, ReplyError> {
+    fn prepare(&self, prepare: Prepare, state: State<'s>) -> Result<Test<'s>, ReplyError> {
         let turn = if let State::Granted(turn) = state { Some(turn) } else { None };
         match self.admit(&prepare, turn.is_some()) {
-            Ok((end, charge)) => Ok(Test { end, prepare, charge, turn }),
+            Ok((prepared, charge)) => Ok(Test { prepared, part: prepare.part, charge, turn }),
             Err(error) => {
-                self.log_test(&prepare, TestResult::without_load(refusal(&error)));
+                self.log_test(&prepare.part, TestResult::without_load(refusal(&error)));
                 Err(error)
             }
         }
     }
 
-    fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(End, Charge<'s>), ReplyError> {
+    fn admit(&self, prepare: &Prepare, has_turn: bool) -> Result<(Box<dyn PreparedPart>, Charge<'s>), ReplyError> {
         self.check_turn(has_turn)?;
-        let Admitted { bytes, files } = admission::test(&self.shared.config, prepare)?;
-        let charge = self.shared.budget.test(&self.shared.config.limits, bytes, prepare.spec.flows())?;
-        let address = match prepare.side {
-            Side::Far => Some(prepare.data_address.unwrap_or(self.addresses.local)),
-            Side::Near => prepare.data_address,
+        let Prepare { part, token, data_address } = prepare;
+        let Admitted { bytes, flows, files } = admission::part(&self.shared.config, part)?;
+        let charge = self.shared.budget.test(&self.shared.config.limits, bytes, flows)?;
+        let address = match part {
+            Part::End { side: Side::Near, .. } => *data_address,
+            _ => Some(data_address.unwrap_or(self.addresses.local)),
         };
-        let end = End::prepare_with(&prepare.spec, prepare.side, (address, &self.ports), prepare.token, files)
-            .map_err(|error| reply_error(&error))?;
-        Ok((end, charge))
+        let prepared =
+            part::prepare(part, (address, &self.ports), *token, files).map_err(|error| reply_error(&error))?;
+        Ok((prepared, charge))
     }
 
-    pub(super) fn check_turn(&self, has_turn: bool) -> Result<(), ReplyError> {
+    fn check_turn(&self, has_turn: bool) -> Result<(), ReplyError> {
         if self.shared.config.limits.queue_ns.is_some() && !has_turn {
             let message =
                 "this daemon runs the tests of one client at a time (--exclusive): ask for a turn before each test";
@@ -386,28 +380,21 @@ impl<'s> Session<'s> {
     }
 
     fn connect(&self, test: &mut Test<'_>, connect: &Connect) -> Result<(), ReplyError> {
-        let Test { end, prepare, .. } = test;
+        let Test { prepared, part, .. } = test;
+        let (config, peers) = (&self.shared.config, &connect.peers);
+        admission::connect(config, self.addresses, part, peers)?;
         let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
-        let peer = match (prepare.side, &connect.peer) {
-            (Side::Near, Some(peer)) => {
-                admission::connect(&self.shared.config, self.addresses, peer)?;
-                Some((peer.address, &peer.endpoints))
+        prepared.connect(peers, within, &|| self.is_cancelled()).map_err(|error| reply_error(&error))?;
+        match part {
+            Part::End { spec, side: Side::Far } if spec.transport.is_datagram() => {
+                admission::datagrams(config, self.addresses, &prepared.accepted_from())
             }
-            (Side::Far, None) => None,
-            (Side::Near, None) => return Err(ReplyError::new(ErrorCode::Refused, "a near end must be told its peer")),
-            (Side::Far, Some(_)) => {
-                return Err(ReplyError::new(ErrorCode::Refused, "a far end has no peer to connect to"));
-            }
-        };
-        end.connect_unless(peer, within, &|| self.is_cancelled()).map_err(|error| reply_error(&error))?;
-        if prepare.side == Side::Far && prepare.spec.transport.is_datagram() {
-            admission::datagrams(&self.shared.config, self.addresses, &end.peers())?;
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the client has cancelled a test whose flows connect: it sends a message then only for that, or leaves.
-    pub(super) fn is_cancelled(&self) -> bool {
+    fn is_cancelled(&self) -> bool {
         let fds = [Some(self.channel.as_fd()), self.stop.beyond(Urgency::None)];
         // Bytes that came together with the request have been read already.
         self.channel.is_amid_frame() || wait(fds, Some(Instant::now())).is_ok_and(|ready| ready != [false; 2])
@@ -415,12 +402,12 @@ impl<'s> Session<'s> {
 
     fn start(&mut self, test: Test<'s>, t0_ns: u64) -> Result<(), Over> {
         // The memory and the turn are in use until the report is sent.
-        let Test { end, prepare, charge: _charge, mut turn } = test;
+        let Test { prepared, part, charge: _charge, mut turn } = test;
         if let Some(turn) = &turn {
             turn.begin_load();
         }
         let began = Instant::now();
-        let ran = self.run(end, &prepare.spec, t0_ns, &mut turn);
+        let ran = self.run(prepared, &part, t0_ns, &mut turn);
         let without_report = |ending| TestResult { elapsed: began.elapsed(), ..TestResult::without_load(ending) };
         let result = match &ran {
             Ok(Ran::Reported(result)) => result.clone(),
@@ -428,14 +415,13 @@ impl<'s> Session<'s> {
             Ok(Ran::Refused(error)) => without_report(refusal(error)),
             Err(over) => without_report(TestEnding::Failed(over.to_string())),
         };
-        self.log_test(&prepare, result);
+        self.log_test(&part, result);
         ran?;
         Ok(self.watch_idle_client()?)
     }
 
-    fn log_test(&self, prepare: &Prepare, result: TestResult) {
-        let Prepare { side, spec, .. } = prepare;
-        self.shared.log(&Event::Test { client: &self.caller, part: Part::End(*side, spec), result });
+    fn log_test(&self, part: &Part, result: TestResult) {
+        self.shared.log(&Event::Test { client: &self.caller, part, result });
     }
 
     /// [`Self::refuse`] of a test that was to run.
@@ -444,21 +430,29 @@ impl<'s> Session<'s> {
         Ok(Ran::Refused(error))
     }
 
-    fn run(&mut self, end: End, spec: &TestSpec, t0_ns: u64, turn: &mut Option<Ticket<'s>>) -> Result<Ran, Over> {
+    fn run(
+        &mut self,
+        prepared: Box<dyn PreparedPart>,
+        part: &Part,
+        t0_ns: u64,
+        turn: &mut Option<Ticket<'s>>,
+    ) -> Result<Ran, Over> {
         let ahead = Duration::from_nanos(t0_ns.saturating_sub(monotonic_ns()));
         if ahead > LONGEST_LEAD {
             let message = format!("a start in {:.0} s is too far ahead", ahead.as_secs_f64());
             return self.refuse_to_run(ReplyError::new(ErrorCode::Refused, message));
         }
-        let phases = &spec.phases;
-        let counted = phases.length_ns().is_none();
+        let counted = part.length_ns().is_none();
         let length_ns =
-            phases.length_ns().unwrap_or_else(|| admission::longest_counted(&self.shared.config.limits, spec));
+            part.length_ns().unwrap_or_else(|| admission::longest_counted(&self.shared.config.limits, part));
         // In a test of unknown length only keep-alive can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
         let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
-        let (interim, settles) = (spec.interim && phases.interval_ns > 0, phases.settle_ns > 0);
-        let load = match Load::start(end, t0_ns, interim || settles) {
+        let (interim, settles) = match part {
+            Part::End { spec, .. } => (spec.interim && spec.phases.interval_ns > 0, spec.phases.settle_ns > 0),
+            Part::Rank { .. } => (false, false),
+        };
+        let load = match prepared.start(t0_ns, interim || settles) {
             Ok(load) => load,
             Err(error) => return self.refuse_to_run(reply_error(&error)),
         };
@@ -477,7 +471,9 @@ impl<'s> Session<'s> {
             }
             if finished {
                 let mut report = load.finish();
-                report.shared_ns = measured(&report).map_or(0, |(from_ns, to_ns)| running.beside_ns(from_ns, to_ns));
+                if let Report::End(report) = &mut report {
+                    report.shared_ns = measured(report).map_or(0, |(from_ns, to_ns)| running.beside_ns(from_ns, to_ns));
+                }
                 let ended = Instant::now();
                 for piece in report_pieces(&report).map_err(ChannelError::Message)? {
                     if self.stop.urgency() == Urgency::Now {
@@ -487,7 +483,7 @@ impl<'s> Session<'s> {
                     turn.take_if(|_| ended.elapsed() > self.shared.config.timeouts.grace);
                     self.reply(&piece)?;
                 }
-                return Ok(Ran::Reported(TestResult::of(&report)));
+                return Ok(Ran::Reported(TestResult::of_part(&report)));
             }
             if !notified && load.is_awaiting_end_of_data() {
                 notified = true;
@@ -585,7 +581,7 @@ pub(super) fn unexpected(request: &Request, when: &str) -> Over {
 }
 
 /// The ending of a test that was answered with an error.
-pub(super) fn refusal(error: &ReplyError) -> TestEnding {
+fn refusal(error: &ReplyError) -> TestEnding {
     match error.code {
         ErrorCode::Failed | ErrorCode::TimedOut => TestEnding::Failed(error.to_string()),
         _ => TestEnding::Refused(error.to_string()),

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::variants;
 use crate::{
-    client::plausible::Frame,
+    client::{plausible::Frame, ranks},
     control::{
         clock::{ClockOffset, Probe},
         key::Key,
-        message::{Greeting, Hello, Reply, ReportBuilder, Request, report_pieces},
+        message::{Greeting, Hello, Part, Reply, ReportBuilder, Request, report_pieces},
     },
     daemon::{
         Config,
@@ -20,8 +20,8 @@ use crate::{
     },
     foreign,
     measure::histogram,
-    report::{ClockReading, SideReport},
-    spec::{Pattern, TestSpec, Transport},
+    report::{ClockReading, RankReport, Report, SideReport},
+    spec::{Pattern, Side, TestSpec, Transport},
 };
 
 /// The message of a kind that the bytes say: a text of their own, or a variant of one of the protocol's.
@@ -55,27 +55,21 @@ pub fn requests(bytes: &[u8]) {
     for config in [strict, open] {
         match &request {
             Request::Prepare(prepare) => {
-                let limits = &config.limits;
-                if let Ok(Admitted { bytes, .. }) = admission::test(&config, prepare) {
-                    assert!(bytes <= admission::most_bytes(limits), "{bytes} bytes");
-                    assert!(prepare.spec.flows() <= limits.flows);
-                    let length_ns = prepare.spec.phases.length_ns();
-                    assert!(length_ns.is_none_or(|ns| ns <= limits.duration_ns));
-                    assert!(admission::longest_counted(limits, &prepare.spec) <= limits.duration_ns);
-                }
-            }
-            Request::Enlist(enlist) => {
-                let limits = &config.limits;
-                if let Ok(bytes) = admission::rank(&config, enlist) {
-                    assert!(bytes <= limits.buffer_bytes, "{bytes} bytes");
-                    assert!(enlist.rank < enlist.ranks && enlist.ranks - 1 <= limits.flows);
-                    assert!(enlist.spec.length_ns().is_none_or(|ns| ns <= limits.duration_ns));
+                let (limits, part) = (&config.limits, &prepare.part);
+                if let Ok(Admitted { bytes, flows, .. }) = admission::part(&config, part) {
+                    let most =
+                        if let Part::End { .. } = part { admission::most_bytes(limits) } else { limits.buffer_bytes };
+                    assert!(bytes <= most, "{bytes} bytes");
+                    assert!(flows <= limits.flows);
+                    assert!(part.length_ns().is_none_or(|ns| ns <= limits.duration_ns));
+                    assert!(admission::longest_counted(limits, part) <= limits.duration_ns);
+                    assert!(if let Part::Rank { rank, ranks, .. } = part { rank < ranks } else { true });
                 }
             }
             Request::Connect(connect) => {
-                if let Some(to) = &connect.peer {
-                    let _ = admission::connect(&config, Addresses { peer, local }, to);
-                }
+                let spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+                let near = Part::End { spec: Box::new(spec), side: Side::Near };
+                let _ = admission::connect(&config, Addresses { peer, local }, &near, &connect.peers);
             }
             Request::Execute(asked) => {
                 let admitted = admission::program(&config, asked).is_ok();
@@ -98,21 +92,22 @@ pub fn replies(bytes: &[u8]) {
                 let _ = (later.to_theirs(u64::MAX), later.to_ours(u64::MAX));
             }
         }
-        Some(Reply::Report { text, last }) => drop(ReportBuilder::of_end(1, 1).add::<SideReport>(&text, last)),
+        Some(Reply::Report { text, last }) => drop(ReportBuilder::of_end(1, 1).add(&text, last)),
         _ => {}
     }
-    let text = text("report", bytes);
-    read::<SideReport>(&text);
+    let text = text("reports", bytes);
+    read::<Report>(&text);
     // A client escapes texts while it reads; those that are escaped stay as they are.
-    if let Ok(sent) = foreign::from_slice::<SideReport>(&text) {
+    if let Ok(sent) = foreign::from_slice::<Report>(&text) {
         report(&sent);
     }
     histograms(&STANDARD.encode(bytes));
 }
 
-/// A report as a client takes it: from its pieces, against the other end's.
-fn report(sent: &SideReport) {
-    let mut builder = ReportBuilder::of_end(u32::MAX, u64::MAX);
+/// A report as a client takes it: from its pieces, against those of the others.
+fn report(sent: &Report) {
+    let most = || ReportBuilder::of_end(u32::MAX, u64::MAX);
+    let mut builder = if let Report::End(_) = sent { most() } else { ReportBuilder::of_rank() };
     let mut got = None;
     for piece in report_pieces(sent).expect("a report can be written") {
         if let Reply::Report { text, last } = piece {
@@ -121,10 +116,24 @@ fn report(sent: &SideReport) {
     }
     let got = got.expect("the last piece was there");
     assert_eq!(&got, sent);
+    match got {
+        Report::End(report) => of_end(&report),
+        Report::Rank(report) => of_rank(&report),
+    }
+}
+
+fn of_rank(got: &RankReport) {
+    for lasted_ns in [0, u64::MAX] {
+        let _ = ranks::contradiction(got, 0, lasted_ns);
+    }
+    histograms(&got.histogram);
+}
+
+fn of_end(got: &SideReport) {
     for transport in [Transport::Tcp, Transport::Udp] {
         let frame = Frame::of(&TestSpec::new(Pattern::Stream, transport));
         for lasted_ns in [0, u64::MAX] {
-            let _ = frame.contradiction(&got, Some(&got), lasted_ns);
+            let _ = frame.contradiction(got, Some(got), lasted_ns);
         }
     }
     let windows = got.phases.iter().chain(&got.intervals).flat_map(|window| &window.flows).chain(&got.totals);

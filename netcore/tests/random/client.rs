@@ -14,12 +14,15 @@ use netcore::{
     control::{
         channel::PROTOCOLS,
         frame::{Decoder, GREETING_BOUND, REPLY_BOUND, encode},
-        message::{Connect, ErrorCode, Execute, Greeting, Hello, Limits, Look, Peer, Prepare, Reply, Request},
+        message::{Connect, ErrorCode, Execute, Greeting, Hello, Limits, Look, Part, Peer, Prepare, Reply, Request},
     },
     daemon::Config,
     end::{End, Endpoints},
     measure::{clock::monotonic_ns, host::HostFacts},
-    spec::{Pattern, Side, Stop, TestSpec, Transport},
+    spec::{
+        Pattern, Side, Stop, TestSpec, Transport,
+        ranks::{Operation, RanksSpec, Work},
+    },
 };
 use proptest::prelude::*;
 
@@ -48,7 +51,13 @@ enum Step {
     Execute,
     /// One of the tests of [`spec`], at a side.
     Prepare(u8, Side),
+    /// One of two ranks, of a test of [`ranks`].
+    PrepareRank(u8),
     ConnectFar,
+    /// A rank with the other one, at a port of this host that is closed, or at another host.
+    ConnectRank {
+        elsewhere: bool,
+    },
     /// To a port of this host that is closed, or to another host.
     ConnectNear {
         elsewhere: bool,
@@ -82,7 +91,9 @@ fn step(exclusive: bool) -> impl Strategy<Value = Step> {
         turns => Just(Step::Turn),
         1 => Just(Step::Execute),
         8 => (any::<u8>(), side).prop_map(|(which, side)| Step::Prepare(which, side)),
+        3 => any::<u8>().prop_map(Step::PrepareRank),
         6 => Just(Step::ConnectFar),
+        3 => any::<bool>().prop_map(|elsewhere| Step::ConnectRank { elsewhere }),
         1 => any::<bool>().prop_map(|elsewhere| Step::ConnectNear { elsewhere }),
         6 => Just(Step::Join),
         2 => Just(Step::HangUp),
@@ -116,6 +127,24 @@ fn spec(which: u8) -> TestSpec {
             spec.sizes.message_bytes = 1 << 40;
             spec
         }
+    }
+}
+
+/// A part of a test of two ranks.
+fn rank(which: u8) -> Part {
+    let of = |operation, message_bytes| {
+        let work = Work::Operation { operation, message_bytes, compute_ns: 0 };
+        let stop = Stop::AfterNs(10_000_000);
+        Box::new(RanksSpec { stop, ..RanksSpec::new(Transport::Tcp, work) })
+    };
+    match which % 6 {
+        // The lower rank accepts, the higher one connects.
+        0 | 1 => Part::Rank { spec: of(Operation::Barrier, 0), rank: 0, ranks: 2 },
+        2 => Part::Rank { spec: of(Operation::Allreduce, 64), rank: 1, ranks: 2 },
+        // Numbers that cannot be, and more than is granted.
+        3 => Part::Rank { spec: of(Operation::Barrier, 0), rank: 7, ranks: 2 },
+        4 => Part::Rank { spec: of(Operation::Barrier, 0), rank: 0, ranks: u32::MAX },
+        _ => Part::Rank { spec: of(Operation::Alltoall, 1 << 40), rank: 0, ranks: 2 },
     }
 }
 
@@ -208,19 +237,23 @@ impl Client {
         // The answer to the only one: of several it would have to be found out which was granted.
         let prepares: Vec<_> = prepares.collect();
         let [prepare] = prepares[..] else { return };
-        let (spec, side) = (prepare.spec.clone(), prepare.side);
+        let part = prepare.part.clone();
         self.read_until(|reply| matches!(reply, Reply::Prepared(_) | Reply::Error(_)));
         let endpoints = self.replies.iter().find_map(|reply| match reply {
             Reply::Prepared(endpoints) => Some(endpoints.clone()),
             _ => None,
         });
-        let Some(endpoints) = endpoints.filter(|_| side == Side::Far) else { return };
+        let (Some(endpoints), Part::End { spec, side: Side::Far }) = (endpoints, part) else { return };
         let Ok(mut near) = End::prepare(&spec, Side::Near, None, token()) else { return };
         // Datagrams are answered only after a `connect`, which may never come.
         let within = Duration::from_millis(if spec.transport.is_datagram() { 50 } else { 2000 });
         if near.connect(Some(([127, 0, 0, 1].into(), &endpoints)), within).is_ok() {
             self.near = Some(near);
         }
+    }
+
+    fn prepare(&mut self, part: Part) {
+        self.send(Request::Prepare(Box::new(Prepare { part, token: token(), data_address: None })));
     }
 
     /// `false`: the client sends nothing more.
@@ -236,15 +269,24 @@ impl Client {
                 self.send(Request::Execute(Box::new(asked)));
             }
             Step::Prepare(which, side) => {
-                let prepare = Prepare { spec: spec(which), side, token: token(), data_address: None };
-                self.send(Request::Prepare(Box::new(prepare)));
+                self.prepare(Part::End { spec: Box::new(spec(which)), side });
             }
-            Step::ConnectFar => self.send(Request::Connect(Connect { peer: None, within_ns: 30_000_000 })),
+            Step::PrepareRank(which) => self.prepare(rank(which)),
+            Step::ConnectFar => self.send(Request::Connect(Connect { peers: Vec::new(), within_ns: 30_000_000 })),
+            Step::ConnectRank { elsewhere } => {
+                let peer = |address: [u8; 4]| {
+                    let endpoints = Endpoints { ports: vec![1], ..Endpoints::default() };
+                    Peer { address: address.into(), endpoints }
+                };
+                let other = if elsewhere { [192, 0, 2, 1] } else { [127, 0, 0, 1] };
+                let peers = vec![peer(other), peer(other)];
+                self.send(Request::Connect(Connect { peers, within_ns: 30_000_000 }));
+            }
             Step::ConnectNear { elsewhere } => {
                 let address = if elsewhere { [192, 0, 2, 1] } else { [127, 0, 0, 1] };
                 let endpoints = Endpoints { ports: vec![1, 1, 1], ..Endpoints::default() };
-                let peer = Some(Peer { address: address.into(), endpoints });
-                self.send(Request::Connect(Connect { peer, within_ns: 30_000_000 }));
+                let peers = vec![Peer { address: address.into(), endpoints }];
+                self.send(Request::Connect(Connect { peers, within_ns: 30_000_000 }));
             }
             Step::Join => self.join(),
             Step::HangUp => self.near = None,
@@ -470,10 +512,11 @@ fn any_client_is_answered_and_leaves_nothing_behind() {
 #[test]
 fn chosen_clients_leave_nothing_behind() {
     use Step::{
-        Abort, ConnectFar, Cut, HangUp, Join, Look, Measure, Nonsense, Pause, Prepare, Probe, Start, Stop, Turn,
+        Abort, ConnectFar, ConnectRank, Cut, HangUp, Join, Look, Measure, Nonsense, Pause, Prepare, PrepareRank, Probe,
+        Start, Stop, Turn,
     };
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let conversations: [&[Step]; 8] = [
+    let conversations: [&[Step]; 12] = [
         // A test that runs until its near end hangs up, and another one after it.
         &[Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(0), HangUp, Pause(7), Probe, Prepare(2, Side::Far)],
         // Cancelled under load.
@@ -484,6 +527,11 @@ fn chosen_clients_leave_nothing_behind() {
         &[Prepare(4, Side::Far), Join, ConnectFar, Pause(7), Start(0), Cut(3)],
         // A near end that is not told its peer.
         &[Prepare(0, Side::Near), ConnectFar, Probe],
+        // Ranks: one whose other never comes, one that is sent elsewhere, and one that is not told of the other.
+        &[PrepareRank(0), ConnectRank { elsewhere: false }, Probe, Prepare(2, Side::Far)],
+        &[PrepareRank(2), ConnectRank { elsewhere: true }, Probe],
+        &[PrepareRank(0), ConnectFar, Probe, PrepareRank(3), PrepareRank(4), PrepareRank(5), Probe],
+        &[PrepareRank(0), Start(1), Probe],
         &[Prepare(0, Side::Far), Nonsense, Probe],
         // One turn for one test: the second has none.
         &[Turn, Prepare(0, Side::Far), Join, ConnectFar, Pause(7), Start(0), Pause(7), Abort, Prepare(0, Side::Far)],

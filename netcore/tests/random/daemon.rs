@@ -13,14 +13,14 @@ use netcore::{
     control::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND},
-        message::{ErrorCode, Greeting, Hello, Prepare, Reply, ReplyError, Request},
+        message::{ErrorCode, Greeting, Hello, Part, Reply, ReplyError, Request},
     },
     end::{End, Endpoints},
     measure::{
         clock::{monotonic_ns, reading, wall_ns},
         host::HostFacts,
     },
-    report::{ClockReading, Ending, SideReport},
+    report::{ClockReading, Ending, Report, SideReport},
     spec::{Pattern, Side, Stop, TestSpec, Transport},
 };
 use proptest::prelude::*;
@@ -139,8 +139,9 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
             Request::Probe => Reply::Probed { arrived_ns: monotonic_ns(), answered: reading() },
             Request::Look(_) => Reply::Seen(Box::default()),
             Request::Prepare(prepare) => {
-                let Prepare { spec, token, .. } = *prepare;
-                let far = End::prepare(&spec, Side::Far, Some([127, 0, 0, 1].into()), token).ok()?;
+                // This client has no test of several ranks.
+                let Part::End { spec, .. } = prepare.part else { return None };
+                let far = End::prepare(&spec, Side::Far, Some([127, 0, 0, 1].into()), prepare.token).ok()?;
                 let endpoints = far.endpoints();
                 end = Some(far);
                 Reply::Prepared(endpoints)
@@ -151,12 +152,10 @@ fn serve(stream: TcpStream, whims: &[Whim]) -> Option<()> {
             },
             Request::Start { .. } => {
                 end = None;
-                let report = SideReport::empty(Side::Far, Ending::Complete);
+                let report = Report::End(Box::new(SideReport::empty(Side::Far, Ending::Complete)));
                 Reply::Report { text: serde_json::to_string(&report).ok()?, last: true }
             }
             Request::Abort => Reply::Idle,
-            // This client has no test of several ranks.
-            Request::Enlist(_) | Request::Join(_) => return None,
             Request::Stop { .. } | Request::Measure { .. } | Request::Execute(_) | Request::Turn => continue,
         };
         say(&reply)?;

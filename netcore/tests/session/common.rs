@@ -11,7 +11,7 @@ use netcore::{
         channel::Channel,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         key::Key,
-        message::{Connect, ErrorCode, Greeting, Hello, Prepare, Reply, Request},
+        message::{Connect, ErrorCode, Greeting, Hello, Part, Prepare, Reply, Request},
     },
     end::End,
     measure::host::HostFacts,
@@ -127,9 +127,18 @@ pub fn flood_ends(raw: Raw, request: &Request, reason: ErrorCode) {
 }
 
 pub fn prepare(spec: TestSpec, token: [u8; 16]) -> Request {
-    Request::Prepare(Box::new(Prepare { spec, side: Side::Far, token, data_address: None }))
+    part(Part::End { spec: Box::new(spec), side: Side::Far }, token)
+}
+
+/// A near end that is to prove itself with this token.
+pub fn prepare_near(spec: TestSpec, token: [u8; 16]) -> Request {
+    part(Part::End { spec: Box::new(spec), side: Side::Near }, token)
+}
+
+pub fn part(part: Part, token: [u8; 16]) -> Request {
+    Request::Prepare(Box::new(Prepare { part, token, data_address: None }))
 }
 
 pub fn connect_far() -> Request {
-    Request::Connect(Connect { peer: None, within_ns: 60_000_000_000 })
+    Request::Connect(Connect { peers: Vec::new(), within_ns: 60_000_000_000 })
 }

@@ -88,7 +88,7 @@ fn a_client_that_vanishes_at_any_step_leaves_nothing_behind() {
 #[test]
 fn a_client_that_leaves_while_its_flows_are_waited_for_is_noticed() {
     let served = Served::new(one_session());
-    let patient = Request::Connect(Connect { peer: None, within_ns: 60_000_000_000 });
+    let patient = Request::Connect(Connect { peers: Vec::new(), within_ns: 60_000_000_000 });
     for transport in [Transport::Tcp, Transport::Udp, Transport::Pipe] {
         let spec = TestSpec::new(Pattern::Stream, transport);
         let mut raw = greeted_when_free(&served);

@@ -11,7 +11,7 @@ use std::{
 use netcore::{
     control::{
         frame::REQUEST_BOUND,
-        message::{Connect, ErrorCode, Look, Peer, Prepare, Reply, Request},
+        message::{Connect, ErrorCode, Look, Peer, Reply, Request},
     },
     daemon::{Config, Timeouts},
     end::{End, Endpoints},
@@ -20,7 +20,7 @@ use netcore::{
 };
 use proptest::prelude::*;
 
-use crate::common::{Raw, Served, connect_far, flood, flood_ends, never_stopped, prepare, soon, stream};
+use crate::common::{Raw, Served, connect_far, flood, flood_ends, never_stopped, prepare, prepare_near, soon, stream};
 
 fn serves(served: &Served) {
     let outcome =
@@ -145,7 +145,7 @@ fn a_stranger_on_the_data_port_is_no_flow() {
 fn a_daemon_is_sent_nowhere() {
     let served = Served::new(Config::default());
     let mut raw = Raw::greeted(served.address);
-    let near = Prepare { spec: stream(10), side: Side::Near, token: [0; 16], data_address: None };
+    let near = prepare_near(stream(10), [0; 16]);
     let places = [
         ("192.0.2.1", Endpoints { ports: vec![9], ..Endpoints::default() }),
         (
@@ -154,9 +154,9 @@ fn a_daemon_is_sent_nowhere() {
         ),
     ];
     for (address, endpoints) in places {
-        assert!(matches!(raw.ask(&Request::Prepare(Box::new(near.clone()))), Reply::Prepared(_)));
+        assert!(matches!(raw.ask(&near), Reply::Prepared(_)));
         let peer = Peer { address: address.parse().unwrap(), endpoints };
-        match raw.ask(&Request::Connect(Connect { peer: Some(peer), within_ns: 1_000_000_000 })) {
+        match raw.ask(&Request::Connect(Connect { peers: vec![peer], within_ns: 1_000_000_000 })) {
             Reply::Error(error) => {
                 assert_eq!(error.code, ErrorCode::Refused);
                 assert!(error.message.contains("192.0.2.1"), "{error}");
@@ -176,11 +176,11 @@ fn an_end_opens_only_what_the_other_end_of_the_test_made() {
     let mut victim = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
     for transport in [Transport::Pipe, Transport::UnixStream, Transport::UnixDatagram] {
         let spec = TestSpec::new(Pattern::Stream, transport);
-        let near = Prepare { spec, side: Side::Near, token: [9; 16], data_address: None };
+        let near = prepare_near(spec, [9; 16]);
         let mut raw = Raw::greeted(served.address);
-        assert!(matches!(raw.ask(&Request::Prepare(Box::new(near))), Reply::Prepared(_)));
+        assert!(matches!(raw.ask(&near), Reply::Prepared(_)));
         let peer = Peer { address: "127.0.0.1".parse().unwrap(), endpoints: Endpoints::default() };
-        match raw.ask(&Request::Connect(Connect { peer: Some(peer), within_ns: 1_000_000_000 })) {
+        match raw.ask(&Request::Connect(Connect { peers: vec![peer], within_ns: 1_000_000_000 })) {
             Reply::Error(error) => assert!(error.message.contains("is not there"), "{error}"),
             other => panic!("{other:?}"),
         }
@@ -270,7 +270,7 @@ fn strangers_on_a_datagram_port_do_not_outlast_the_deadline() {
                 let _ = socket.send_to(&[9; 28], ("127.0.0.1", endpoints.ports[0]));
             }
         });
-        let answer = raw.ask(&Request::Connect(Connect { peer: None, within_ns: 100_000_000 }));
+        let answer = raw.ask(&Request::Connect(Connect { peers: Vec::new(), within_ns: 100_000_000 }));
         over.store(true, Relaxed);
         assert!(matches!(&answer, Reply::Error(error) if error.code == ErrorCode::Failed), "{answer:?}");
     });

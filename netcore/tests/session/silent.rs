@@ -7,18 +7,22 @@ use std::{
 };
 
 use netcore::{
-    client::{ClientError, DataAddresses, Session, Target, Timeouts},
+    client::{self, ClientError, DataAddresses, RankSeat, Session, Target, Timeouts},
     control::{
         channel::{Channel, PROGRESS},
         frame::{GREETING_BOUND, REPLY_BOUND},
-        message::{ErrorCode, Greeting, Hello, Limits, Prepare, Reply, ReplyError, Request},
+        message::{ErrorCode, Greeting, Hello, Limits, Part as TestPart, Reply, ReplyError, Request, report_pieces},
     },
     end::{End, Endpoints},
     measure::{
         clock::{monotonic_ns, reading},
         host::HostFacts,
     },
-    spec::Side,
+    report::{Ending, RankReport, Report},
+    spec::{
+        Side, Stop, Transport,
+        ranks::{Operation, RanksSpec, Work},
+    },
 };
 
 use crate::common::{never_stopped, soon, stream};
@@ -116,8 +120,8 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
             Request::Probe if part >= Part::Probes => Reply::Probed { arrived_ns: monotonic_ns(), answered: reading() },
             Request::Turn => Reply::Waiting { place: 1 },
             Request::Prepare(prepare) if part >= Part::Prepared => {
-                let Prepare { spec, token, .. } = *prepare;
-                let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), token).ok()?;
+                let TestPart::End { spec, .. } = prepare.part else { return None };
+                let far = End::prepare(&spec, Side::Far, Some("127.0.0.1".parse().unwrap()), prepare.token).ok()?;
                 let endpoints = lie.cloned().unwrap_or_else(|| far.endpoints());
                 end = Some(far);
                 Reply::Prepared(endpoints)
@@ -127,12 +131,51 @@ fn act(stream: std::net::TcpStream, part: Part, lie: Option<&Endpoints>) -> Opti
                 Reply::Ready
             }
             Request::Start { .. } if part == Part::Everything => {
-                Reply::Report { text: "{\"side\":\"far\"}".into(), last: true }
+                Reply::Report { text: "{\"end\":{\"side\":\"far\"}}".into(), last: true }
             }
             _ => return Some((channel, end)),
         };
         channel.send(&reply, REPLY_BOUND, soon()).ok()?;
     }
+}
+
+/// A daemon that has a rank of a test, and makes this report of it.
+fn rank(report: RankReport) -> SocketAddr {
+    let pieces: Vec<Reply> = report_pieces(&Report::Rank(Box::new(report))).unwrap().collect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || -> Option<()> {
+        let mut channel = Channel::accept(listener.accept().unwrap().0, None, soon()).ok()?;
+        let _: Hello = channel.recv(soon()).ok()?;
+        let hello = Hello { tool_version: "0".into(), process: 0, limits: None, host: HostFacts::default(), mpi: None };
+        channel.send(&Greeting::Hello(Box::new(hello)), GREETING_BOUND, soon()).ok()?;
+        channel.set_bound(REPLY_BOUND);
+        loop {
+            let reply = match channel.recv::<Request>(soon()).ok()? {
+                Request::Probe => Reply::Probed { arrived_ns: monotonic_ns(), answered: reading() },
+                Request::Prepare(_) => Reply::Prepared(Endpoints::default()),
+                Request::Connect(_) => Reply::Ready,
+                Request::Start { .. } => {
+                    pieces.iter().try_for_each(|piece| channel.send(piece, REPLY_BOUND, soon())).ok()?;
+                    continue;
+                }
+                Request::Abort => Reply::Idle,
+                _ => return None,
+            };
+            channel.send(&reply, REPLY_BOUND, soon()).ok()?;
+        }
+    });
+    address
+}
+
+/// A test of two ranks, both at such daemons.
+fn run_ranks(reports: [RankReport; 2]) -> Result<Vec<RankReport>, ClientError> {
+    let mut sessions = reports.map(|report| Session::connect(&impatient(rank(report))).unwrap());
+    let work = Work::Operation { operation: Operation::Barrier, message_bytes: 0, compute_ns: 0 };
+    let spec = RanksSpec { stop: Stop::AfterNs(50_000_000), ..RanksSpec::new(Transport::Tcp, work) };
+    let seats = sessions.iter_mut().map(|session| RankSeat { session, address: None }).collect();
+    let running = client::prepare_ranks(seats, &spec, impatient(([127, 0, 0, 1], 1).into()).timeouts)?.start()?;
+    Ok(running.wait(&never_stopped())?.reports)
 }
 
 fn impatient(address: SocketAddr) -> Target {
@@ -225,6 +268,33 @@ fn a_daemon_that_failed_first_is_asked_for_its_reason() {
 fn an_invalid_report_is_an_error() {
     let error = run(play(Part::Everything, Then::Hangs, None));
     assert!(matches!(error, ClientError::Invalid { .. }), "{error}");
+}
+
+#[test]
+fn the_report_of_a_rank_is_bounded_while_it_is_read() {
+    let failed = |rank, sentence: String| RankReport::empty(rank, Ending::Failed(sentence));
+    let many = |notes: usize| RankReport { notes: vec!["note".into(); notes], ..failed(1, "no".into()) };
+    let one = |report| run_ranks([failed(0, "no".into()), report]);
+    for (report, words) in [
+        (failed(1, "x".repeat(30 << 20)), "bytes that its test has room for"),
+        (many(1_000_000), "bytes that its test has room for"),
+        (many(100_000), "a list has more than 64 elements"),
+        (RankReport { instants: vec![(0, 1); 100_000], ..many(1) }, "a list has more than 4096 elements"),
+    ] {
+        let sentence = one(report).unwrap_err().to_string();
+        assert!(sentence.contains(words) && sentence.len() < 1000, "{sentence}");
+    }
+    // What fits is cut.
+    let reports = one(failed(1, "x".repeat(1 << 20))).unwrap();
+    let Ending::Failed(said) = &reports[1].ending else { panic!() };
+    assert_eq!(said.chars().count(), 4097);
+}
+
+#[test]
+fn a_rank_reports_for_itself() {
+    let failed = |rank| RankReport::empty(rank, Ending::Failed("no".into()));
+    let sentence = run_ranks([failed(1), failed(1)]).unwrap_err().to_string();
+    assert!(sentence.contains("another rank"), "{sentence}");
 }
 
 #[test]

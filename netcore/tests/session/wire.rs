@@ -6,7 +6,7 @@ use netcore::{
     control::{
         channel::PROTOCOLS,
         message::{
-            Connect, Enlist, ErrorCode, Execute, Executed, Greeting, Hello, Join, Limits, Look, Peer, Prepare, Reply,
+            Connect, ErrorCode, Execute, Executed, Greeting, Hello, Limits, Look, Part, Peer, Prepare, Reply,
             ReplyError, Request, Seen,
         },
     },
@@ -15,8 +15,8 @@ use netcore::{
     mpi::{Family as Library, Place, RankFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
-        Granted, Latencies, LossRuns, NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, SideReport, Span,
-        Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
+        Granted, Latencies, LossRuns, NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, Report, SideReport,
+        Span, Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
     },
     spec::{
         Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
@@ -143,33 +143,17 @@ fn words() -> Value {
     let endpoints =
         Endpoints { address: Some(address), ports: vec![1], at_control: true, cid: Some(1), mac: Some([0; 6]), mpi };
     let operation = Work::Operation { operation: Operation::Bcast, message_bytes: 1, compute_ns: 1 };
+    let prepare = |part| Request::Prepare(Box::new(Prepare { part, token: [0; 16], data_address: Some(address) }));
+    let rank = |rank, spec| Part::Rank { spec: Box::new(spec), rank, ranks: 2 };
     let requests = [
         Request::Probe,
         Request::Look(Look { towards: Some(address), free_cpus: true, transports: vec![Transport::Tcp] }),
         Request::Execute(Box::new(Execute { argv: vec![], environment: BTreeMap::new(), limit_ns: 1 })),
         Request::Turn,
-        Request::Prepare(Box::new(Prepare {
-            spec: spec(),
-            side: Side::Far,
-            token: [0; 16],
-            data_address: Some(address),
-        })),
-        Request::Connect(Connect { peer: Some(Peer { address, endpoints: endpoints.clone() }), within_ns: 1 }),
-        Request::Enlist(Box::new(Enlist {
-            spec: RanksSpec { cpus: Some(Cpus(vec![0])), ..RanksSpec::new(Transport::Tcp, operation) },
-            rank: 0,
-            ranks: 2,
-            token: [0; 16],
-            data_address: Some(address),
-        })),
-        Request::Enlist(Box::new(Enlist {
-            spec: RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::S }),
-            rank: 1,
-            ranks: 2,
-            token: [0; 16],
-            data_address: None,
-        })),
-        Request::Join(Join { peers: vec![Peer { address, endpoints: endpoints.clone() }], within_ns: 1 }),
+        prepare(Part::End { spec: Box::new(spec()), side: Side::Far }),
+        prepare(rank(0, RanksSpec { cpus: Some(Cpus(vec![0])), ..RanksSpec::new(Transport::Tcp, operation) })),
+        prepare(rank(1, RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::S }))),
+        Request::Connect(Connect { peers: vec![Peer { address, endpoints: endpoints.clone() }], within_ns: 1 }),
         Request::Start { t0_ns: 1 },
         Request::Measure { at_ns: 1 },
         Request::Stop { at_ns: 1 },
@@ -203,8 +187,7 @@ fn words() -> Value {
         "greetings": [Greeting::Hello(hello()), Greeting::Error(ReplyError::new(ErrorCode::Busy, ""))],
         "requests": requests,
         "replies": replies,
-        "report": report(),
-        "rank_report": rank_report(),
+        "reports": [Report::End(Box::new(report())), Report::Rank(Box::new(rank_report()))],
         "codes": codes,
         "operations": Operation::ALL,
         "kernels": Kernel::ALL,
@@ -274,12 +257,10 @@ fn an_unknown_field_is_an_error_in_every_message() {
         "greetings" => serde_json::from_value::<Greeting>(message).is_ok(),
         "requests" => serde_json::from_value::<Request>(message).is_ok(),
         "replies" => serde_json::from_value::<Reply>(message).is_ok(),
-        "rank_report" => serde_json::from_value::<RankReport>(message).is_ok(),
-        _ => serde_json::from_value::<SideReport>(message).is_ok(),
+        _ => serde_json::from_value::<Report>(message).is_ok(),
     };
-    for kind in ["greetings", "requests", "replies", "report", "rank_report"] {
-        let one = [words[kind].clone()];
-        for message in words[kind].as_array().map_or(&one[..], Vec::as_slice) {
+    for kind in ["greetings", "requests", "replies", "reports"] {
+        for message in words[kind].as_array().unwrap() {
             assert!(reads(kind, message.clone()), "{message}");
             let mut found = Vec::new();
             places(message, "", &mut found);

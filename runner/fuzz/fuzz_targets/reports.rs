@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use netcore::{
     fuzz::variants,
-    report::SideReport,
+    report::Report,
     spec::{Direction, Pattern, TestSpec, Transport},
 };
 use runner::schedule::rows;
@@ -21,7 +21,10 @@ fuzz_target!(|bytes: &[u8]| {
     spec.streams = u32::from(choice >> 5);
     spec.phases.interval_ns = u64::from(choice >> 5) * 1_000_000;
     let (near, far) = bytes.split_at(usize::from(*length).min(bytes.len()));
-    let report = |bytes| serde_json::from_value::<SideReport>(variants::message("report", bytes)?).ok();
+    let report = |bytes| match serde_json::from_value::<Report>(variants::message("reports", bytes)?) {
+        Ok(Report::End(report)) => Some(*report),
+        _ => None,
+    };
     let Some(near) = report(near) else { return };
     let made = rows::of_iteration(&Row::default(), &spec, &near, report(far).as_ref());
     for row in made.rows {

@@ -298,8 +298,8 @@ fn sentence(event: &Event<'_>) -> String {
         Event::Program { client, argv } => format!("{client}: runs {:?}", arguments(argv)),
         Event::Test { client, part, result } => {
             let (name, more) = match part {
-                Part::End(_, spec) if spec.streams == 1 => (workload::name_of(spec), String::new()),
-                Part::End(_, spec) => (workload::name_of(spec), format!(", {} streams", spec.streams)),
+                Part::End { spec, .. } if spec.streams == 1 => (workload::name_of(spec), String::new()),
+                Part::End { spec, .. } => (workload::name_of(spec), format!(", {} streams", spec.streams)),
                 Part::Rank { rank, ranks, spec } => {
                     (workload::name_of_ranks(spec), format!(", rank {rank} of {ranks}"))
                 }
@@ -362,7 +362,7 @@ fn object(event: &Event<'_>) -> Value {
         Event::Program { argv, .. } => object["argv"] = json!(arguments(argv)),
         Event::Test { part, result, .. } => {
             match part {
-                Part::End(side, spec) => {
+                Part::End { side, spec } => {
                     object["workload"] = workload::name_of(spec).into();
                     object["direction"] = spec.direction.name().into();
                     object["side"] = if *side == Side::Near { "near" } else { "far" }.into();
@@ -401,7 +401,7 @@ mod tests {
         let spec = TestSpec { streams: 4, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         let elapsed = Duration::from_millis(2500);
         let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending };
-        of(&Event::Test { client, part: Part::End(Side::Far, &spec), result })
+        of(&Event::Test { client, part: &Part::End { spec: Box::new(spec), side: Side::Far }, result })
     }
 
     #[test]

@@ -15,7 +15,7 @@ use netcore::{
         dial::dial,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         key::Key,
-        message::{Connect, Greeting, Hello, Prepare, Reply, Request},
+        message::{Connect, Greeting, Hello, Part, Prepare, Reply, Request},
         secure::Handshake,
     },
     end::{End, Endpoints},
@@ -240,7 +240,8 @@ fn ask(channel: &mut Channel, request: &Request) -> Option<Reply> {
 }
 
 fn prepare(channel: &mut Channel, spec: &TestSpec, token: [u8; 16]) -> Option<Endpoints> {
-    let prepare = Prepare { spec: spec.clone(), side: Side::Far, token, data_address: None };
+    let part = Part::End { spec: Box::new(spec.clone()), side: Side::Far };
+    let prepare = Prepare { part, token, data_address: None };
     match ask(channel, &Request::Prepare(Box::new(prepare)))? {
         Reply::Prepared(endpoints) => Some(endpoints),
         _ => None,
@@ -341,7 +342,7 @@ fn vanishing(hostile: &mut Hostile<'_>) {
     if state == 4 {
         return;
     }
-    let connect = Request::Connect(Connect { peer: None, within_ns: 5_000_000_000 });
+    let connect = Request::Connect(Connect { peers: Vec::new(), within_ns: 5_000_000_000 });
     let Ok(mut near) = End::prepare(&spec, Side::Near, Some(hostile.from), token) else { return };
     if !tell(&mut channel, &connect)
         || near.connect(Some((hostile.target.control.ip(), &endpoints)), Duration::from_secs(5)).is_err()

@@ -6,13 +6,25 @@ use crate::{
     control::message::ReportBuilder,
     end::Endpoints,
     report::{Counts, CpuUse, Phase, TcpInfo, TcpInfoHere, Window},
-    spec::{Direction, Pattern, Payload, Role, Transport},
+    spec::{
+        Direction, Pattern, Payload, Role, Transport,
+        ranks::{Operation, Work},
+    },
 };
+
+fn far(spec: TestSpec) -> Part {
+    Part::End { spec: Box::new(spec), side: Side::Far }
+}
+
+fn barrier(rank: u32, ranks: u32) -> Part {
+    let work = Work::Operation { operation: Operation::Barrier, message_bytes: 0, compute_ns: 0 };
+    Part::Rank { spec: Box::new(RanksSpec::new(Transport::Tcp, work)), rank, ranks }
+}
 
 fn judge(change: impl FnOnce(&mut TestSpec)) -> Result<Admitted, ReplyError> {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
     change(&mut spec);
-    test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+    part(&Config::default(), &far(spec))
 }
 
 #[track_caller]
@@ -36,8 +48,8 @@ fn a_daemon_may_grant_less_memory_than_the_engines_take() {
     for (ring, granted) in [(8, true), (9, false)] {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         (spec.sizes.receive_bytes, spec.far.buffers.ring) = (1 << 17, ring);
-        let prepare = Prepare { spec, side: Side::Far, token: [0; 16], data_address: None };
-        match test(&config, &prepare) {
+        let part = far(spec);
+        match super::part(&config, &part) {
             Ok(_) => assert!(granted),
             Err(error) => assert!(!granted && error.message.contains("smaller ring"), "{error}"),
         }
@@ -50,7 +62,7 @@ fn a_count_with_intervals_is_granted_the_time_for_which_they_can_be_kept() {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         spec.phases.stop = Stop::AfterBytes(1);
         (spec.phases.interval_ns, spec.streams) = (interval_ns, streams);
-        longest_counted(&Limits::default(), &spec)
+        longest_counted(&Limits::default(), &far(spec))
     };
     assert_eq!(counted(0, 64), 3600 * 1_000_000_000);
     assert_eq!(counted(1_000_000_000, 8), 3600 * 1_000_000_000);
@@ -160,7 +172,7 @@ fn files_are_read_in_allowed_folders_only() {
     let read = |path: &Path| {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         (spec.direction, spec.payload) = (Direction::Reverse, Payload::File(path.to_owned()));
-        test(&config, &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+        part(&config, &far(spec))
     };
     read(&inside).unwrap();
     let none = elsewhere.path().join("none");
@@ -180,7 +192,7 @@ fn a_second_path_does_not_hide_behind_an_allowed_one() {
     let test = |side, change: &dyn Fn(&mut TestSpec)| {
         let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
         change(&mut spec);
-        test(&config, &Prepare { spec, side, token: [0; 16], data_address: None }).map(|_| ())
+        part(&config, &Part::End { spec: Box::new(spec), side }).map(|_| ())
     };
     let shadow = || Some("/etc/shadow".into());
     for payload in [allowed.path(), &inside] {
@@ -289,7 +301,7 @@ fn a_range_of_ports_ends_before_the_last_one() {
     let of = |transport, first| {
         let mut spec = TestSpec::new(Pattern::Stream, transport);
         (spec.far.port, spec.streams) = (Some(first), 55);
-        test(&Config::default(), &Prepare { spec, side: Side::Far, token: [0; 16], data_address: None })
+        part(&Config::default(), &far(spec))
     };
     // One listener serves all connections.
     of(Transport::Tcp, 65535).unwrap();
@@ -340,10 +352,18 @@ fn unsupported_tests_have_their_own_code() {
 }
 
 #[test]
-fn near_ends_connect_only_where_they_may() {
+fn near_ends_and_ranks_connect_only_where_they_may() {
     let addresses = Addresses { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
+    let near = Part::End { spec: Box::new(TestSpec::new(Pattern::Stream, Transport::Tcp)), side: Side::Near };
+    let rank = barrier(0, 2);
     let judge = |config: &Config, address: &str, endpoints: Endpoints| {
-        connect(config, addresses, &Peer { address: address.parse().unwrap(), endpoints })
+        let other = Peer { address: address.parse().unwrap(), endpoints };
+        // A rank does not connect to its own place.
+        let own = Peer { address: "203.0.113.7".parse().unwrap(), endpoints: Endpoints::default() };
+        let told = [own, other];
+        let ends = connect(config, addresses, &near, &told[1..]);
+        assert_eq!(connect(config, addresses, &rank, &told), ends);
+        ends
     };
     let strict = Config::default();
     let open = Config { allow_connect: vec!["192.0.2.0/24".parse().unwrap()].into(), ..Config::default() };
@@ -359,6 +379,40 @@ fn near_ends_connect_only_where_they_may() {
     let vsock = Endpoints { cid: Some(2), ..Endpoints::default() };
     assert!(judge(&strict, "10.0.0.1", vsock).is_err());
     assert!(judge(&strict, "127.0.0.1", Endpoints::default()).is_err());
+    for (part, wrong) in
+        [(&near, 0), (&near, 2), (&rank, 1), (&rank, 3), (&far(TestSpec::new(Pattern::Stream, Transport::Tcp)), 1)]
+    {
+        let peer = Peer { address: addresses.peer, endpoints: Endpoints::default() };
+        let error = connect(&open, addresses, part, &vec![peer; wrong]).unwrap_err();
+        assert!(error.message.contains(&format!("was told of {wrong}")), "{error}");
+    }
+}
+
+#[test]
+fn ranks_have_the_bounds_of_ends() {
+    let limits = Limits { flows: 8, buffer_bytes: 1 << 20, duration_ns: 1_000_000_000, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let of = |message_bytes, stop, ranks| {
+        let work = Work::Operation { operation: Operation::Alltoall, message_bytes, compute_ns: 0 };
+        let spec = RanksSpec { stop, ..RanksSpec::new(Transport::Tcp, work) };
+        part(&config, &Part::Rank { spec: Box::new(spec), rank: 0, ranks })
+    };
+    let (brief, counted) = (Stop::AfterNs(1_000_000_000), Stop::AfterTransactions(1));
+    let admitted = of(1 << 10, brief, 9).unwrap();
+    assert_eq!((admitted.flows, admitted.bytes), (8, 4 * 9 << 10));
+    of(1 << 10, counted, 2).unwrap();
+    for (refused, words) in [
+        (of(1 << 10, brief, 10), "--max-flows"),
+        (of(1 << 10, brief, u32::MAX), "cannot be"),
+        (of(1 << 10, brief, 0), "cannot be"),
+        (of(1 << 10, Stop::AfterNs(1_000_000_001), 2), "--max-duration"),
+        (of(1 << 20, brief, 2), "a daemon grants 1048576"),
+        (part(&config, &barrier(2, 2)), "cannot be"),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(error.code == ErrorCode::Refused && error.message.contains(words), "{words}: {error}");
+    }
+    assert_eq!(longest_counted(&config.limits, &barrier(0, 2)), 1_000_000_000);
 }
 
 #[test]

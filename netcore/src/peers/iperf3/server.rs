@@ -34,7 +34,7 @@ use super::{
     state::{State, stream_id},
 };
 use crate::{
-    control::{event::wait, load::Load, message::ErrorCode, stop::Urgency},
+    control::{event::wait, load::Load, message::ErrorCode, part::RunningPart, stop::Urgency},
     end::End,
     measure::clock::monotonic_ns,
     peers::{self, Host, KEEPALIVE},

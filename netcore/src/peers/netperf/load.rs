@@ -17,6 +17,7 @@ use crate::{
     control::{
         event::wait,
         load::Load,
+        part::RunningPart,
         stop::{StopFlag, Urgency},
     },
     end::End,
