@@ -23,7 +23,7 @@ use std::{fmt, net::IpAddr, time::Duration};
 pub use arrivals::Arrivals;
 pub use cutter::Cutter;
 pub use peer::{Peer, PeerTarget};
-pub use ranks::{PreparedRanks, RankSeat, RanksOutcome, RunningRanks, prepare_ranks};
+pub use ranks::{RankSeat, RanksOutcome, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare};
 pub use relay::Relayed;
 pub(crate) use running::MESSAGES_A_TURN;

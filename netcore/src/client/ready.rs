@@ -1,4 +1,4 @@
-//! Making a test ready: both ends prepared and connected, nothing sent yet.
+//! Making a test ready: all parts prepared and connected, nothing sent yet.
 
 use std::{
     net::IpAddr,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     control::{
         channel::ChannelError,
-        event::wait,
+        event::wait_any,
         load::Load,
         message::{self, Connect, Part, Prepare, Reply, Request},
         netns,
@@ -28,8 +28,11 @@ use crate::{
     transport::folder::has_names,
 };
 
-/// Time for the threads to wake up before the load, besides the time that the message takes.
+/// Time for the threads to wake up before the load, besides the time that the messages take.
 const LEAD: Duration = Duration::from_millis(10);
+
+/// Time added to the common start per daemon: telling one takes a message.
+const LEAD_PER_DAEMON: Duration = Duration::from_micros(100);
 
 /// Addresses of the data, where they differ from those of the control connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +45,7 @@ pub struct DataAddresses {
     pub near_netns: Option<String>,
 }
 
-/// A test that is connected at both ends and waits for its start. Dropping it makes both ends forget it.
+/// A test whose parts are connected and wait for their start. Dropping it makes all of them forget it.
 pub struct Prepared<'s> {
     /// The near end, and the network namespace of its sockets; `None`: it is on a daemon.
     here: Option<(End, Option<String>)>,
@@ -62,28 +65,83 @@ pub enum Far<'s> {
     Peer(&'s mut Peer),
 }
 
-/// The sessions of a test before its start. Dropping them makes their daemons forget it.
-struct Daemons<'s> {
-    /// `None`: the near end is this process.
-    near: Option<&'s mut Session>,
-    /// `None`: a service that takes no part.
-    far: Option<&'s mut Session>,
-}
-
-impl Daemons<'_> {
-    fn sessions(&mut self) -> impl Iterator<Item = &mut Session> {
-        [&mut self.near, &mut self.far].into_iter().filter_map(Option::as_deref_mut)
-    }
-}
+/// The sessions of a test before its start: an end or rank that accepts comes before those that connect to it. Dropping them
+/// makes their daemons forget the test.
+pub(super) struct Daemons<'s>(pub(super) Vec<&'s mut Session>);
 
 impl Drop for Daemons<'_> {
     fn drop(&mut self) {
-        self.sessions().for_each(Session::forget);
+        self.0.iter_mut().for_each(|session| session.forget());
     }
 }
 
-/// Makes a test ready. Daemons that give turns need [`take_turns`] before. After an error both ends forget the test, and
-/// the turns are given back.
+impl<'s> Daemons<'s> {
+    /// Prepares a part at each daemon, with the address of its data. Returns the places of the parts.
+    pub(super) fn prepare(
+        &mut self,
+        parts: impl IntoIterator<Item = (Part, Option<IpAddr>)>,
+        token: Token,
+    ) -> Result<Vec<message::Peer>, ClientError> {
+        self.0.iter_mut().try_for_each(|session| session.begin())?;
+        let mut addresses = Vec::with_capacity(self.0.len());
+        for (session, (part, data_address)) in self.0.iter_mut().zip(parts) {
+            // The test takes the turn with it.
+            session.has_turn = false;
+            session.send(&Request::Prepare(Box::new(Prepare { part, token, data_address })))?;
+            addresses.push(data_address);
+        }
+        let place = |(session, data): (&mut &mut Session, Option<IpAddr>)| {
+            let mut endpoints = session.expect("prepare", session.timeouts.reply, |reply| match reply {
+                Reply::Prepared(endpoints) => Ok(endpoints),
+                other => Err(other),
+            })?;
+            session.route(&mut endpoints, data);
+            Ok(message::Peer { address: data.unwrap_or(session.peer().address), endpoints })
+        };
+        self.0.iter_mut().zip(addresses).map(place).collect()
+    }
+
+    /// Waits until the daemons say that every flow is connected.
+    pub(super) fn await_connected(&mut self) -> Result<(), ClientError> {
+        let patience = self.0.iter().map(|session| session.time_to_connect()).max().unwrap_or_default();
+        let deadline = Instant::now() + patience;
+        let mut waiting: Vec<usize> = (0..self.0.len()).collect();
+        loop {
+            let mut still = Vec::with_capacity(waiting.len());
+            for at in waiting {
+                match self.0[at].is_connected() {
+                    Ok(true) => {}
+                    Ok(false) => still.push(at),
+                    // The part that fails answers first. The one that it connects to often knows the cause.
+                    Err(error) => {
+                        return Err(match &mut self.0[..] {
+                            [far, _] if at == 1 => far.reason_or(error),
+                            _ => error,
+                        });
+                    }
+                }
+            }
+            let Some(first) = still.first() else { return Ok(()) };
+            if Instant::now() >= deadline {
+                let late = ChannelError::TimedOut { what: "no answer came", seconds: patience.as_secs_f64() };
+                return Err(self.0[*first].channel_error(late));
+            }
+            let fds: Vec<_> = still.iter().map(|at| Some(self.0[*at].channel.as_fd())).collect();
+            wait_any(&fds, Some(deadline))
+                .map_err(|source| ClientError::System { what: "waiting for the daemons to connect failed", source })?;
+            waiting = still;
+        }
+    }
+
+    /// The test that they are connected for, all of whose parts are there.
+    pub(super) fn ready(self, plan: impl FnOnce(u64) -> Plan) -> Prepared<'s> {
+        let limit_ns = self.0.iter().map(|session| session.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
+        Prepared { here: None, there: self, peer: None, plan: plan(limit_ns) }
+    }
+}
+
+/// Makes a test of two ends ready. Daemons that give turns need [`take_turns`] before. After an error both ends forget the
+/// test, and the turns are given back.
 ///
 /// - `near`: the daemon of the near end, which must allow connections to the far end's address
 ///   (`plumb serve --allow-connect`); `None`: the near end is this process.
@@ -104,45 +162,39 @@ pub fn prepare<'s>(
         }
         Far::Peer(peer) => return with_peer(peer, spec, addresses, timeouts),
     };
-    let mut there = Daemons { near, far };
-    there.sessions().try_for_each(Session::begin)?;
-    let Daemons { near, far } = &mut there;
+    let (near_is_here, far_is_there) = (near.is_none(), far.is_some());
+    let part = |side, address| (Part::End { spec: Box::new(spec.clone()), side }, address);
+    let parts =
+        [far.as_ref().map(|_| part(Side::Far, addresses.far)), near.as_ref().map(|_| part(Side::Near, addresses.near))];
+    let mut there = Daemons([far, near].into_iter().flatten().collect());
     let token = token()?;
+    let places = there.prepare(parts.into_iter().flatten(), token)?;
     let no_address = || EndError::Impossible("the service has no address".to_owned());
-    let (address, endpoints) = match far {
-        Some(far) => {
-            let mut endpoints = prepare_there(far, spec, Side::Far, addresses.far, token)?;
-            far.route(&mut endpoints, addresses.far);
-            (addresses.far.unwrap_or(far.peer().address), endpoints)
-        }
-        None => (addresses.far.ok_or_else(no_address)?, Endpoints::default()),
+    let to = match places.into_iter().next().filter(|_| far_is_there) {
+        Some(far) => far,
+        None => message::Peer { address: addresses.far.ok_or_else(no_address)?, endpoints: Endpoints::default() },
     };
-    match (&mut *near, &*far) {
-        (Some(near), _) => drop(prepare_there(near, spec, Side::Near, addresses.near, token)?),
-        (None, Some(far)) => check_endpoints(far, spec, address, &endpoints)?,
-        (None, None) => {}
+    if let Some(far) = there.0.first().filter(|_| near_is_here) {
+        check_endpoints(far, spec, &to)?;
     }
-    if let Some(far) = far {
-        connect_there(far, None)?;
+    for (at, session) in there.0.iter_mut().enumerate() {
+        let is_far = far_is_there && at == 0;
+        session.connect_part(if is_far { Vec::new() } else { vec![to.clone()] })?;
     }
-    let here = match near {
-        Some(near) => {
-            connect_there(near, Some(message::Peer { address, endpoints }))?;
-            None
-        }
-        None => match connect_here(spec, addresses, (address, &endpoints), token, timeouts.ready) {
+    let mut here = None;
+    if near_is_here {
+        here = match connect_here(spec, addresses, &to, token, timeouts.ready) {
             Ok(end) => Some((end, addresses.near_netns.clone())),
             Err(error) => {
-                return Err(match far {
+                return Err(match there.0.first_mut() {
                     Some(far) => far.reason_or(error),
                     None => error,
                 });
             }
-        },
-    };
-    await_connected(&mut there)?;
-    let limit_ns = there.sessions().map(|daemon| daemon.peer().limits.duration_ns).min().unwrap_or(u64::MAX);
-    Ok(Prepared { here, there, peer: None, plan: Plan::new(spec, timeouts, limit_ns) })
+        };
+    }
+    there.await_connected()?;
+    Ok(Prepared { here, ..there.ready(|limit_ns| Plan::of_ends(spec, timeouts, limit_ns)) })
 }
 
 fn with_peer<'s>(
@@ -154,8 +206,8 @@ fn with_peer<'s>(
     let path = DataPath { near: addresses.near, far: addresses.far };
     let netns = addresses.near_netns.clone();
     let end = netns::within(netns.as_deref(), || peer.agree(spec, path, timeouts))??;
-    let there = Daemons { near: None, far: None };
-    Ok(Prepared { here: Some((end, netns)), there, peer: Some(peer), plan: Plan::new(spec, timeouts, u64::MAX) })
+    let plan = Plan::of_ends(spec, timeouts, u64::MAX);
+    Ok(Prepared { here: Some((end, netns)), there: Daemons(Vec::new()), peer: Some(peer), plan })
 }
 
 impl Session {
@@ -177,6 +229,20 @@ impl Session {
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
+    /// Asks it to connect its part to these.
+    pub(super) fn connect_part(&mut self, peers: Vec<message::Peer>) -> Result<(), ClientError> {
+        self.send(&Request::Connect(Connect { peers, within_ns: nanoseconds(self.timeouts.ready) }))
+    }
+
+    /// Whether it has said that its part is connected.
+    fn is_connected(&mut self) -> Result<bool, ClientError> {
+        match self.try_recv()? {
+            None => Ok(false),
+            Some(Reply::Ready) => Ok(true),
+            Some(other) => Err(self.unexpected("connect", other)),
+        }
+    }
+
     /// The daemon's account of a failure at the other end: it often knows the cause. The daemon gives its flows up, and so answers
     /// soon: with its reason where it failed before, or else that it was told to.
     fn reason_or(&mut self, ours: ClientError) -> ClientError {
@@ -195,16 +261,16 @@ impl Session {
 impl<'s> Prepared<'s> {
     /// The least time between [`Prepared::start`] and `t0_ns`: for the messages to arrive and the threads to wake up.
     pub fn lead(&self) -> Duration {
-        let sessions = self.there.near.iter().chain(&self.there.far);
-        let rtt_ns = sessions.map(|session| session.peer().clock.rtt_ns).max().unwrap_or(0);
+        let rtt_ns = self.there.0.iter().map(|session| session.peer().clock.rtt_ns).max().unwrap_or(0);
         if self.peer.is_some() && self.plan.near_receives {
             // Its data is under way already.
             return Duration::ZERO;
         }
-        LEAD + Duration::from_nanos(rtt_ns.saturating_mul(2))
+        let daemons = u32::try_from(self.there.0.len()).unwrap_or(u32::MAX);
+        LEAD + LEAD_PER_DAEMON * daemons + Duration::from_nanos(rtt_ns.saturating_mul(2))
     }
 
-    /// Starts both ends at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):
+    /// Starts all parts at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):
     /// the load begins then, first the warm-up. `None`: as soon as possible.
     pub fn start(self, t0_ns: Option<u64>) -> Result<RunningTest<'s>, ClientError> {
         let lead = self.lead();
@@ -213,88 +279,37 @@ impl<'s> Prepared<'s> {
             peer.begin(plan.timeouts)?;
         }
         let t0_ns = t0_ns.unwrap_or_else(|| monotonic_ns() + nanoseconds(lead));
-        let Daemons { near, far } = &mut there;
-        for session in [far, near].into_iter().flatten() {
+        for session in &mut there.0 {
             start_session(session, t0_ns, plan.length_ns.is_none())?;
         }
-        let near = match here {
-            Some((end, netns)) => {
-                Some(Party::here(netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??))
-            }
-            None => there.near.take().map(|near| Party::there(near, &plan)),
+        let start = |(end, netns): (End, Option<String>)| {
+            let load = netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??;
+            Ok::<_, ClientError>(Party::here(load))
         };
-        let near = near.ok_or_else(|| EndError::Impossible("the test has no near end".to_owned()))?;
-        let far = there.far.take().map(|far| Party::there(far, &plan)).or_else(|| peer.map(Party::peer));
-        Ok(RunningTest::new(near, far, plan, t0_ns))
+        let here = here.map(start).transpose()?;
+        let there = std::mem::take(&mut there.0).into_iter().map(|session| Party::there(session, &plan));
+        let parties = peer.map(Party::peer).into_iter().chain(there).chain(here).collect();
+        Ok(RunningTest::new(parties, plan, t0_ns))
     }
-}
-
-fn prepare_there(
-    session: &mut Session,
-    spec: &TestSpec,
-    side: Side,
-    data_address: Option<IpAddr>,
-    token: Token,
-) -> Result<Endpoints, ClientError> {
-    let prepare = Prepare { part: Part::End { spec: Box::new(spec.clone()), side }, token, data_address };
-    // The test takes the turn with it.
-    session.has_turn = false;
-    session.send(&Request::Prepare(Box::new(prepare)))?;
-    session.expect("prepare", session.timeouts.reply, |reply| match reply {
-        Reply::Prepared(endpoints) => Ok(endpoints),
-        other => Err(other),
-    })
-}
-
-fn connect_there(session: &mut Session, peer: Option<message::Peer>) -> Result<(), ClientError> {
-    let within_ns = nanoseconds(session.timeouts.ready);
-    session.send(&Request::Connect(Connect { peers: peer.into_iter().collect(), within_ns }))
 }
 
 fn connect_here(
     spec: &TestSpec,
     addresses: &DataAddresses,
-    peer: (IpAddr, &Endpoints),
+    to: &message::Peer,
     token: Token,
     within: Duration,
 ) -> Result<End, ClientError> {
     let end = netns::within(addresses.near_netns.as_deref(), || -> Result<End, EndError> {
         let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
-        end.connect(Some(peer), within)?;
+        end.connect(Some((to.address, &to.endpoints)), within)?;
         Ok(end)
     })?;
     Ok(end?)
 }
 
-/// Waits until the daemons say that every flow is connected.
-fn await_connected(there: &mut Daemons<'_>) -> Result<(), ClientError> {
-    let mut daemons: Vec<&mut Session> = there.sessions().collect();
-    let ready = |daemon: &mut Session| {
-        daemon.expect("connect", daemon.time_to_connect(), |reply| match reply {
-            Reply::Ready => Ok(()),
-            other => Err(other),
-        })
-    };
-    if let [near, far] = &mut daemons[..] {
-        // The end that fails answers first. Waiting for the other one would take until its own time is over.
-        let patience = Instant::now() + near.time_to_connect().max(far.time_to_connect());
-        let [near_first, _] = wait([Some(near.channel.as_fd()), Some(far.channel.as_fd())], Some(patience))
-            .map_err(|source| ClientError::System { what: "waiting for both daemons failed", source })?;
-        if near_first {
-            ready(near).map_err(|error| far.reason_or(error))?;
-            ready(far)?;
-        } else {
-            ready(far)?;
-            ready(near)?;
-        }
-    } else {
-        daemons.iter_mut().try_for_each(|daemon| ready(daemon))?;
-    }
-    Ok(())
-}
-
 /// `is_open`: whether the test stops by a count.
-pub(super) fn start_session(session: &mut Session, t0_ns: u64, is_open: bool) -> Result<(), ClientError> {
+fn start_session(session: &mut Session, t0_ns: u64, is_open: bool) -> Result<(), ClientError> {
     let theirs = session.peer().clock.to_theirs(t0_ns);
     let t0_ns = theirs.ok_or_else(|| ClientError::Clock { host: session.host.clone(), probes: 0 })?;
     // A test of known length is watched by its deadline, and its window stays free of everything, keep-alive included.
@@ -303,9 +318,10 @@ pub(super) fn start_session(session: &mut Session, t0_ns: u64, is_open: bool) ->
 }
 
 /// A daemon may direct this process only to the daemon's own host.
-fn check_endpoints(session: &Session, spec: &TestSpec, far: IpAddr, endpoints: &Endpoints) -> Result<(), ClientError> {
+fn check_endpoints(session: &Session, spec: &TestSpec, to: &message::Peer) -> Result<(), ClientError> {
+    let far = to.address;
     let elsewhere = |place: String| Err(ClientError::Elsewhere { host: session.host.clone(), place });
-    match endpoints.address {
+    match to.endpoints.address {
         Some(address) if address != far && address != session.peer().address && !spec.far.bind.contains(&address) => {
             elsewhere(address.to_string())
         }

@@ -10,7 +10,7 @@ use crate::{
     control::{
         channel::PROGRESS,
         clock::ClockOffset,
-        event::wait,
+        event::wait_any,
         load::Load,
         message::{Reply, ReportBuilder, Request},
         part::RunningPart,
@@ -19,7 +19,7 @@ use crate::{
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},
     report::{ClockReading, Ending, Report, SideReport, Window},
-    spec::{Direction, Pattern, Side, TestSpec},
+    spec::{Direction, Pattern, Side, TestSpec, ranks::RanksSpec},
 };
 
 /// The far end normally finishes within this time after the near end; then it is told to stop.
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub clock_bound_ns: u64,
 }
 
-/// The parts of a test that waiting for its end needs.
+/// The facts of a test that waiting for its end needs.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// Whether the observer receives intervals.
@@ -83,11 +83,12 @@ pub(super) struct Plan {
     /// Whether data comes to the near end without a request.
     pub(super) near_receives: bool,
     pub(super) timeouts: Timeouts,
-    frame: Frame,
+    /// `None`: a test of ranks.
+    frame: Option<Frame>,
 }
 
 impl Plan {
-    pub(super) fn new(spec: &TestSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
+    pub(super) fn of_ends(spec: &TestSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
         let phases = &spec.phases;
         Self {
             watched: phases.interval_ns > 0 || phases.settle_ns > 0,
@@ -97,15 +98,37 @@ impl Plan {
             datagrams: spec.transport.is_datagram(),
             near_receives: spec.pattern == Pattern::Stream && spec.direction != Direction::Forward,
             timeouts,
-            frame: Frame::of(spec),
+            frame: Some(Frame::of(spec)),
+        }
+    }
+
+    pub(super) fn of_ranks(spec: &RanksSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
+        Self {
+            watched: false,
+            settles_within_ns: None,
+            length_ns: spec.length_ns(),
+            counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
+            datagrams: false,
+            near_receives: false,
+            timeouts,
+            frame: None,
+        }
+    }
+
+    /// Takes the report of a daemon; and the number of intervals that it may tell of.
+    fn report(&self) -> (ReportBuilder, u64) {
+        let most_ns = self.length_ns.unwrap_or(self.counted_ns);
+        match self.frame {
+            Some(frame) => (frame.builder(most_ns), frame.intervals(most_ns.saturating_mul(2))),
+            None => (ReportBuilder::of_rank(), 0),
         }
     }
 }
 
-/// One end of a test under load.
+/// One part of a test under load.
 pub(super) struct Party<'s> {
     end: PartyEnd<'s>,
-    report: Option<SideReport>,
+    pub(super) report: Option<Report>,
 }
 
 enum PartyEnd<'s> {
@@ -130,8 +153,7 @@ impl<'s> Party<'s> {
     }
 
     pub(super) fn there(session: &'s mut Session, plan: &Plan) -> Self {
-        let most_ns = plan.length_ns.unwrap_or(plan.counted_ns);
-        let (pieces, intervals) = (plan.frame.builder(most_ns), plan.frame.intervals(most_ns.saturating_mul(2)));
+        let (pieces, intervals) = plan.report();
         let end = PartyEnd::There { session, pieces, intervals, has_sent: false, counted: 0 };
         Self { end, report: None }
     }
@@ -183,7 +205,7 @@ impl<'s> Party<'s> {
                     observer.interval(side, &window);
                 }
                 if finished {
-                    self.report = slot.take().map(Load::finish);
+                    self.report = slot.take().map(|load| Report::End(Box::new(load.finish())));
                 }
             }
             PartyEnd::There { session, pieces, has_sent, intervals, .. } => {
@@ -199,11 +221,7 @@ impl<'s> Party<'s> {
                         }
                         Some(Reply::Sent) => *has_sent = true,
                         Some(Reply::Report { text, last }) => {
-                            self.report = match pieces.add(&text, last).map_err(|reason| session.invalid(reason))? {
-                                Some(Report::End(report)) => Some(*report),
-                                Some(Report::Rank(_)) => return Err(session.invalid("it reports as a rank".to_owned())),
-                                None => None,
-                            };
+                            self.report = pieces.add(&text, last).map_err(|reason| session.invalid(reason))?;
                             if self.report.is_some() {
                                 session.completed();
                                 return Ok(false);
@@ -247,16 +265,28 @@ impl<'s> Party<'s> {
         }
     }
 
-    fn session(&self) -> Option<&Session> {
-        match &self.end {
-            PartyEnd::Here(_) | PartyEnd::Peer(_) => None,
-            PartyEnd::There { session, .. } => Some(session),
-        }
+    pub(super) fn session(&mut self) -> Option<&mut Session> {
+        if let PartyEnd::There { session, .. } = &mut self.end { Some(session) } else { None }
     }
 
     /// Relation of its clock to this host's; `None`: it is this host's.
-    fn clock(&self) -> Option<ClockOffset> {
-        Some(self.session()?.peer().clock)
+    pub(super) fn clock(&self) -> Option<ClockOffset> {
+        if let PartyEnd::There { session, .. } = &self.end { Some(session.peer().clock) } else { None }
+    }
+
+    /// Its report, after the test.
+    fn take_report(&mut self) -> Result<SideReport, ClientError> {
+        match self.report.take() {
+            Some(Report::End(report)) => Ok(*report),
+            _ => Err(self.invalid("it does not report as an end".to_owned())),
+        }
+    }
+
+    pub(super) fn invalid(&self, reason: String) -> ClientError {
+        match self.host() {
+            Some(host) => ClientError::Invalid { host: host.clone(), reason },
+            None => EndError::Impossible(reason).into(),
+        }
     }
 
     fn host(&self) -> Option<&HostLabel> {
@@ -277,11 +307,10 @@ impl Drop for Party<'_> {
     }
 }
 
-/// A test under load at both ends. Dropping it ends it at once.
+/// A test under load at all of its parts. Dropping it ends it at once.
 pub struct RunningTest<'s> {
-    near: Party<'s>,
-    /// `None`: a service that takes no part.
-    far: Option<Party<'s>>,
+    /// Those that report: the far end, unless it is a service that takes no part, and the near end; or all ranks.
+    pub(super) parties: Vec<Party<'s>>,
     plan: Plan,
     t0_ns: u64,
     /// This host's clocks before the load.
@@ -289,17 +318,8 @@ pub struct RunningTest<'s> {
 }
 
 impl<'s> RunningTest<'s> {
-    pub(super) fn new(near: Party<'s>, far: Option<Party<'s>>, plan: Plan, t0_ns: u64) -> Self {
-        Self { near, far, plan, t0_ns, begun: clock::reading() }
-    }
-
-    /// The ends that report.
-    fn parties(&self) -> impl Iterator<Item = &Party<'s>> {
-        std::iter::once(&self.near).chain(&self.far)
-    }
-
-    fn parties_mut(&mut self) -> impl Iterator<Item = &mut Party<'s>> {
-        std::iter::once(&mut self.near).chain(&mut self.far)
+    pub(super) fn new(parties: Vec<Party<'s>>, plan: Plan, t0_ns: u64) -> Self {
+        Self { parties, plan, t0_ns, begun: clock::reading() }
     }
 
     /// Begin of the load on this host's monotonic clock, nanoseconds.
@@ -311,32 +331,34 @@ impl<'s> RunningTest<'s> {
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
         self.watch(observer, stop)?;
-        let clocks = [self.near.clock(), self.far.as_ref().and_then(Party::clock)];
-        let has_peer = matches!(&self.far, Some(Party { end: PartyEnd::Peer(_), .. }));
-        let far_host = self.far.as_ref().and_then(Party::host).or(self.near.host()).cloned();
-        // watch() returns only when all are done.
-        let near = self.near.report.take().expect("the near end has finished");
-        let far = self.far.as_mut().map(|far| far.report.take().expect("the far end has finished"));
-        let asked_bound_ns = clocks.iter().flatten().map(|clock| clock.bound_ns).fold(0, u64::saturating_add);
+        let asked_bound_ns = self.parties.iter().filter_map(Party::clock).map(|clock| clock.bound_ns);
+        let asked_bound_ns = asked_bound_ns.fold(0, u64::saturating_add);
         let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(asked_bound_ns);
-        if let Some(contradiction) = self.plan.frame.contradiction(&near, far.as_ref(), lasted_ns) {
+        let (mut far, near) = match &mut self.parties[..] {
+            [near] => (None, near),
+            [far, near] => (Some(far), near),
+            _ => return Err(EndError::Impossible("a test of ranks has no two ends".to_owned()).into()),
+        };
+        let near_report = near.take_report()?;
+        let far_report = far.as_mut().map(|far| far.take_report()).transpose()?;
+        let contradiction =
+            self.plan.frame.and_then(|frame| frame.contradiction(&near_report, far_report.as_ref(), lasted_ns));
+        if let Some(contradiction) = contradiction {
             let reason = format!("a report cannot be true: {contradiction}");
-            return Err(match far_host {
-                Some(host) => ClientError::Invalid { host, reason },
-                None => EndError::Impossible(reason).into(),
-            });
+            return Err(far.unwrap_or(near).invalid(reason));
         }
         let read = (self.begun, clock::reading());
         // Another program does not tell its instants.
-        let timed = far.as_ref().filter(|_| !has_peer).map(|far| (far, clocks[1]));
-        let instants = Instants::of((&near, clocks[0]), timed, &read);
+        let far_clock = far.filter(|far| !matches!(far.end, PartyEnd::Peer(_))).map(|far| far.clock());
+        let timed = far_report.as_ref().zip(far_clock);
+        let instants = Instants::of((&near_report, near.clock()), timed, &read);
         let [near_loaded_ns, far_loaded_ns] = instants.loaded;
         let start_skew_ns =
             near_loaded_ns.zip(far_loaded_ns).map(|(near, far)| far.cast_signed().wrapping_sub(near.cast_signed()));
         let [near_start_ns, far_start_ns] = instants.begun;
         Ok(Outcome {
-            near,
-            far,
+            near: near_report,
+            far: far_report,
             t0_ns: self.t0_ns,
             near_start_ns,
             far_start_ns,
@@ -347,31 +369,33 @@ impl<'s> RunningTest<'s> {
         })
     }
 
-    fn watch(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<(), ClientError> {
+    pub(super) fn watch(&mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<(), ClientError> {
         let began = Instant::now();
         let until_t0 = Duration::from_nanos(self.t0_ns.saturating_sub(monotonic_ns()));
         let length = Duration::from_nanos(self.plan.length_ns.unwrap_or(self.plan.counted_ns));
         let mut deadline = began + until_t0 + length + self.plan.timeouts.grace;
         let mut seen = Urgency::None;
-        // The instant at which the first of the two was done, and whether the other one was notified.
+        // The instant at which the first part was done, and whether the others were notified.
         let mut first_done: Option<Instant> = None;
         let mut notified = false;
         loop {
             let mut more = false;
-            for (party, side) in self.parties_mut().zip([Side::Near, Side::Far]) {
+            let last = self.parties.len() - 1;
+            for (at, party) in self.parties.iter_mut().enumerate().rev() {
+                let side = if at == last { Side::Near } else { Side::Far };
                 more |= !party.is_done() && party.pump(side, observer)?;
             }
             self.converse(stop)?;
-            if self.parties().all(Party::is_done) {
+            if self.parties.iter().all(Party::is_done) {
                 return Ok(());
             }
             if self.plan.settles_within_ns.is_some() && seen == Urgency::None && observer.has_settled() {
-                self.begin_both()?;
+                self.begin_soon()?;
             }
             let now = Instant::now();
             // A long report may take long over a slow path.
-            let progressed: Vec<bool> = self.parties_mut().map(Party::has_progressed).collect();
-            if progressed.contains(&true) {
+            let progressed = self.parties.iter_mut().fold(false, |any, party| party.has_progressed() || any);
+            if progressed {
                 deadline = deadline.max(now + self.plan.timeouts.grace);
             }
             if now >= deadline {
@@ -382,16 +406,16 @@ impl<'s> RunningTest<'s> {
                 if seen == Urgency::Now {
                     return Err(ClientError::Interrupted);
                 }
-                self.stop_both();
+                self.stop_soon();
                 deadline = deadline.min(now + self.plan.timeouts.grace);
             }
-            if !notified && self.parties().all(Party::is_awaiting_end_of_data) {
-                self.stop_both();
+            if !notified && self.parties.iter().all(Party::is_awaiting_end_of_data) {
+                self.stop_soon();
                 notified = true;
                 deadline = deadline.min(now + self.plan.timeouts.grace);
             }
             let mut wake = deadline;
-            if !notified && self.parties().any(Party::is_done) {
+            if !notified && self.parties.iter().any(Party::is_done) {
                 let since = *first_done.get_or_insert(now);
                 deadline = deadline.min(since + self.plan.timeouts.grace);
                 let linger = if self.plan.datagrams { Duration::ZERO } else { LINGER };
@@ -406,24 +430,26 @@ impl<'s> RunningTest<'s> {
             if more {
                 continue;
             }
-            let fds = [self.near.fd(), self.far.as_ref().and_then(Party::fd), stop.beyond(seen)];
-            wait(fds, Some(wake))
+            let fds: Vec<_> = self.parties.iter().map(Party::fd).chain([stop.beyond(seen)]).collect();
+            wait_any(&fds, Some(wake))
                 .map_err(|source| ClientError::System { what: "waiting for the end of the test failed", source })?;
         }
     }
 
     /// Tells another program how far the near end is, and takes its report after the near end's.
     fn converse(&mut self, stop: &StopFlag) -> Result<(), ClientError> {
-        let Some(Party { end: PartyEnd::Peer(peer), report: far @ None }) = &mut self.far else { return Ok(()) };
-        let load = if let PartyEnd::Here(load) = &self.near.end { load.as_ref() } else { None };
+        let [Party { end: PartyEnd::Peer(peer), report: far @ None }, near] = &mut self.parties[..] else {
+            return Ok(());
+        };
+        let load = if let PartyEnd::Here(load) = &near.end { load.as_ref() } else { None };
         if load.is_none_or(Load::is_load_over)
             && let Some(closes) = peer.load_over()?
             && let (false, Some(load)) = (closes, load)
         {
             load.release();
         }
-        if let Some(near) = &self.near.report {
-            *far = Some(match peer.conclude(near, self.plan.timeouts, stop) {
+        if let Some(Report::End(near)) = &near.report {
+            let report = match peer.conclude(near, self.plan.timeouts, stop) {
                 Ok(report) => report,
                 // The near end's measurement until it was stopped stays valid.
                 Err(error @ ClientError::Peer { .. }) if stop.urgency() > Urgency::None => SideReport {
@@ -431,50 +457,51 @@ impl<'s> RunningTest<'s> {
                     ..SideReport::empty(Side::Far, Ending::Stopped)
                 },
                 Err(error) => return Err(error),
-            });
+            };
+            *far = Some(Report::End(Box::new(report)));
         }
         Ok(())
     }
 
-    /// Ends the warm-up at an instant that both ends can still be told in time; a warm-up that is over by then ends by
+    /// Ends the warm-up at an instant that all parts can still be told in time; a warm-up that is over by then ends by
     /// itself.
-    fn begin_both(&mut self) -> Result<(), ClientError> {
+    fn begin_soon(&mut self) -> Result<(), ClientError> {
         let Some(within_ns) = self.plan.settles_within_ns.take() else { return Ok(()) };
         let at_ns = self.soon_ns();
         let saved_ns = (self.t0_ns + within_ns).saturating_sub(at_ns);
         if saved_ns > 0 {
-            self.parties_mut().try_for_each(|party| party.begin_at(at_ns))?;
+            self.parties.iter_mut().try_for_each(|party| party.begin_at(at_ns))?;
             self.plan.length_ns = self.plan.length_ns.map(|length| length.saturating_sub(saved_ns));
         }
         Ok(())
     }
 
-    /// An instant that both ends can still be told in time.
+    /// An instant that all parts can still be told in time.
     fn soon_ns(&self) -> u64 {
-        let rtt_ns = self.parties().filter_map(Party::clock).map(|clock| clock.rtt_ns).max().unwrap_or(0);
+        let rtt_ns = self.parties.iter().filter_map(Party::clock).map(|clock| clock.rtt_ns).max().unwrap_or(0);
         monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2)
     }
 
-    /// Ends the measure phase early, at an instant that both ends can still be told in time.
-    fn stop_both(&mut self) {
+    /// Ends the measure phase early, at an instant that all parts can still be told in time.
+    fn stop_soon(&mut self) {
         let at_ns = self.soon_ns();
-        self.parties_mut().for_each(|party| party.stop_at(at_ns));
+        self.parties.iter_mut().for_each(|party| party.stop_at(at_ns));
     }
 
-    /// Tells the other end that one end is done: it may have no other way to know. It is not stopped before its own time,
+    /// Tells the others that one part is done: they may have no other way to know. They are not stopped before their own time,
     /// unless the first one has failed.
     fn tell(&mut self) {
-        let reports = self.parties().filter_map(|party| party.report.as_ref());
-        let failed = reports.map(|report| &report.ending).any(|ending| matches!(ending, Ending::Failed(_)));
+        let mut reports = self.parties.iter().filter_map(|party| party.report.as_ref());
+        let failed = reports.any(|report| matches!(report.ending(), Ending::Failed(_)));
         let scheduled = self.plan.length_ns.filter(|_| !failed).map_or(0, |length| self.t0_ns + length);
         let at_ns = monotonic_ns().max(scheduled);
-        self.parties_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));
+        self.parties.iter_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));
     }
 
     fn silent(&self) -> ClientError {
-        // The far end is always a daemon, and a near end in this process waits for it, too.
-        let far = self.far.as_ref().and_then(|far| far.host().filter(|_| !far.is_done()));
-        let blamed = far.or_else(|| self.near.host()).or_else(|| self.far.as_ref().and_then(Party::host));
+        // A near end in this process waits for the far end, too.
+        let waiting = self.parties.iter().filter(|party| !party.is_done()).find_map(Party::host);
+        let blamed = waiting.or_else(|| self.parties.iter().rev().find_map(Party::host));
         let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned(), launched: false };
         ClientError::Silent {
             host: blamed.cloned().unwrap_or_else(here),

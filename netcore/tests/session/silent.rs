@@ -174,8 +174,8 @@ fn run_ranks(reports: [RankReport; 2]) -> Result<Vec<RankReport>, ClientError> {
     let work = Work::Operation { operation: Operation::Barrier, message_bytes: 0, compute_ns: 0 };
     let spec = RanksSpec { stop: Stop::AfterNs(50_000_000), ..RanksSpec::new(Transport::Tcp, work) };
     let seats = sessions.iter_mut().map(|session| RankSeat { session, address: None }).collect();
-    let running = client::prepare_ranks(seats, &spec, impatient(([127, 0, 0, 1], 1).into()).timeouts)?.start()?;
-    Ok(running.wait(&never_stopped())?.reports)
+    let running = client::prepare_ranks(seats, &spec, impatient(([127, 0, 0, 1], 1).into()).timeouts)?.start(None)?;
+    Ok(running.wait_ranks(&mut (), &never_stopped())?.reports)
 }
 
 fn impatient(address: SocketAddr) -> Target {

@@ -36,14 +36,14 @@ impl Hosts {
         let seats = sessions.iter_mut().zip(&job.ends);
         let seats = seats.map(|(session, end)| RankSeat { address: self.address_of_rank(end, &job.spec), session });
         let timeouts = Timeouts { grace: step.grace, ..Timeouts::default() };
-        let running = client::prepare_ranks(seats.collect(), &job.spec, timeouts)?.start()?;
+        let running = client::prepare_ranks(seats.collect(), &job.spec, timeouts)?.start(None)?;
         let t0_ns = running.t0_ns();
         let outcome = thread::scope(|scope| {
             // Its end is that of the sender.
             let (done, waiting) = mpsc::channel::<()>();
             let flag = &self.stop;
             let waiter = scope.spawn(move || {
-                let outcome = running.wait(flag);
+                let outcome = running.wait_ranks(&mut (), flag);
                 drop(done);
                 outcome
             });
