@@ -1,22 +1,29 @@
 //! One iteration, or one of each case of a round: takes sessions, prepares the tests, starts them at one instant and waits for
 //! them.
 
-use std::{net::Ipv6Addr, sync::mpsc, thread, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RunningTest, Session, Timeouts},
+    client::{
+        self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSeat, RunningTest, Session, Timeouts,
+    },
     control::{message::ErrorCode, stop::StopFlag},
     measure::clock::{monotonic_ns, nanoseconds},
-    spec::{Family, TestSpec},
+    spec::{Family, Phases, Side, Stop, TestSpec, ranks::RanksSpec},
 };
 
 use super::{
     Hosts,
-    watch::{Display, Watch},
+    watch::{Display, News, Watch, headline_side},
 };
 use crate::{
     plan::{
-        case::{Endpoint, Member},
+        case::{Endpoint, Job, Member},
         estimate::measure_length,
     },
     progress::Progress,
@@ -33,29 +40,43 @@ const INTERIM_INTERVAL: Duration = Duration::from_secs(1);
 const LEAD_PER_MEMBER_NS: u64 = 500_000;
 
 /// One member, with the sessions of its ends.
-struct Seat {
-    /// `None`: this process.
-    near: Option<Session>,
-    /// `None`: another program.
-    far: Option<Session>,
-    /// Another program that takes part; `None`: a service that does not.
+struct Seat<'a> {
+    member: &'a Member,
+    grace: Duration,
+    /// Of [`Member::ends`]. `None`: this process, another program or a service.
+    sessions: Vec<(&'a Endpoint, Option<Session>)>,
+    /// Addresses of their data, where these differ from those of their daemons.
+    data: Vec<Option<IpAddr>>,
+    /// Another program that takes part.
     peer: Option<Peer>,
-    addresses: DataAddresses,
-    timeouts: Timeouts,
-    spec: TestSpec,
-    /// Time from the group's start until its load begins, nanoseconds.
-    after_ns: u64,
+    test: Test<'a>,
 }
 
-/// A member with its test.
-type Part<'a> = (&'a Member, &'a TestSpec, Duration);
+/// A test as the engines run it.
+#[derive(Clone)]
+enum Test<'a> {
+    Ends(Box<TestSpec>),
+    Ranks(&'a RanksSpec),
+}
+
+/// A member with its test, and the time that this may run over its length.
+type Part<'a> = (&'a Member, Test<'a>, Duration);
 
 impl Bench for Hosts {
     fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
-        let names = || step.members.iter().flat_map(Member::places).map(Endpoint::name);
-        let parts: Vec<Part<'_>> = parts(step).collect();
-        let seats: Result<Vec<Seat>, MeasureError> = self.seats(&parts, progress).into_iter().collect();
-        self.measure_once(step, seats?, progress).map_err(|error| self.because(names(), error))
+        let seats: Result<Vec<Seat<'_>>, MeasureError> =
+            self.seats(parts(step).collect(), progress).into_iter().collect();
+        // After an error the sessions are dropped with the seats: their state is unknown.
+        let mut seats = seats?;
+        let measured = self.take_turns(&mut seats.iter_mut().collect::<Vec<_>>(), progress).and_then(|()| {
+            let mut display = Display::new(progress, &step.name, self.interim);
+            let name = |member: &Member| member.name.clone();
+            run(seats.iter_mut().collect(), name, true, &mut display, &self.stop).into_iter().collect()
+        });
+        let places = || step.members.iter().flat_map(Member::places);
+        let measured: Vec<Measured> = measured.map_err(|error| self.because(places(), error))?;
+        seats.into_iter().for_each(|seat| self.keep(seat));
+        Ok(joined(measured, &step.members))
     }
 
     /// A pair that fails leaves the others of its round as they are.
@@ -67,84 +88,63 @@ impl Bench for Hosts {
         if let [(step, iteration)] = steps {
             return vec![self.measure(step, *iteration, progress)];
         }
-        let parts: Vec<Part<'_>> = steps.iter().flat_map(|(step, _)| parts(step)).collect();
-        let mut seats = self.seats(&parts, progress);
-        self.take_turns_apart(&parts, &mut seats, progress);
+        let mut seats = self.seats(steps.iter().flat_map(|(step, _)| parts(step)).collect(), progress);
+        self.take_turns_apart(&mut seats, progress);
         let name = steps.first().map_or_else(String::new, |(step, _)| step.shown());
         let mut display = Display::new(progress, &name, self.interim);
-        let ended = apart(&mut seats, &parts, &mut display, &self.stop);
-        let mut results = Vec::with_capacity(parts.len());
-        for (((member, _, grace), seat), ended) in parts.into_iter().zip(seats).zip(ended) {
-            results.push(match (seat, ended) {
-                (Err(error), _) => Err(error),
-                (Ok(seat), Some(Ok((outcome, settled)))) => {
-                    self.keep(member, grace, seat);
-                    let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-                    Ok(Measured { members: vec![outcome], start_skew, settled, ..Measured::default() })
+        let pair = |member: &Member| format!("{} → {}", member.from.name(), member.to.name());
+        let mut ended = run(seats.iter_mut().flatten().collect(), pair, false, &mut display, &self.stop).into_iter();
+        let result = |seat: Result<Seat<'_>, MeasureError>| {
+            let seat = seat?;
+            match ended.next() {
+                Some(Ok(measured)) => {
+                    self.keep(seat);
+                    Ok(measured)
                 }
                 // The sessions are dropped with the seat: their state is unknown.
-                (Ok(_), Some(Err(error))) => Err(self.because([member.from.name(), member.to.name()], error)),
-                (Ok(_), None) => Err(MeasureError::failed("it was not started")),
-            });
-        }
-        results
+                Some(Err(error)) => Err(self.because(seat.member.places(), error)),
+                None => Err(MeasureError::failed("it was not started")),
+            }
+        };
+        seats.into_iter().map(result).collect()
     }
 }
 
 /// The members of a step that are tests.
 fn parts(step: &Step) -> impl Iterator<Item = Part<'_>> {
-    step.members.iter().filter_map(|member| Some((member, member.spec()?, step.grace)))
+    step.members.iter().filter_map(|member| {
+        let test = match &member.job {
+            Job::Traffic(spec) => Test::Ends(spec.clone()),
+            Job::Ranks(job) => Test::Ranks(&job.spec),
+            Job::Command(_) => return None,
+        };
+        Some((member, test, step.grace))
+    })
+}
+
+/// The ends of a member, and whether each is at a daemon.
+fn daemons(member: &Member) -> impl Iterator<Item = (&Endpoint, bool)> {
+    member.ends().into_iter().map(|(end, has_daemon)| (end, has_daemon && *end != Endpoint::Local))
 }
 
 impl Hosts {
-    fn because<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, error: ClientError) -> MeasureError {
+    fn because<'a>(&mut self, ends: impl IntoIterator<Item = &'a Endpoint>, error: ClientError) -> MeasureError {
         let error = MeasureError::from(error);
-        MeasureError { message: self.explained(names, error.message), ..error }
+        MeasureError { message: self.explained(ends.into_iter().map(Endpoint::name), error.message), ..error }
     }
 
-    fn measure_once(
-        &mut self,
-        step: &Step,
-        mut seats: Vec<Seat>,
-        progress: &mut Progress,
-    ) -> Result<Measured, ClientError> {
-        if let Some(job) = step.members.first().and_then(Member::ranks) {
-            return self.measure_ranks(step, job, progress);
-        }
-        // After an error the sessions are dropped with the seats: their state is unknown.
-        let ends: Vec<Part<'_>> = parts(step).collect();
-        self.take_turns(&ends, &mut seats.iter_mut().collect::<Vec<_>>(), progress)?;
-        let mut display = Display::new(progress, &step.name, self.interim);
-        let names: Vec<&str> = step.members.iter().map(|member| member.name.as_str()).collect();
-        let measured = match seats.as_mut_slice() {
-            [seat] => alone(seat, names[0], &mut display, &self.stop)?,
-            seats => together(seats, &names, &mut display, &self.stop)?,
-        };
-        for (member, seat) in step.members.iter().zip(seats) {
-            self.keep(member, step.grace, seat);
-        }
-        Ok(measured)
-    }
-
-    fn keep(&mut self, member: &Member, grace: Duration, seat: Seat) {
-        for (end, session) in [(&member.to, seat.far), (&member.from, seat.near)] {
-            if let Some(session) = session {
-                self.give_back(end, grace, session);
-            }
+    fn keep(&mut self, seat: Seat<'_>) {
+        for (end, session) in seat.sessions {
+            session.into_iter().for_each(|session| self.give_back(end, seat.grace, session));
         }
     }
 
     /// Waits at the daemons that serve one client at a time. A session that a daemon has closed meanwhile is opened again,
     /// and takes its turn again.
-    fn take_turns(
-        &mut self,
-        parts: &[Part<'_>],
-        seats: &mut [&mut Seat],
-        progress: &Progress,
-    ) -> Result<(), ClientError> {
+    fn take_turns(&mut self, seats: &mut [&mut Seat<'_>], progress: &Progress) -> Result<(), ClientError> {
         loop {
             let mut waited = false;
-            let sessions = seats.iter_mut().flat_map(|seat| seat.near.iter_mut().chain(&mut seat.far));
+            let sessions = seats.iter_mut().flat_map(|seat| seat.open());
             client::take_turns(sessions, &self.stop, &mut |host, place| {
                 waited = true;
                 progress.waiting(&host.name, place);
@@ -152,12 +152,12 @@ impl Hosts {
             if !waited {
                 return Ok(());
             }
-            for ((member, _, grace), seat) in parts.iter().zip(seats.iter_mut()) {
-                for (end, session) in [(&member.from, &mut seat.near), (&member.to, &mut seat.far)] {
+            for seat in &mut *seats {
+                for (end, session) in &mut seat.sessions {
                     if let Some(session) = session
                         && !session.is_alive()
                     {
-                        *session = self.session(end, *grace)?;
+                        *session = self.session(end, seat.grace)?;
                     }
                 }
             }
@@ -165,14 +165,12 @@ impl Hosts {
     }
 
     /// The same for tests of their own. Where it fails, a test whose daemon is gone fails, and the others wait again.
-    fn take_turns_apart(&mut self, parts: &[Part<'_>], seats: &mut [Result<Seat, MeasureError>], progress: &Progress) {
+    fn take_turns_apart(&mut self, seats: &mut [Result<Seat<'_>, MeasureError>], progress: &Progress) {
         loop {
-            let there = |(part, seat)| Some((part, Result::as_mut(seat).ok()?));
-            let (taking, mut waiting): (Vec<Part<'_>>, Vec<&mut Seat>) =
-                parts.iter().copied().zip(seats.iter_mut()).filter_map(there).unzip();
-            let Err(error) = self.take_turns(&taking, &mut waiting, progress) else { return };
+            let mut waiting: Vec<&mut Seat<'_>> = seats.iter_mut().flatten().collect();
+            let Err(error) = self.take_turns(&mut waiting, progress) else { return };
             let error = MeasureError::from(error);
-            let is_there = |seat: &mut Seat| seat.near.iter_mut().chain(&mut seat.far).all(Session::is_alive);
+            let is_there = |seat: &mut Seat<'_>| seat.open().all(Session::is_alive);
             let gone: Vec<bool> =
                 seats.iter_mut().map(|seat| seat.as_mut().is_ok_and(|seat| !is_there(seat))).collect();
             let is_known = gone.contains(&true);
@@ -185,121 +183,191 @@ impl Hosts {
     }
 
     /// The seats of tests, with sessions that are opened at the same time.
-    fn seats<'a>(&mut self, parts: &[Part<'a>], progress: &Progress) -> Vec<Result<Seat, MeasureError>> {
-        let near_is_here = |member: &Member| self.places.get(&member.from).is_none_or(|p| p.target.is_none());
-        let ends = |(member, spec, grace): Part<'a>| {
-            let near = (!near_is_here(member)).then_some((&member.from, grace));
-            [near, spec.has_daemon().then_some((&member.to, grace))]
+    fn seats<'a>(&mut self, parts: Vec<Part<'a>>, progress: &Progress) -> Vec<Result<Seat<'a>, MeasureError>> {
+        let ends = |(member, _, grace): &Part<'a>| {
+            let there = daemons(member).filter(|(_, is_there)| *is_there);
+            there.map(|(end, _)| (end, *grace)).collect::<Vec<_>>()
         };
-        let asked: Vec<_> = parts.iter().copied().map(ends).collect();
-        let wanted: Vec<_> = asked.iter().flatten().flatten().copied().collect();
+        let wanted: Vec<_> = parts.iter().flat_map(ends).collect();
         let mut opened = self.sessions(&wanted).into_iter();
         let mut seats = Vec::with_capacity(parts.len());
-        for ((member, spec, grace), [near, far]) in parts.iter().zip(asked) {
-            // Both are taken before either is looked at: the sessions of the next seat follow them.
-            let near = near.and_then(|_| opened.next());
-            let far = far.and_then(|_| opened.next());
-            seats.push(match (near.transpose(), far.transpose()) {
-                (Ok(near), Ok(far)) => {
-                    self.seat(member, spec, *grace, (near, far), progress).map_err(MeasureError::from)
+        for part in parts {
+            let (member, _, grace) = part;
+            let (mut sessions, mut fault) = (Vec::new(), None);
+            for (end, is_there) in daemons(member) {
+                // All are taken, whatever they are: the sessions of the next seat follow them.
+                match if is_there { opened.next() } else { None } {
+                    Some(Err(error)) => fault = fault.or(Some(error)),
+                    session => sessions.push((end, session.and_then(Result::ok))),
                 }
-                (near, far) => {
-                    let mut fault = None;
-                    for (end, session) in [(&member.to, far), (&member.from, near)] {
-                        match session {
-                            Ok(session) => session.into_iter().for_each(|it| self.give_back(end, *grace, it)),
-                            Err(error) => fault = Some(error),
-                        }
+            }
+            seats.push(match fault {
+                None => self.seat(part, sessions, progress).map_err(MeasureError::from),
+                Some(error) => {
+                    for (end, session) in sessions {
+                        session.into_iter().for_each(|session| self.give_back(end, grace, session));
                     }
-                    Err(fault.unwrap_or_else(|| MeasureError::failed("no session")))
+                    Err(error)
                 }
             });
         }
         seats
     }
 
-    fn seat(
+    fn seat<'a>(
         &self,
-        member: &Member,
-        spec: &TestSpec,
-        grace: Duration,
-        (near, far): (Option<Session>, Option<Session>),
+        (member, mut test, grace): Part<'a>,
+        sessions: Vec<(&'a Endpoint, Option<Session>)>,
         progress: &Progress,
-    ) -> Result<Seat, ClientError> {
-        let peer = self.peers.get(&member.to).filter(|_| !spec.has_daemon()).map(Peer::connect).transpose()?;
-        let data = |end: &Endpoint| match end {
-            _ if !spec.has_daemon() => self.services.get(end).copied(),
-            // Its control connection is on IPv4's loopback; data may use either family.
-            Endpoint::Embedded if spec.family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
-            _ => self.places.get(end).and_then(|p| p.data),
+    ) -> Result<Seat<'a>, ClientError> {
+        let (family, has_daemon) = match &mut test {
+            Test::Ranks(spec) => (spec.family, true),
+            Test::Ends(spec) => {
+                let near_is_here = sessions.first().is_some_and(|(_, near)| near.is_none());
+                self.watch_intervals(spec, near_is_here, progress);
+                (spec.family, spec.has_daemon())
+            }
         };
-        let addresses = DataAddresses { far: data(&member.to), ..DataAddresses::default() };
-        let mut spec = spec.clone();
+        let peer = self.peers.get(&member.to).filter(|_| !has_daemon).map(Peer::connect).transpose()?;
+        let data = |(end, _): &(&Endpoint, _)| match *end {
+            _ if !has_daemon => self.services.get(*end).copied(),
+            // Its control connection is on IPv4's loopback; data may use either family.
+            Endpoint::Embedded if family == Family::V6 => Some(Ipv6Addr::LOCALHOST.into()),
+            end => self.places.get(end).and_then(|place| place.data),
+        };
+        let data = sessions.iter().map(data).collect();
+        Ok(Seat { member, grace, sessions, data, peer, test })
+    }
+
+    /// Adds the intervals that are shown while the test runs.
+    fn watch_intervals(&self, spec: &mut TestSpec, near_is_here: bool, progress: &Progress) {
         spec.interim |= self.interim;
         if spec.phases.interval_ns == 0 {
             let every = if self.interim {
                 INTERIM_INTERVAL
-            } else if near.is_none() {
-                progress.interval(measure_length(&spec))
+            } else if near_is_here {
+                progress.interval(measure_length(spec))
             } else {
                 Duration::ZERO
             };
             spec.phases.interval_ns = nanoseconds(every);
         }
-        let timeouts = Timeouts { grace, ..Timeouts::default() };
-        let after_ns = nanoseconds(member.after);
-        Ok(Seat { near, far, peer, addresses, timeouts, spec, after_ns })
     }
 }
 
-impl Seat {
+impl Seat<'_> {
+    fn open(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.sessions.iter_mut().filter_map(|(_, session)| session.as_mut())
+    }
+
     fn prepare(&mut self) -> Result<Prepared<'_>, ClientError> {
-        let far = match (&mut self.far, &mut self.peer) {
-            (Some(session), _) => Far::Daemon(session),
-            (None, Some(peer)) => Far::Peer(peer),
-            (None, None) => Far::Service,
-        };
-        client::prepare(self.near.as_mut(), far, &self.spec, &self.addresses, self.timeouts)
+        let timeouts = Timeouts { grace: self.grace, ..Timeouts::default() };
+        let mut sessions = self.sessions.iter_mut().map(|(_, session)| session.as_mut());
+        match &self.test {
+            Test::Ranks(spec) => {
+                let seats = sessions.flatten().zip(&self.data);
+                let seats = seats.map(|(session, address)| RankSeat { session, address: *address });
+                client::prepare_ranks(seats.collect(), spec, timeouts)
+            }
+            Test::Ends(spec) => {
+                let (near, far) = (sessions.next().flatten(), sessions.next().flatten());
+                let far = match (far, &mut self.peer) {
+                    (Some(session), _) => Far::Daemon(session),
+                    (None, Some(peer)) => Far::Peer(peer),
+                    (None, None) => Far::Service,
+                };
+                let addresses = DataAddresses { far: self.data.get(1).copied().flatten(), ..DataAddresses::default() };
+                client::prepare(near, far, spec, &addresses, timeouts)
+            }
+        }
     }
 }
 
-/// The end of a test, and whether its warm-up has settled.
-type Ended = Result<(Outcome, Option<bool>), ClientError>;
-
-/// Runs the only member of a case.
-fn alone(seat: &mut Seat, name: &str, display: &mut Display<'_>, stop: &StopFlag) -> Result<Measured, ClientError> {
-    let spec = seat.spec.clone();
-    let running = seat.prepare()?.start(None)?;
-    display.add(name, &spec, running.t0_ns());
-    let (outcome, settled) = watched(vec![running], &[spec], display, stop).remove(0)?;
-    let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
-    Ok(Measured { members: vec![outcome], start_skew, settled, ..Measured::default() })
-}
-
-/// Waits for all tests, each in a thread of its own, and shows what they do.
-fn watched(
-    running: Vec<RunningTest<'_>>,
-    specs: &[TestSpec],
+/// Runs tests at the same time: those that can be prepared start at one instant, or `after` it. No message goes to any host
+/// between the announcement of that instant and the end of the last measurement, unless a test asks for it.
+///
+/// `whole`: they are a group, of which none starts where one cannot; then only errors come back.
+fn run(
+    seats: Vec<&mut Seat<'_>>,
+    name: impl Fn(&Member) -> String,
+    whole: bool,
     display: &mut Display<'_>,
     stop: &StopFlag,
-) -> Vec<Ended> {
+) -> Vec<Result<Measured, ClientError>> {
+    let tests: Vec<(Test<'_>, &Member)> = seats.iter().map(|seat| (seat.test.clone(), seat.member)).collect();
+    let prepared = prepared(seats);
+    if whole && prepared.iter().any(Result::is_err) {
+        return prepared.into_iter().filter_map(Result::err).map(Err).collect();
+    }
+    // Alone, it starts as soon as it can.
+    let t0_ns = (prepared.len() > 1).then(|| common_start_ns(prepared.iter().flatten()));
+    let mut started: Vec<Result<RunningTest<'_>, ClientError>> = Vec::with_capacity(prepared.len());
+    for (test, (_, member)) in prepared.into_iter().zip(&tests) {
+        let begin_ns = t0_ns.map(|t0_ns| t0_ns.saturating_add(nanoseconds(member.after)));
+        started.push(test.and_then(|test| test.start(begin_ns)));
+    }
+    if whole && started.iter().any(Result::is_err) {
+        return started.into_iter().filter_map(Result::err).map(Err).collect();
+    }
     let (sender, news) = mpsc::channel();
-    let watches: Vec<Watch> = specs.iter().enumerate().map(|(m, spec)| Watch::new(m, spec, sender.clone())).collect();
-    drop(sender);
     thread::scope(|scope| {
-        let mut waiting = Vec::with_capacity(running.len());
-        for (test, mut watch) in running.into_iter().zip(watches) {
-            waiting.push(scope.spawn(move || test.wait(&mut watch, stop).map(|outcome| (outcome, watch.settled()))));
+        let mut waiting = Vec::with_capacity(started.len());
+        for (running, (test, member)) in started.into_iter().zip(tests) {
+            waiting.push(running.map(|running| {
+                let number = display.add(name(member), &test.phases(), test.headline(), running.t0_ns());
+                let news = sender.clone();
+                scope.spawn(move || test.wait(running, (number, news), stop))
+            }));
         }
+        drop(sender);
         display.follow(&news);
-        waiting.into_iter().map(join).collect()
+        waiting.into_iter().map(|waiting| join(waiting?)).collect()
     })
 }
 
+impl Test<'_> {
+    fn phases(&self) -> Phases {
+        match self {
+            Self::Ends(spec) => spec.phases,
+            Self::Ranks(spec) => {
+                // A kernel runs to its end.
+                let stop = spec.length_ns().map_or(Stop::AfterTransactions(1), |_| spec.stop);
+                Phases { warmup_ns: spec.warmup_ns, settle_ns: 0, stop, cooldown_ns: 0, interval_ns: 0 }
+            }
+        }
+    }
+
+    fn headline(&self) -> Side {
+        if let Self::Ends(spec) = self { headline_side(spec) } else { Side::Near }
+    }
+
+    /// Waits for its end. `news` is dropped then.
+    fn wait(
+        self,
+        running: RunningTest<'_>,
+        (number, news): (usize, mpsc::Sender<News>),
+        stop: &StopFlag,
+    ) -> Result<Measured, ClientError> {
+        Ok(match self {
+            Self::Ends(spec) => {
+                let mut watch = Watch::new(number, &spec, news);
+                let outcome = running.wait(&mut watch, stop)?;
+                let start_skew = outcome.start_skew_ns.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
+                Measured { members: vec![outcome], start_skew, settled: watch.settled(), ..Measured::default() }
+            }
+            Self::Ranks(_) => {
+                let ranks = Some(running.wait_ranks(&mut (), stop)?);
+                drop(news);
+                Measured { ranks, ..Measured::default() }
+            }
+        })
+    }
+}
+
 /// Prepares tests at the same time: each takes several round trips.
-fn prepared<'s>(seats: impl Iterator<Item = &'s mut Seat>) -> Vec<Result<Prepared<'s>, ClientError>> {
+fn prepared<'s>(seats: Vec<&'s mut Seat<'_>>) -> Vec<Result<Prepared<'s>, ClientError>> {
     thread::scope(|scope| {
-        let preparing: Vec<_> = seats.map(|seat| scope.spawn(|| seat.prepare())).collect();
+        let preparing: Vec<_> = seats.into_iter().map(|seat| scope.spawn(|| seat.prepare())).collect();
         preparing.into_iter().map(join).collect()
     })
 }
@@ -310,73 +378,22 @@ fn common_start_ns<'p>(prepared: impl Iterator<Item = &'p Prepared<'p>>) -> u64 
     monotonic_ns() + u64::try_from(lead.as_nanos()).unwrap_or(u64::MAX / 2) + LEAD_PER_MEMBER_NS * count
 }
 
-/// Prepares every member, then starts them all at one instant. No message goes to any host between the announcement of that
-/// instant and the end of the last measurement.
-fn together(
-    seats: &mut [Seat],
-    names: &[&str],
-    display: &mut Display<'_>,
-    stop: &StopFlag,
-) -> Result<Measured, ClientError> {
-    let specs: Vec<TestSpec> = seats.iter().map(|seat| seat.spec.clone()).collect();
-    let afters: Vec<u64> = seats.iter().map(|seat| seat.after_ns).collect();
-    let prepared: Vec<Prepared<'_>> = prepared(seats.iter_mut()).into_iter().collect::<Result<_, _>>()?;
-    let t0_ns = common_start_ns(prepared.iter());
-    let begins: Vec<u64> = afters.iter().map(|after| t0_ns.saturating_add(*after)).collect();
-    let running: Vec<RunningTest<'_>> =
-        prepared.into_iter().zip(&begins).map(|(p, begin)| p.start(Some(*begin))).collect::<Result<_, _>>()?;
-    for ((name, spec), begin) in names.iter().zip(&specs).zip(&begins) {
-        display.add(name, spec, *begin);
+/// The members of a case together.
+fn joined(mut ended: Vec<Measured>, members: &[Member]) -> Measured {
+    if ended.len() == 1 {
+        return ended.remove(0);
     }
-    let ended: Vec<_> = watched(running, &specs, display, stop).into_iter().collect::<Result<_, _>>()?;
-    let outcomes: Vec<Outcome> = ended.into_iter().map(|(outcome, _)| outcome).collect();
+    let outcomes: Vec<Outcome> = ended.into_iter().flat_map(|measured| measured.members).collect();
     // Without `after`, the load should start at t0 everywhere; a member is measured its own warm-up later.
-    let starts: Vec<u64> = outcomes
-        .iter()
-        .zip(specs.iter().zip(afters).map(|(spec, after)| spec.phases.warmup_ns.saturating_add(after)))
-        .flat_map(|(o, later)| [o.near_loaded_ns, o.far_loaded_ns].map(|s| s.map(|s| s.saturating_sub(later))))
-        .flatten()
-        .collect();
+    let warmup_ns = |member: &Member| member.spec().map_or(0, |spec| spec.phases.warmup_ns);
+    let later = members.iter().map(|member| warmup_ns(member).saturating_add(nanoseconds(member.after)));
+    let loaded = outcomes.iter().zip(later).flat_map(|(outcome, later)| {
+        let ends = [outcome.near_loaded_ns, outcome.far_loaded_ns];
+        ends.into_iter().flatten().map(move |start| start.saturating_sub(later))
+    });
+    let starts: Vec<u64> = loaded.collect();
     let start_skew = starts.iter().max().zip(starts.iter().min()).map(|(a, b)| Duration::from_nanos(a - b));
-    Ok(Measured { members: outcomes, start_skew, ..Measured::default() })
-}
-
-/// Runs the tests of a round. Those that can be prepared start at one instant, and each has an end of its own. `None`: the
-/// test has no seat.
-fn apart(
-    seats: &mut [Result<Seat, MeasureError>],
-    parts: &[Part<'_>],
-    display: &mut Display<'_>,
-    stop: &StopFlag,
-) -> Vec<Option<Ended>> {
-    let mut results: Vec<Option<Ended>> = seats.iter().map(|_| None).collect();
-    let there: Vec<usize> = (0..seats.len()).filter(|at| seats[*at].is_ok()).collect();
-    let specs: Vec<TestSpec> = seats.iter().flatten().map(|seat| seat.spec.clone()).collect();
-    let mut ready = Vec::new();
-    for ((at, spec), prepared) in there.into_iter().zip(specs).zip(prepared(seats.iter_mut().flatten())) {
-        match prepared {
-            Ok(test) => ready.push((at, spec, test)),
-            Err(error) => results[at] = Some(Err(error)),
-        }
-    }
-    let t0_ns = common_start_ns(ready.iter().map(|(.., test)| test));
-    let (mut started, mut specs, mut running) = (Vec::new(), Vec::new(), Vec::new());
-    for (at, spec, test) in ready {
-        match test.start(Some(t0_ns)) {
-            Ok(test) => {
-                let (member, ..) = parts[at];
-                display.add(&format!("{} → {}", member.from.name(), member.to.name()), &spec, t0_ns);
-                started.push(at);
-                specs.push(spec);
-                running.push(test);
-            }
-            Err(error) => results[at] = Some(Err(error)),
-        }
-    }
-    for (at, ended) in started.into_iter().zip(watched(running, &specs, display, stop)) {
-        results[at] = Some(ended);
-    }
-    results
+    Measured { members: outcomes, start_skew, ..Measured::default() }
 }
 
 fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {

@@ -13,7 +13,6 @@
 pub mod bench;
 pub mod gather;
 mod polling;
-mod ranks;
 pub mod require;
 mod sessions;
 pub mod targets;

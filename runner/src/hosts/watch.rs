@@ -11,14 +11,11 @@ use netcore::{
     client::Observer,
     measure::clock::monotonic_ns,
     report::{FlowWindow, Phase, Window},
-    spec::{Direction, Pattern, Role, Side, TestSpec},
+    spec::{Direction, Pattern, Phases, Role, Side, Stop, TestSpec},
 };
 use schemas::units::{Unit, human};
 
-use crate::{
-    plan::estimate::measure_length,
-    progress::{Live, Progress},
-};
+use crate::progress::{Live, Progress};
 
 /// An interval of a member of the running iteration.
 pub struct News {
@@ -85,7 +82,9 @@ impl Observer for Watch {
 /// A member as the display knows it.
 struct Shown {
     name: String,
-    spec: TestSpec,
+    phases: Phases,
+    /// The end that counts the result.
+    headline: Side,
     /// Begin of the load on this host's monotonic clock, nanoseconds.
     t0_ns: u64,
     /// Length of its warm-up, nanoseconds; `None`: it ends by itself and has not yet.
@@ -106,10 +105,12 @@ impl<'a> Display<'a> {
         Self { progress, case: case.to_owned(), interim, members: Vec::new() }
     }
 
-    /// Adds a member; its name is empty where the case is not a group. `t0_ns`: begin of its load on this host's clock.
-    pub fn add(&mut self, name: &str, spec: &TestSpec, t0_ns: u64) {
-        let warmup_ns = (spec.phases.settle_ns == 0).then_some(spec.phases.warmup_ns);
-        self.members.push(Shown { name: name.to_owned(), spec: spec.clone(), t0_ns, warmup_ns, rate: None });
+    /// Adds a member and returns its number; its name is empty where the case is not a group. `headline`: the end that counts
+    /// the result. `t0_ns`: begin of its load on this host's clock.
+    pub fn add(&mut self, name: String, phases: &Phases, headline: Side, t0_ns: u64) -> usize {
+        let warmup_ns = (phases.settle_ns == 0).then_some(phases.warmup_ns);
+        self.members.push(Shown { name, phases: *phases, headline, t0_ns, warmup_ns, rate: None });
+        self.members.len() - 1
     }
 
     /// Shows what happens until every [`Watch`] is gone.
@@ -137,11 +138,11 @@ impl<'a> Display<'a> {
                 member.warmup_ns = Some(monotonic_ns().saturating_sub(member.t0_ns).saturating_sub(into_measure));
             }
         }
-        let settles = news.phase == Phase::Warmup && member.spec.phases.settle_ns > 0;
+        let settles = news.phase == Phase::Warmup && member.phases.settle_ns > 0;
         if let Some((value, unit)) = news.rate
             && self.interim
             && !settles
-            && news.side == headline_side(&member.spec)
+            && news.side == member.headline
         {
             let blank = if member.name.is_empty() { "" } else { " " };
             let name = format!("{}{blank}{}", self.case, member.name);
@@ -152,9 +153,9 @@ impl<'a> Display<'a> {
 
 impl Shown {
     fn live(&self, now_ns: u64) -> Live {
-        let phases = &self.spec.phases;
+        let phases = &self.phases;
         let since_t0 = now_ns.saturating_sub(self.t0_ns);
-        let measure_ns = measure_length(&self.spec).map(|length| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX));
+        let measure_ns = if let Stop::AfterNs(length) = phases.stop { Some(length) } else { None };
         // Of a warm-up that ends by itself, its bound.
         let warmup_ns = self.warmup_ns.unwrap_or(phases.warmup_ns);
         let warm = self.warmup_ns.is_some() && since_t0 >= warmup_ns;
@@ -180,7 +181,7 @@ impl Shown {
 }
 
 /// The end that counts the result: the receiver of a stream, the requester otherwise.
-fn headline_side(spec: &TestSpec) -> Side {
+pub fn headline_side(spec: &TestSpec) -> Side {
     match (spec.pattern, spec.direction) {
         (Pattern::Stream, Direction::Forward) if !spec.is_alone() => Side::Far,
         _ => Side::Near,
@@ -216,7 +217,7 @@ fn interim_line(name: &str, news: &News, value: f64, unit: Unit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::spec::{Stop, Transport};
+    use netcore::spec::Transport;
 
     use super::*;
     use crate::schedule::fake::{flow, window};
@@ -249,7 +250,14 @@ mod tests {
         let second = 1_000_000_000;
         (spec.phases.warmup_ns, spec.phases.cooldown_ns) = (second, 2 * second);
         spec.phases.stop = Stop::AfterNs(10 * second);
-        let mut shown = Shown { name: "load".into(), spec, t0_ns: 5 * second, warmup_ns: Some(second), rate: None };
+        let mut shown = Shown {
+            name: "load".into(),
+            phases: spec.phases,
+            headline: Side::Far,
+            t0_ns: 5 * second,
+            warmup_ns: Some(second),
+            rate: None,
+        };
         let at = |shown: &Shown, seconds: u64| {
             let live = shown.live((5 + seconds) * second);
             (live.phase, live.elapsed.as_secs(), live.planned.map(|p| p.as_secs()), live.left.map(|l| l.as_secs()))
@@ -261,7 +269,7 @@ mod tests {
         // A warm-up that ends by itself lasts until a measured interval comes.
         shown.warmup_ns = None;
         assert_eq!(at(&shown, 4).0, "warmup");
-        shown.spec.phases.stop = Stop::AfterBytes(1);
+        shown.phases.stop = Stop::AfterBytes(1);
         shown.warmup_ns = Some(0);
         assert_eq!(at(&shown, 4), ("measure", 4, None, None));
     }
