@@ -480,10 +480,11 @@ pub struct Granted {
 }
 
 /// The end of the measurement at one end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
     /// Ended by its stop rule.
+    #[default]
     Complete,
     /// Ended early, on request; the measurement until then is valid.
     Stopped,
@@ -511,7 +512,7 @@ impl Report {
 }
 
 /// Report of one end on one iteration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SideReport {
     pub side: Side,
@@ -564,27 +565,6 @@ pub struct SideReport {
 impl SideReport {
     /// Report of an end without a measurement.
     pub fn empty(side: Side, ending: Ending) -> Self {
-        Self {
-            side,
-            io: String::new(),
-            threads: 0,
-            library: None,
-            phases: Vec::new(),
-            intervals: Vec::new(),
-            totals: Vec::new(),
-            options: Vec::new(),
-            nic: None,
-            ipv6: None,
-            counters: Vec::new(),
-            wall_start_ns: 0,
-            monotonic_start_ns: 0,
-            clocks: None,
-            under_load_ns: 0,
-            shared_ns: 0,
-            time_wait: None,
-            spinning: None,
-            ending,
-            notes: Vec::new(),
-        }
+        Self { side, ending, ..Self::default() }
     }
 }

@@ -90,15 +90,16 @@ impl<'s> Daemons<'s> {
             session.send(&Request::Prepare(Box::new(Prepare { part, token, data_address })))?;
             addresses.push(data_address);
         }
-        let place = |(session, data): (&mut &mut Session, Option<IpAddr>)| {
+        let mut places = Vec::with_capacity(addresses.len());
+        for (session, data) in self.0.iter_mut().zip(addresses) {
             let mut endpoints = session.expect("prepare", session.timeouts.reply, |reply| match reply {
                 Reply::Prepared(endpoints) => Ok(endpoints),
                 other => Err(other),
             })?;
             session.route(&mut endpoints, data);
-            Ok(message::Peer { address: data.unwrap_or(session.peer().address), endpoints })
-        };
-        self.0.iter_mut().zip(addresses).map(place).collect()
+            places.push(message::Peer { address: data.unwrap_or(session.peer().address), endpoints });
+        }
+        Ok(places)
     }
 
     /// Waits until the daemons say that every flow is connected.
@@ -283,8 +284,8 @@ impl<'s> Prepared<'s> {
             start_session(session, t0_ns, plan.length_ns.is_none())?;
         }
         let start = |(end, netns): (End, Option<String>)| {
-            let load = netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??;
-            Ok::<_, ClientError>(Party::here(load))
+            let running = netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??;
+            Ok::<_, ClientError>(Party::here(running))
         };
         let here = here.map(start).transpose()?;
         let there = std::mem::take(&mut there.0).into_iter().map(|session| Party::there(session, &plan));

@@ -394,8 +394,8 @@ impl<'s> RunningTest<'s> {
             }
             let now = Instant::now();
             // A long report may take long over a slow path.
-            let progressed = self.parties.iter_mut().fold(false, |any, party| party.has_progressed() || any);
-            if progressed {
+            let progressed: Vec<bool> = self.parties.iter_mut().map(Party::has_progressed).collect();
+            if progressed.contains(&true) {
                 deadline = deadline.max(now + self.plan.timeouts.grace);
             }
             if now >= deadline {

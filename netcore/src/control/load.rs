@@ -18,8 +18,7 @@ use crate::{
 
 /// Dropping it ends the test at once.
 pub(crate) struct Load {
-    /// Present until [`Load::finish`].
-    running: Option<Arc<Running>>,
+    running: Arc<Running>,
     news: Arc<Event>,
     intervals: mpsc::Receiver<Window>,
     /// Present until [`Load::finish`].
@@ -53,7 +52,7 @@ impl Load {
             })
         };
         match waiter {
-            Ok(waiter) => Ok(Self { running: Some(running), news, intervals, waiter: Some(waiter) }),
+            Ok(waiter) => Ok(Self { running, news, intervals, waiter: Some(waiter) }),
             Err(error) => {
                 running.abort();
                 Err(EndError::system("no thread to wait for the end of the test")(error))
@@ -63,39 +62,33 @@ impl Load {
 
     /// Whether the phases have ended and this end has sent its last.
     pub(crate) fn is_load_over(&self) -> bool {
-        self.running.as_ref().is_none_or(|running| running.is_load_over())
+        self.running.is_load_over()
     }
 
     /// Gives up what is under way after the load.
     pub(crate) fn release(&self) {
-        if let Some(running) = &self.running {
-            running.release();
-        }
+        self.running.release();
     }
 
     /// Payload counts of each flow so far.
     pub(crate) fn counts(&self) -> Vec<Counts> {
-        self.running.as_ref().map_or_else(Vec::new, |running| running.counts())
+        self.running.counts()
     }
 
     pub(crate) fn abort(&self) {
-        if let Some(running) = &self.running {
-            running.abort();
-        }
+        self.running.abort();
     }
 
     /// Waits for the end and returns the report.
     pub(crate) fn finish(mut self) -> SideReport {
-        self.take().expect("only this takes it, and it takes the load with it").finish()
+        self.join();
+        self.running.finish()
     }
 
-    /// Joins the waiter, so that ours is the only reference left.
-    fn take(&mut self) -> Option<Running> {
-        if let Some(waiter) = self.waiter.take() {
-            // The waiter cannot panic; if it did, waiting in finish() would replace it.
-            let _ = waiter.join();
-        }
-        self.running.take().and_then(Arc::into_inner)
+    /// Waits for the end. Whether it was not waited for before.
+    fn join(&mut self) -> bool {
+        // The waiter cannot panic; if it did, waiting for the report would replace it.
+        self.waiter.take().map(JoinHandle::join).is_some()
     }
 }
 
@@ -109,23 +102,19 @@ impl RunningPart for Load {
     }
 
     fn is_finished(&self) -> bool {
-        self.running.as_ref().is_none_or(|running| running.is_finished())
+        self.running.is_finished()
     }
 
     fn is_awaiting_end_of_data(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| running.is_awaiting_end_of_data())
+        self.running.is_awaiting_end_of_data()
     }
 
     fn begin_at(&self, monotonic_ns: u64) {
-        if let Some(running) = &self.running {
-            running.begin_at(monotonic_ns);
-        }
+        self.running.begin_at(monotonic_ns);
     }
 
     fn stop_at(&self, monotonic_ns: u64) {
-        if let Some(running) = &self.running {
-            running.stop_at(monotonic_ns);
-        }
+        self.running.stop_at(monotonic_ns);
     }
 
     fn finish(self: Box<Self>) -> Report {
@@ -136,7 +125,9 @@ impl RunningPart for Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.abort();
-        drop(self.take().map(Running::finish));
+        if self.join() {
+            drop(self.running.finish());
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     foreign,
     measure::{KEPT_BYTES, LARGEST_KEPT_BYTES, cpu::free_cpus, host::HostFacts},
     mpi::RankFacts,
-    report::{ClockReading, MOST_HISTOGRAMS, NicFacts, PHASES, Report, Window},
+    report::{ClockReading, MOST_HISTOGRAMS, NicFacts, PHASES, Phase, Report, Window},
     spec::{Side, TestSpec, Transport, memory, ranks::RanksSpec},
 };
 
@@ -234,6 +234,14 @@ impl Part {
             Self::End { spec, .. } => spec.phases.length_ns(),
             Self::Rank { spec, .. } => spec.length_ns(),
         }
+    }
+
+    /// Whether it tells the client of intervals in this phase. During the measurement only on request: the wire belongs to the
+    /// load. Each one of a warm-up that may end early is told.
+    pub fn tells(&self, phase: Phase) -> bool {
+        let Self::End { spec, .. } = self else { return false };
+        let phases = &spec.phases;
+        spec.interim && phases.interval_ns > 0 || phases.settle_ns > 0 && phase == Phase::Warmup
     }
 
     /// Number of the places in [`Connect::peers`].

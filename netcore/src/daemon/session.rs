@@ -47,7 +47,7 @@ use crate::{
         host::HostFacts,
     },
     mpi,
-    report::{Phase, Report, SideReport, Window},
+    report::{Phase, Report, SideReport},
     spec::Side,
     transport::control_port::{ControlPort, DataPorts},
 };
@@ -448,11 +448,7 @@ impl<'s> Session<'s> {
         // In a test of unknown length only keep-alive can tell a client that works from one that is gone.
         self.channel.set_keepalive(counted)?;
         let mut deadline = Instant::now() + ahead + Duration::from_nanos(length_ns) + self.shared.config.timeouts.grace;
-        let (interim, settles) = match part {
-            Part::End { spec, .. } => (spec.interim && spec.phases.interval_ns > 0, spec.phases.settle_ns > 0),
-            Part::Rank { .. } => (false, false),
-        };
-        let load = match prepared.start(t0_ns, interim || settles) {
+        let load = match prepared.start(t0_ns, part.tells(Phase::Warmup)) {
             Ok(load) => load,
             Err(error) => return self.refuse_to_run(reply_error(&error)),
         };
@@ -462,10 +458,8 @@ impl<'s> Session<'s> {
             load.clear_news();
             // Asked first: the last interval is there before the end is.
             let finished = load.is_finished();
-            // During the measurement intervals are told only on request: the wire belongs to the load.
-            let to_tell = |window: &Window| interim || (settles && window.phase == Phase::Warmup);
             while let Some(window) = load.take_interval() {
-                if to_tell(&window) {
+                if part.tells(window.phase) {
                     self.reply(&Reply::Interim(Box::new(window)))?;
                 }
             }

@@ -81,8 +81,8 @@ impl Running {
         self.watch.wait_for_report(at_most)
     }
 
-    /// Waits for the scheduled or requested end and returns the report. Draining is bounded.
-    pub fn finish(self) -> SideReport {
+    /// Waits for the scheduled or requested end and returns the report, once. Draining is bounded.
+    pub fn finish(&self) -> SideReport {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.recv().unwrap_or_else(|_| {
             let sentence = "the sampler's thread broke down: this is a bug in plumb";

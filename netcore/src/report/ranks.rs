@@ -9,7 +9,7 @@ use crate::foreign;
 pub const MOST_INSTANTS: usize = 4096;
 
 /// Report of one rank on one iteration. The client joins those of all ranks, and it alone knows the offsets of their clocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankReport {
     pub rank: u32,
@@ -79,27 +79,6 @@ pub struct NasResult {
 impl RankReport {
     /// Report of a rank without a measurement.
     pub fn empty(rank: u32, ending: Ending) -> Self {
-        Self {
-            rank,
-            algorithm: String::new(),
-            library: None,
-            monotonic_start_ns: 0,
-            wall_start_ns: 0,
-            elapsed_ns: 0,
-            operations: 0,
-            sum_ns: 0,
-            min_ns: 0,
-            max_ns: 0,
-            histogram: String::new(),
-            stride: 1,
-            instants: Vec::new(),
-            communication_ns: 0,
-            traffic: None,
-            cpu_ns: 0,
-            nas: None,
-            nic: None,
-            ending,
-            notes: Vec::new(),
-        }
+        Self { rank, stride: 1, ending, ..Self::default() }
     }
 }

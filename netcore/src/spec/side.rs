@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{Direction, EndSpec, Pattern, TestSpec, Transport};
 
 /// One of the two ends of a test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// The end that opens the data connections (`from`).
+    #[default]
     Near,
     /// The end that accepts them (`to`).
     Far,

@@ -43,8 +43,7 @@ const LEAD_PER_MEMBER_NS: u64 = 500_000;
 struct Seat<'a> {
     member: &'a Member,
     grace: Duration,
-    /// Of [`Member::ends`]. `None`: this process, another program or a service.
-    sessions: Vec<(&'a Endpoint, Option<Session>)>,
+    sessions: Sessions<'a>,
     /// Addresses of their data, where these differ from those of their daemons.
     data: Vec<Option<IpAddr>>,
     /// Another program that takes part.
@@ -58,6 +57,9 @@ enum Test<'a> {
     Ends(Box<TestSpec>),
     Ranks(&'a RanksSpec),
 }
+
+/// Those of [`Member::ends`]. `None`: this process, another program or a service.
+type Sessions<'a> = Vec<(&'a Endpoint, Option<Session>)>;
 
 /// A member with its test, and the time that this may run over its length.
 type Part<'a> = (&'a Member, Test<'a>, Duration);
@@ -75,7 +77,9 @@ impl Bench for Hosts {
         });
         let places = || step.members.iter().flat_map(Member::places);
         let measured: Vec<Measured> = measured.map_err(|error| self.because(places(), error))?;
-        seats.into_iter().for_each(|seat| self.keep(seat));
+        for seat in seats {
+            self.keep(seat.sessions, seat.grace);
+        }
         Ok(joined(measured, &step.members))
     }
 
@@ -98,7 +102,7 @@ impl Bench for Hosts {
             let seat = seat?;
             match ended.next() {
                 Some(Ok(measured)) => {
-                    self.keep(seat);
+                    self.keep(seat.sessions, seat.grace);
                     Ok(measured)
                 }
                 // The sessions are dropped with the seat: their state is unknown.
@@ -133,9 +137,11 @@ impl Hosts {
         MeasureError { message: self.explained(ends.into_iter().map(Endpoint::name), error.message), ..error }
     }
 
-    fn keep(&mut self, seat: Seat<'_>) {
-        for (end, session) in seat.sessions {
-            session.into_iter().for_each(|session| self.give_back(end, seat.grace, session));
+    fn keep(&mut self, sessions: Sessions<'_>, grace: Duration) {
+        for (end, session) in sessions {
+            if let Some(session) = session {
+                self.give_back(end, grace, session);
+            }
         }
     }
 
@@ -204,9 +210,7 @@ impl Hosts {
             seats.push(match fault {
                 None => self.seat(part, sessions, progress).map_err(MeasureError::from),
                 Some(error) => {
-                    for (end, session) in sessions {
-                        session.into_iter().for_each(|session| self.give_back(end, grace, session));
-                    }
+                    self.keep(sessions, grace);
                     Err(error)
                 }
             });
@@ -217,7 +221,7 @@ impl Hosts {
     fn seat<'a>(
         &self,
         (member, mut test, grace): Part<'a>,
-        sessions: Vec<(&'a Endpoint, Option<Session>)>,
+        sessions: Sessions<'a>,
         progress: &Progress,
     ) -> Result<Seat<'a>, ClientError> {
         let (family, has_daemon) = match &mut test {

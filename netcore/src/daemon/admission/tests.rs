@@ -399,7 +399,7 @@ fn ranks_have_the_bounds_of_ends() {
     };
     let (brief, counted) = (Stop::AfterNs(1_000_000_000), Stop::AfterTransactions(1));
     let admitted = of(1 << 10, brief, 9).unwrap();
-    assert_eq!((admitted.flows, admitted.bytes), (8, 4 * 9 << 10));
+    assert_eq!((admitted.flows, admitted.bytes), (8, (4 * 9) << 10));
     of(1 << 10, counted, 2).unwrap();
     for (refused, words) in [
         (of(1 << 10, brief, 10), "--max-flows"),
