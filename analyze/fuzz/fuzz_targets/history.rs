@@ -14,6 +14,6 @@ fuzz_target!(|bytes: &[u8]| {
     let order = Order { before: String::new(), keep: Period::Week, repair: true, is_dry: false };
     if compact(folder.path(), &order).is_ok() {
         let after = read(folder.path(), false).expect("faulty lines are gone");
-        assert_eq!((before.runs, before.series()), (after.runs, after.series()));
+        assert_eq!((before.series(), before.runs), (after.series(), after.runs));
     }
 });
