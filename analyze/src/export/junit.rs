@@ -88,19 +88,12 @@ pub fn set_seconds(case: &mut TestCase, seconds: Option<f64>) {
 /// The test case of a verdict, with its values twice: as properties for programs, and in a sentence (`system-out`) for
 /// GitLab, Jenkins and GitHub's reporters, which show no properties.
 pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
-    let observed = match (verdicts::observed(row), row.observed) {
-        // Without a metric the unit is unknown.
-        (text, Some(value)) if text.is_empty() => schemas::columns::number(value),
-        (text, _) => text,
-    };
+    let observed = verdicts::shown(row);
     let what = if row.assertion.is_empty() { &row.metric } else { &row.assertion };
     let note = verdicts::remark(row);
     let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
     let (mut status, message) = match row.verdict {
-        _ if row.fails() => (
-            TestCaseStatus::non_success(NonSuccessKind::Failure),
-            format!("{}: {what} does not hold: {observed}{note}", row.case),
-        ),
+        _ if row.fails() => (TestCaseStatus::non_success(NonSuccessKind::Failure), verdicts::broken(row)),
         _ if row.refuses() => (TestCaseStatus::non_success(NonSuccessKind::Error), row.note.clone()),
         Verdict::Unnoticed if row.severity == Severity::Error => (
             TestCaseStatus::non_success(NonSuccessKind::Failure),
@@ -122,6 +115,7 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
         ("metric", text(&row.metric)),
         ("member", text(&row.member)),
         ("observed", number(row.observed)),
+        ("statistic", text(&row.statistic)),
         ("ci_low", number(row.ci_low)),
         ("ci_high", number(row.ci_high)),
         ("confidence_level", number(row.confidence_level)),
@@ -138,7 +132,7 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
         }
     }
     let level = row.confidence_level.map(|l| format!(", interval at {}", units::level(l))).unwrap_or_default();
-    let counted = if row.n == 1 { "1 iteration".to_owned() } else { format!("{} iterations", row.n) };
+    let counted = verdicts::counted(row);
     case.set_system_out(format!("{}: {}: {what}: {observed} ({counted}{level}){note}", row.verdict, row.case));
     case
 }

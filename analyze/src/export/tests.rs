@@ -147,22 +147,22 @@ fn junit_counts_what_failed() {
     let text = written(|out| junit::write(&mut table(RESULTS), out));
     assert!(text.contains("tests=\"4\" skipped=\"0\" failures=\"0\" errors=\"1\""), "{text}");
     assert!(text.contains("<error message=\"no | &lt;host"), "{text}");
-    let verdicts = "case,assertion,metric,n,observed,ci_low,ci_high,confidence_level,limit,verdict,severity,note,elapsed_s\n\
-        bulk[streams=4] up,throughput >= 1Gbit/s,throughput_bits_per_s,5,5e8,4.9e8,5.1e8,0.95,1e9,fail,error,,10.5\n\
-        bulk[streams=4] up,loss_ratio < 1%,,5,0.02,,,,0.01,fail,warn,,10.5\n\
-        rr,latency.p99 < 80us,latency_p99_us,3,,,,,80,inconclusive,error,too few,2\n\
-        rr,retransmits == 0,retransmits,3,0,,,,0,pass,error,,2\n";
+    let verdicts = "case,assertion,metric,n,statistic,observed,ci_low,ci_high,confidence_level,limit,verdict,severity,note,elapsed_s\n\
+        bulk[streams=4] up,throughput >= 1Gbit/s,throughput_bits_per_s,5,median,5e8,4.9e8,5.1e8,0.95,1e9,fail,error,,10.5\n\
+        bulk[streams=4] up,loss_ratio < 1%,,5,,0.02,,,,0.01,fail,warn,,10.5\n\
+        rr,latency.p99 < 80us,latency_p99_us,3,,,,,,80,inconclusive,error,too few,2\n\
+        rr,retransmits == 0,retransmits,3,worst,0,,,,0,pass,error,,2\n";
     let text = written(|out| junit::write(&mut table(verdicts), out));
     assert!(text.contains("tests=\"4\" skipped=\"2\" failures=\"1\" errors=\"0\""), "{text}");
     assert!(
-        text.contains("message=\"bulk[streams=4] up: throughput &gt;= 1Gbit/s does not hold: 500 Mbit/s ± 2.0 %\""),
+        text.contains("message=\"bulk[streams=4] up: throughput &gt;= 1Gbit/s does not hold: 500 Mbit/s ± 2.0 % (median of 5 iterations)\""),
         "{text}"
     );
     // Values twice: as properties, and in a sentence for reporters that show none.
     for property in ["observed\" value=\"500000000", "ci_low\" value=\"490000000", "limit\" value=\"1000000000"] {
         assert!(text.contains(&format!("<property name=\"{property}\"/>")), "{property}: {text}");
     }
-    assert!(text.contains("500 Mbit/s ± 2.0 % (5 iterations, interval at 95 %)</system-out>"), "{text}");
+    assert!(text.contains("500 Mbit/s ± 2.0 % (median of 5 iterations, interval at 95 %)</system-out>"), "{text}");
     // Each has its time, and a suite counts the two verdicts of one measurement once.
     assert_eq!((text.matches("time=\"10.500\"").count(), text.matches("time=\"2.000\"").count()), (2, 2), "{text}");
     assert_eq!(text.matches("time=\"12.500\"").count(), 2, "{text}");

@@ -156,6 +156,32 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     columns
 }
 
+/// What a failing statement was instead: `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s (median of 5 iterations)`.
+pub fn broken(row: &VerdictRow) -> String {
+    let what = if row.assertion.is_empty() { &row.metric } else { &row.assertion };
+    let basis = if row.n > 1 && !row.statistic.is_empty() { counted(row) } else { String::new() };
+    let remark = [&*basis, remark(row)].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ");
+    let remark = if remark.is_empty() { remark } else { format!(" ({remark})") };
+    format!("{}: {what} does not hold: {}{remark}", row.case, shown(row))
+}
+
+/// The iterations that were judged: `median of 5 iterations`.
+pub fn counted(row: &VerdictRow) -> String {
+    match (row.n, &*row.statistic) {
+        (1, _) => "1 iteration".to_owned(),
+        (n, "") => format!("{n} iterations"),
+        (n, statistic) => format!("{statistic} of {n} iterations"),
+    }
+}
+
+/// [`observed`], or the bare number of a metric that this version does not know.
+pub fn shown(row: &VerdictRow) -> String {
+    match (observed(row), row.observed) {
+        (text, Some(value)) if text.is_empty() => schemas::columns::number(value),
+        (text, _) => text,
+    }
+}
+
 /// `94.1 Gbit/s ± 0.3 %`, or `94.1 Gbit/s (−0.2 % … +0.4 %)` if the interval reaches further on one side; its ends if it
 /// is wide. For a comparison the change:
 /// `40.1 Gbit/s, −5.2 % (−6.0 … −4.3) from 42.3 Gbit/s`.

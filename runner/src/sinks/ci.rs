@@ -65,13 +65,6 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
     }
 }
 
-/// `bulk: throughput >= 9Gbit/s does not hold: 8.1 Gbit/s`
-fn sentence(v: &VerdictRow) -> String {
-    let note = verdicts::remark(v);
-    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-    format!("{}: {} does not hold: {}{note}", v.case, v.assertion, verdicts::observed(v))
-}
-
 /// The summary in Markdown: question, answer, results, what limited them, verdicts, notes.
 pub fn markdown(
     name: &str,
@@ -127,7 +120,7 @@ pub fn annotations(cases: &[CaseResult]) -> String {
                 column: Some(v.column.as_ref().map_or(1, place)),
             };
             let text = match v.verdict {
-                Verdict::Fail | Verdict::Regression => sentence(v),
+                Verdict::Fail | Verdict::Regression => verdicts::broken(v),
                 _ => format!("{}: {}: {}", v.case, v.assertion, v.note),
             };
             all.push((kind, Some(at), text));
