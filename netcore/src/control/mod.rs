@@ -3,7 +3,7 @@
 //! From the wire upwards: [`frame`] cuts a byte stream into bounded frames, [`secure`] encrypts that stream where a
 //! [`key`] is used, [`channel`] is a connection with deadlines over both, [`message`] is the content of the frames.
 //! [`clock`] relates two monotonic clocks by probes; [`stop`] and [`event`] wake waiting threads; [`child`] runs a program
-//! within bounds, here or for a client; [`part`] is a part of a test in this process.
+//! within bounds, here or for a client; `part` is a part of a test in this process.
 
 pub mod capabilities;
 pub mod channel;
