@@ -39,7 +39,12 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
     let bits = row.throughput_bits_per_s.or(row.sent_bits_per_s).filter(|bits| *bits > 0.0)?;
     let delivered = row.delivery_rate_bits_per_s? / bits;
     let (rtt, min) = round_trips(evidence)?;
-    if !(STEADY.0..=STEADY.1).contains(&delivered) || is_end_busy(evidence) {
+    let paced = row.pacing_rate_bits_per_s.filter(|_| evidence.is_bbr()).map(|rate| rate / bits);
+    let is_steady = |rate: f64| (STEADY.0..=STEADY.1).contains(&rate);
+    // BBR's estimate is the largest delivery rate of several round trips. The last one alone may be of the test's end.
+    let rate_held =
+        if is_steady(delivered) { delivered } else { paced.filter(|rate| is_steady(*rate) && stands(rtt, min))? };
+    if is_end_busy(evidence) {
         return None;
     }
     let us = |us| human(Unit::Microseconds, us);
@@ -59,7 +64,7 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
     } else {
         // On a short path a sender that is at work spoils BBR's estimate.
         let trusts = min >= QUEUE_US || evidence.sender.load().is_some_and(|load| load < LITTLE);
-        let used = bits / row.pacing_rate_bits_per_s.filter(|_| evidence.is_bbr() && trusts)?;
+        let used = 1.0 / paced.filter(|_| trusts)?;
         if !(PACED_BBR.0..=PACED_BBR.1).contains(&used) {
             return None;
         }
@@ -71,7 +76,7 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
         )
     };
     let because = format!("{because}{}", about_wire(evidence));
-    Some(Limit::named(LimitedBy::Path, delivered.min(1.0), because))
+    Some(Limit::named(LimitedBy::Path, rate_held.min(1.0), because))
 }
 
 /// Whether an end may have kept the other waiting: its thread was nearly full or could not run, or its own queues dropped packets.

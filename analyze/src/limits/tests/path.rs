@@ -49,6 +49,10 @@ fn one_full_link_is_one_cause_whatever_fills_it() {
     expect(&bbr(71.9e6, 13_655.0, 16.0), LimitedBy::Path, &["a queue of 13.6 ms"]);
     expect(&bbr(105e6, 22_000.0, 20_000.0), LimitedBy::Path, &["BBR paces by what it delivers", "queue of 2.00 ms"]);
     expect(&bbr(97.9e6, 1500.0, 20.0), LimitedBy::Path, &["BBR paces by what it delivers"]);
+    // As recorded: the last sample of the delivery rate is less than half of what BBR has paced at.
+    let slow_end = |row: Row| Row { delivery_rate_bits_per_s: Some(39.2e6), ..row };
+    expect(&slow_end(bbr(94.7e6, 4148.0, 20.0)), LimitedBy::Path, &["a queue of 4.13 ms"]);
+    expect(&slow_end(bbr(94.7e6, 1500.0, 20.0)), LimitedBy::Pacing, &["its estimate"]);
     // Within microseconds a sender at work spoils its estimate.
     let at_work = Row { local_thread_busy_ratio: Some(0.6), ..bbr(105e6, 60.0, 20.0) };
     expect(&at_work, LimitedBy::Pacing, &["its estimate"]);
