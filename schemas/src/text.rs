@@ -1,5 +1,5 @@
-//! Text as it is shown. Foreign text is made safe to print: what another program, another host or a file says ends up on terminals and in the logs of
-//! CI systems, and both obey some of it.
+//! Text as it is shown. Foreign text is made safe to print: what another program, another host or a file says ends up on
+//! terminals and in the logs of CI systems, and both obey some of it.
 
 use std::fmt::Write as _;
 
@@ -58,15 +58,17 @@ fn is_command(text: &str) -> bool {
 }
 
 /// A text in which each case is named by the values that tell it apart: `load[cubic, 1 stream]` where the text has
-/// `load[socket.congestion_control=cubic,streams=1]`. For people: tables and options have the whole names. What is quoted
-/// is meant to be typed, and stays.
+/// `load[socket.congestion_control=cubic,streams=1]`. For people: tables and options have the whole names. What stands in
+/// quotes or backticks is meant to be typed, and stays.
 pub fn short_names(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    let mut is_command = false;
     while let Some((open, close)) = rest.find('[').and_then(|open| Some((open, open + rest[open..].find(']')?))) {
         let (before, inside) = (&rest[..open], &rest[open + 1..close]);
         let name = before.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
-        let is_case = !name.is_empty() && !name.contains(['`', '\'', '"', '=']);
+        is_command ^= before.matches('`').count() % 2 == 1;
+        let is_case = !is_command && !name.is_empty() && !name.contains(['\'', '"', '=']);
         match swept(inside).filter(|_| is_case) {
             Some(values) => {
                 out.push_str(before);
@@ -75,6 +77,7 @@ pub fn short_names(text: &str) -> String {
             }
             None => out.push_str(&rest[..=close]),
         }
+        is_command ^= inside.matches('`').count() % 2 == 1;
         rest = &rest[close + 1..];
     }
     out.push_str(rest);
@@ -107,7 +110,7 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
         ("streams" | "threads", Some(1)) => format!("1 {}", own.trim_end_matches('s')),
         ("streams" | "threads", Some(n)) => format!("{n} {own}"),
         ("inflight", Some(n)) => format!("{n} in flight"),
-        ("message_size", Some(n)) => bytes(n),
+        ("message_size" | "message_bytes", Some(n)) => bytes(n),
         ("request_size" | "response_size", Some(n)) => format!("{} {}", own.trim_end_matches("_size"), bytes(n)),
         _ if is_alone && is_word(value) => value.to_owned(),
         _ if key.starts_with("remote_") => format!("{key} {value}"),
@@ -149,6 +152,34 @@ mod tests {
     }
 
     #[test]
+    fn a_case_is_named_by_the_values_that_tell_it_apart() {
+        for (whole, short) in [
+            ("load[socket.congestion_control=cubic,streams=1]", "load[cubic, 1 stream]"),
+            ("load[streams=4,message_size=65536] up: slow", "load[4 streams, 64 KiB] up: slow"),
+            ("a[message_size=65537], b[inflight=8]", "a[65537 B], b[8 in flight]"),
+            ("a[socket.no_delay=true,remote_socket.priority=1]", "a[no_delay true, remote_socket.priority 1]"),
+            ("(a[from=x,to=x])", "(a[from x, to x])"),
+        ] {
+            assert_eq!(short_names(whole), short);
+        }
+    }
+
+    #[test]
+    fn what_is_typed_keeps_its_whole_name() {
+        for text in [
+            "`plumb run p.yaml --only bulk[streams=1]`",
+            "with --only 'bulk[streams=1]'",
+            "hosts h[1-3], [2/3] and tests.a[0]",
+            "--set=x[a=b]",
+        ] {
+            assert_eq!(short_names(text), text);
+        }
+        // Before and behind what is typed, names are short.
+        let text = "a[streams=1]: `b[streams=2]`, c[streams=3]";
+        assert_eq!(short_names(text), "a[1 stream]: `b[streams=2]`, c[3 streams]");
+    }
+
+    #[test]
     fn other_text_stays_as_it_is() {
         for text in
             ["größe 10 µs …", "::1", "at ::ffff:192.0.2.1", "std::io::Error", "## a title", "\u{e9} e\u{301} नमस्ते"]
@@ -159,6 +190,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn cases_that_differ_have_names_that_differ(
+            a in (1..5u64, 1..100_000u64, "cubic|bbr|reno|1"),
+            b in (1..5u64, 1..100_000u64, "cubic|bbr|reno|1"),
+        ) {
+            let name = |(streams, size, word): &(u64, u64, String)| {
+                short_names(&format!("t[streams={streams},message_size={size},socket.x={word},remote_socket.x={streams}]"))
+            };
+            prop_assert_eq!(name(&a) == name(&b), a == b);
+        }
+
         #[test]
         fn what_was_escaped_stays(text in "(.|::[a-z]{1,5}|##\\[|\\PC|\\p{Cc}){0,20}") {
             let once = plain(&text);

@@ -7,7 +7,9 @@ use schemas::{
         VerdictRow, names,
         verdicts::{VERDICT_COLUMNS, column},
     },
-    metrics, units,
+    metrics,
+    text::short_names,
+    units,
     words::{Severity, Verdict},
 };
 
@@ -137,7 +139,7 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
                 r.verdict.to_string()
             }
         }),
-        column("case", &|r| r.case.clone()),
+        column("case", &|r| short_names(&r.case)),
         column("assertion", &|r| r.assertion.clone()),
         column("metric", &|r| metrics::find(&r.metric).map_or(r.metric.as_str(), |m| m.name).to_owned()),
         column(&title, &|r| match r.statistic.as_str() {

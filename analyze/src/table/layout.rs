@@ -28,10 +28,9 @@ fn width(text: &str) -> usize {
 }
 
 impl Column {
-    /// A cell per row. Cases are named by what tells them apart.
+    /// A cell per row.
     pub fn of<T>(title: &str, right: bool, rows: &[T], cell: impl Fn(&T) -> String) -> Self {
-        let name = |text: String| if title == "case" { text::short_names(&text) } else { text };
-        Self { title: title.to_owned(), right, cells: rows.iter().map(|row| name(cell(row))).collect() }
+        Self { title: title.to_owned(), right, cells: rows.iter().map(cell).collect() }
     }
 
     fn width(&self) -> usize {

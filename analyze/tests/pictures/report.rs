@@ -109,7 +109,7 @@ fn a_case_is_one_row_with_its_interval_and_percentiles() {
     let table: Vec<&str> =
         text.lines().skip_while(|l| *l != "## Results").skip(2).take_while(|l| !l.is_empty()).collect();
     assert_eq!(table.len(), 2 + 5 + 1, "{text}");
-    assert!(table[3].contains("size[message_bytes 128]"), "{text}");
+    assert!(table[3].contains("size[128 B]"), "{text}");
     let cells = |line: &str| line.trim_matches('|').split(" | ").map(|c| c.trim().to_owned()).collect::<Vec<_>>();
     let head = cells(table[0]);
     let at = |name: &str| head.iter().position(|h| h == name).unwrap();

@@ -35,8 +35,8 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         column("case", false, &|row| {
             let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
             match row.direction.filter(|_| rows.iter().any(other)) {
-                Some(direction) => format!("{} ({direction})", name(row)),
-                None => name(row),
+                Some(direction) => format!("{} ({direction})", short_names(&name(row))),
+                None => short_names(&name(row)),
             }
         }),
         column("workload", false, &|row| row.workload.clone().unwrap_or_default()),

@@ -2,7 +2,12 @@
 
 use std::{collections::HashMap, io::Write};
 
-use schemas::{run_record::RunRecord, text::plain, units, words::Verdict};
+use schemas::{
+    run_record::RunRecord,
+    text::{plain, short_names},
+    units,
+    words::Verdict,
+};
 
 use super::{Compared, Contrast, Sides};
 use crate::error::Error;
@@ -27,7 +32,7 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
     let contrasts = comparisons.iter().any(|c| c.values != comparisons[0].values);
     let mut columns = vec![
-        column("case", false, &|c| c.row.case.clone()),
+        column("case", false, &|c| short_names(&c.row.case)),
         column("metric", false, &|c| c.metric.map_or(c.row.metric.clone(), |m| m.name.to_owned())),
         column("values", false, &|c| c.values.clone()),
         // The table of a run has means: a median beside them must say what it is.

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use schemas::{
     columns::{self, Row},
     metrics::{self, Family, Kind, Metric},
+    text::short_names,
     units,
     words::{Phase, Record, Search, Status, Way},
 };
@@ -148,7 +149,7 @@ impl Cases {
         let (level, alone) = self.level();
         let level = if alone { format!("{} interval", units::level(level)) } else { "interval".to_owned() };
         let mut columns = vec![
-            column("case", false, &|c| c.label.clone()),
+            column("case", false, &|c| short_names(&c.label)),
             column("workload", false, &|c| c.workload().to_owned()),
             column("metric", false, &|c| c.headline().map_or(String::new(), |m| m.label.to_owned())),
             column(if several { "mean" } else { "result" }, true, &Case::result),
