@@ -137,7 +137,11 @@ impl Launched {
 
     /// The greeting of a host's daemon, and its key.
     fn told(&self, name: &str) -> Option<(serde_json::Value, Key)> {
-        let read = |what: &str| std::fs::read_to_string(self.folder.path(&format!("{name}.{what}"))).ok();
+        // With `control: launcher` bytes of the control connection, which are no text, follow the greeting.
+        let read = |what: &str| {
+            let bytes = std::fs::read(self.folder.path(&format!("{name}.{what}"))).ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        };
         let said = read("said")?;
         let greeting: serde_json::Value =
             serde_json::from_str(said.strip_prefix("plumb-serving ")?.lines().next()?).ok()?;
