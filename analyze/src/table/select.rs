@@ -8,7 +8,7 @@
 //! - only rows whose status is `ok` or empty. Rows with another status (`failed`, `discarded`, `cut` …) are left out, with
 //!   a note;
 //! - of those, the rows that match every `--where`;
-//! - a row that an earlier file has, too, once.
+//! - a row of the same iteration of the same run once, however often the input has it.
 
 use schemas::{
     columns::{self, results::column, verdicts},
@@ -18,7 +18,7 @@ use schemas::{
 };
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
@@ -216,12 +216,11 @@ pub struct Picker {
     conditions: Vec<Condition>,
     /// Number of rows left out because of each status.
     left_out: Vec<(String, u64)>,
-    /// With several inputs.
     repeats: Option<Arc<Repeats>>,
 }
 
 /// Columns that together name one observation of a run, where a table has them.
-const OBSERVATION: [&str; 11] = [
+const OBSERVATION: [&str; 15] = [
     column::run_id,
     column::iteration,
     column::record,
@@ -233,35 +232,55 @@ const OBSERVATION: [&str; 11] = [
     column::stream,
     column::phase,
     column::start_s,
+    column::from,
+    column::to,
+    column::status,
+    column::time,
 ];
 
-/// Finds rows of a run that an earlier input has, too: counted twice, they would pass for further observations.
+/// Finds rows of a run that the table has already: counted twice, they would pass for further observations.
+///
+/// Of several inputs each may have any row once. Within one input only iterations and summaries are looked at, and only those
+/// that say when they ended: streams and intervals are too many to remember each.
 #[derive(Debug)]
 struct Repeats {
-    /// The columns of [`OBSERVATION`], the run first.
+    /// The columns of [`OBSERVATION`] that the table has, the run first.
     columns: Vec<usize>,
+    /// The column of the time at which a row ended, if the table has it.
+    time: Option<usize>,
+    inputs: usize,
     /// The input in which an observation was first seen, by its hash; and the number of repeated rows.
     seen: Mutex<(HashMap<u64, usize>, u64)>,
 }
 
 impl Repeats {
-    /// `None`: one input, or its rows do not say of which iteration of which run they are.
+    /// `None`: the rows do not say of which iteration of which run they are, or, of one input, when they ended.
     fn among(table: &Table) -> Option<Arc<Self>> {
         let place = |name: &str| table.header().names().iter().position(|column| column == name);
         let columns: Vec<usize> = OBSERVATION.iter().filter_map(|name| place(name)).collect();
         let is_named = OBSERVATION[..3].iter().all(|name| place(name).is_some());
-        (table.inputs() > 1 && is_named).then(|| Arc::new(Self { columns, seen: Mutex::default() }))
+        let (time, inputs) = (place(column::time), table.inputs());
+        let is_known = is_named && (inputs > 1 || time.is_some());
+        is_known.then(|| Arc::new(Self { columns, time, inputs, seen: Mutex::default() }))
     }
 
-    fn has(&self, row: &impl Cells) -> bool {
-        if row.get(self.columns[0]).is_empty() {
+    fn has(&self, row: &impl Cells, kind: Record) -> bool {
+        let is_whole = matches!(kind, Record::Iteration | Record::Summary)
+            && self.time.is_some_and(|time| !row.get(time).is_empty());
+        if row.get(self.columns[0]).is_empty() || !is_whole && self.inputs == 1 {
             return false;
         }
         let mut hasher = DefaultHasher::new();
         self.columns.iter().for_each(|column| row.get(*column).hash(&mut hasher));
         let mut seen = self.seen.lock().expect("no thread panics while it holds the lock");
         // Inputs are read one after the other: which of two rows is the first does not depend on the threads.
-        let is_repeat = *seen.0.entry(hasher.finish()).or_insert(row.input()) != row.input();
+        let is_repeat = match seen.0.entry(hasher.finish()) {
+            Entry::Occupied(first) => is_whole || *first.get() != row.input(),
+            Entry::Vacant(place) => {
+                place.insert(row.input());
+                false
+            }
+        };
         seen.1 += u64::from(is_repeat);
         is_repeat
     }
@@ -274,7 +293,7 @@ impl Drop for Repeats {
         if repeated > 0 {
             let (rows, are) = if repeated == 1 { ("row", "is") } else { ("rows", "are") };
             crate::warn(&format!(
-                "{repeated} {rows} of a run that an earlier file has, too, {are} left out: an iteration counts once"
+                "{repeated} {rows} of a run that the input has already {are} left out: an iteration counts once"
             ));
         }
     }
@@ -360,7 +379,7 @@ impl Picker {
                 return Ok(None);
             }
         }
-        if self.repeats.as_ref().is_some_and(|repeats| repeats.has(row)) {
+        if self.repeats.as_ref().is_some_and(|repeats| repeats.has(row, kind)) {
             return Ok(None);
         }
         Ok(Some(kind))
@@ -473,6 +492,13 @@ mod tests {
         assert_eq!(read(&[run, run, other, run]), "56678");
         // A row without a run cannot be told from another program's.
         assert_eq!(read(&[other, other]), "788");
+        // Within one file the same time tells a copy from a second member of what has no name.
+        let timed = "run_id,case_id,iteration,record,throughput_bits_per_s,time,stream\n\
+            r,a,1,iteration,5,t1,\nr,a,2,iteration,6,t2,\nr,a,1,iteration,5,t1,\nr,a,2,iteration,6,t2,\nr,a,2,iteration,7,t3,\n";
+        assert_eq!(read(&[timed]), "567");
+        assert_eq!(read(&[timed, timed]), "567");
+        let untimed = timed.replace("t1", "").replace("t2", "");
+        assert_eq!(read(&[&untimed]), "56567");
     }
 
     #[test]
