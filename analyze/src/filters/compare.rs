@@ -23,8 +23,6 @@ use crate::judge::samples::{self, Case, Index};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
-use crate::limits;
-use crate::stats::quantiles;
 use crate::table::TableArgs;
 use crate::table::layout::{Column, Sheet};
 use settings::{Contrast, Setting};
@@ -48,7 +46,7 @@ static MIN_EFFECT: LazyLock<String> =
 /// change that is large enough (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of
 /// comparisons) and in the metric's bad direction. An improvement is the same in the good direction. `~` (same) means
 /// that the interval excludes both, `no worse` that it excludes a regression; everything else is inconclusive, also what
-/// others disturbed on one side (`cpu_taken_ratio`: a tenth of the time, and twice that of the other side). The change is
+/// speaks against a side that others disturbed (`cpu_taken_ratio`: a tenth of the time, and twice that of the other side). The change is
 /// the median of the ratios between values of both sides (Hodges–Lehmann's shift of their logarithms; in turns, of the
 /// ratios within blocks of rounds). A note tells if the medians themselves differ by something else. With the bootstrap the change is
 /// that of the medians, with Welch's test that of the means. Its interval has the level 1 − alpha. The CSV is the
@@ -141,8 +139,6 @@ pub(super) struct Compared {
     base: Vec<f64>,
     /// With `--by`: `cubic → bbr`.
     values: String,
-    /// Why it concludes nothing: others took a CPU from one side.
-    disturbed: Option<String>,
 }
 
 impl Compared {
@@ -285,30 +281,7 @@ fn compare(args: &Args, sides: &Sides) -> Vec<Compared> {
         found.extend(of_contrast(args, sides, contrast, comparisons));
     }
     comparison::decide(found.iter_mut().map(|c| &mut c.found), !args.no_correction);
-    for compared in found.iter_mut().filter(|c| ![Missing, Inconclusive].contains(&c.found.verdict)) {
-        if let Some(why) = compared.disturbed.take() {
-            compared.found.verdict = Inconclusive;
-            compared.found.notes.insert(0, why);
-        }
-    }
     found
-}
-
-/// The typical share of the time in which others took a CPU from a case.
-fn cpu_taken(sides: &Sides, case: &Case) -> Option<f64> {
-    quantiles::select_median(&mut case.values.get(sides.cpu_taken?)?.clone())
-}
-
-/// Why the sides of a comparison cannot be compared, if others took a CPU from one of them much more than from the other.
-fn disturbed(taken: [Option<f64>; 2]) -> Option<String> {
-    let [base, new] = taken.map(Option::unwrap_or_default);
-    let told = |side: &str, own: f64, other: f64| {
-        let is_disturbed = limits::disturbed(vec![other])(own);
-        let (own, other) = (units::margin(own), units::margin(other));
-        is_disturbed
-            .then(|| format!("{side} was disturbed: others took a CPU for {own} of its time, {other} of the other's"))
-    };
-    told("the baseline", base, new).or_else(|| told("the new side", new, base))
 }
 
 fn of_contrast(args: &Args, sides: &Sides, contrast: &Contrast, comparisons: usize) -> Vec<Compared> {
@@ -326,11 +299,14 @@ fn of_contrast(args: &Args, sides: &Sides, contrast: &Contrast, comparisons: usi
             (None, new) => news.mark(new?, &mut row),
         }
         new.map(|n| n.origin.clone()).unwrap_or_default().mark(&mut row);
-        let disturbed = disturbed([base, new].map(|case| cpu_taken(sides, case?)));
+        let mut found = found(rule(args, metric));
+        if let (Some(base), Some(new)) = (base, new) {
+            found.disturbed = samples::disturbed(base, new);
+        }
         row.baseline_run_id = base.map(|b| b.origin.run_id.clone()).unwrap_or_default();
         let base = base.map(|b| b.values[m].clone()).unwrap_or_default();
         let values = contrast.setting.as_ref().map(Setting::change).unwrap_or_default();
-        Some(Compared { row, metric, found: found(rule(args, metric)), base, values, disturbed })
+        Some(Compared { row, metric, found, base, values })
     };
     let mut found = Vec::new();
     for base in &contrast.base.cases {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    judge::samples::{Case, Index, Key, Samples},
+    judge::samples::{self, Case, Index, Key, Samples},
     table::{
         InputArgs, Selection, Table,
         beside::{self, Beside},
@@ -301,7 +301,9 @@ impl Baseline {
             row.note.clone_from(why);
             return (row, None);
         }
-        (row, Some(Comparison::of(&base.values[m], values, promise.rule)))
+        let mut comparison = Comparison::of(&base.values[m], values, promise.rule);
+        comparison.disturbed = samples::disturbed(base, case);
+        (row, Some(comparison))
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Comparison {
     pub p_alone: Option<f64>,
     /// Number of rounds in which both sides were measured in turns, if that was used.
     pub rounds: Option<usize>,
+    /// Why the values of the baseline, and of the new side, are doubtful: something slowed that side alone.
+    pub disturbed: [Option<String>; 2],
     /// Inconclusive until [`decide`].
     pub verdict: Verdict,
     /// Reasons and doubts.
@@ -113,6 +115,7 @@ impl Comparison {
             p: None,
             p_alone: None,
             rounds: None,
+            disturbed: [None, None],
             verdict: Verdict::Missing,
             notes: vec![note.into()],
             needed: None,
@@ -248,8 +251,25 @@ impl Comparison {
         self.conclude(comparisons);
     }
 
-    /// Sets the verdict from p, corrected for `comparisons` of them.
+    /// Sets the verdict from p, corrected for `comparisons` of them, and from what is known of the sides.
     fn conclude(&mut self, comparisons: usize) {
+        self.weigh(comparisons);
+        let [base, new] = std::mem::take(&mut self.disturbed);
+        // A side that something slowed may be better than its values: what they say against it is doubtful.
+        let slowed = match self.verdict {
+            Verdict::Regression => new,
+            Verdict::Improvement | Verdict::NoWorse => base,
+            // Better::Neither: nobody knows what it would be otherwise.
+            Verdict::Changed | Verdict::Same => base.or(new),
+            _ => None,
+        };
+        if let Some(why) = slowed {
+            self.verdict = Verdict::Inconclusive;
+            self.notes.insert(0, why);
+        }
+    }
+
+    fn weigh(&mut self, comparisons: usize) {
         let (Some(base), Some(new)) = (self.base, self.new) else { return };
         let Rule { better, alpha, min_ratio, min_difference, .. } = self.rule;
         let significant = self.p.is_some_and(|p| p <= alpha) && self.interval.is_none_or(excludes_no_change);

@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, HashSet};
 use indexmap::IndexMap;
 use schemas::{
     metrics::{self, Family},
+    units,
     words::{LimitedBy, Record, Status, Way},
 };
 
 use super::Origin;
 use crate::error::Error;
+use crate::limits;
+use crate::stats::quantiles;
 use crate::table::select::{Picker, Preferred, left_out_note};
 use crate::table::{Field, Header, Row, Selection, Table};
 pub use index::Index;
@@ -50,13 +53,15 @@ pub struct Case {
 }
 
 /// When a row was measured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     pub run_id: String,
     /// Number of the iteration in the run, from 1; `None`: unknown.
     pub iteration: Option<u64>,
     /// End of the measurement, as text that sorts; empty if unknown.
     pub time: String,
+    /// Share of the time in which others took a CPU from it, 0 … 1 (`cpu_taken_ratio`); `None`: unknown.
+    pub cpu_taken: Option<f64>,
 }
 
 /// All cases of a table.
@@ -226,7 +231,8 @@ impl Reading {
             *case.origin.elapsed_s.get_or_insert(0.0) += seconds;
         }
         let iteration = row.text(Field::iteration).parse().ok();
-        case.rows.push(Observation { run_id: text(Field::run_id), iteration, time: case.origin.time.clone() });
+        let (run_id, time) = (text(Field::run_id), case.origin.time.clone());
+        case.rows.push(Observation { run_id, iteration, time, cpu_taken: row.value(Field::cpu_taken_ratio)? });
         Ok(())
     }
 
@@ -250,6 +256,11 @@ impl Case {
         }
     }
 
+    /// The typical share of the time in which others took a CPU from it; `None`: unknown.
+    fn cpu_taken(&self) -> Option<f64> {
+        quantiles::select_median(&mut self.rows.iter().filter_map(|row| row.cpu_taken).collect::<Vec<_>>())
+    }
+
     /// The headline of its workload, as an index into its values, whose columns have these names. `None`: it has no
     /// values of any metric that could be.
     pub fn headline(&self, columns: &[String]) -> Option<usize> {
@@ -257,6 +268,19 @@ impl Case {
         let metric = self.family.headline(|m| index(m.column).is_some_and(|i| !self.values[i].is_empty()))?;
         index(metric.column)
     }
+}
+
+/// Why the values of each of two cases are doubtful beside the other's: others took a CPU from it, and much more than from the
+/// other. What takes it from both alike leaves their comparison as it is.
+pub fn disturbed(base: &Case, new: &Case) -> [Option<String>; 2] {
+    let [base, new] = [base, new].map(|case| case.cpu_taken().unwrap_or_default());
+    let told = |side: &str, own: f64, other: f64| {
+        let is_disturbed = limits::disturbed(vec![other])(own);
+        let (own, other) = (units::margin(own), units::margin(other));
+        is_disturbed
+            .then(|| format!("{side} was disturbed: others took a CPU for {own} of its time, {other} of the other's"))
+    };
+    [told("the baseline", base, new), told("the new side", new, base)]
 }
 
 /// The rounds in which two cases were measured in turns, as values of a metric: the same run, the same numbers of

@@ -1,10 +1,10 @@
 //! Statements about the cases of a run, judged alike when the run ends and from its table.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use schemas::{
     assertion::{Assertion, Operator},
-    columns::{VerdictRow, results::column},
+    columns::VerdictRow,
     metrics::Metric,
     words::{self, Severity, Way},
 };
@@ -78,13 +78,6 @@ pub struct Survey {
     pub metric: &'static Metric,
 }
 
-impl Survey {
-    /// The columns that pairs are compared by.
-    pub fn columns(&self) -> [&'static str; 2] {
-        [self.metric.column, CPU_TAKEN]
-    }
-}
-
 /// The values by which statements are judged.
 pub struct Evidence {
     /// Cases with their directions apart.
@@ -99,13 +92,10 @@ pub struct Evidence {
     names_all_directions: bool,
 }
 
-/// Share of the time in which others took a CPU.
-const CPU_TAKEN: &str = column::cpu_taken_ratio;
-
 /// The columns that statements and the promises of a baseline are about.
 pub fn columns(statements: &[Statement], baseline: Option<&Baseline>) -> Vec<&'static str> {
     let promised = baseline.map(Baseline::promises).unwrap_or_default().iter().map(|p| p.metric.column);
-    let surveyed = statements.iter().filter_map(|s| s.survey.as_ref()).flat_map(Survey::columns);
+    let surveyed = statements.iter().filter_map(|s| Some(s.survey.as_ref()?.metric.column));
     let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
     let asserted = statements.iter().map(|s| s.assertion.metric).chain(subtracted).map(|metric| metric.column);
     let mut columns: Vec<&'static str> = Vec::new();
@@ -156,12 +146,10 @@ impl Evidence {
         self.place(column).and_then(|m| case.values.get(m)).map_or(&[][..], Vec::as_slice)
     }
 
-    /// The values of a column in the rows of each value of another one.
-    fn beside(&self, case: &Case, column: &str, other: &str) -> Vec<Option<f64>> {
-        let (Some(own), Some(other)) = (self.place(column), self.place(other)) else { return Vec::new() };
-        let by_row: HashMap<usize, f64> =
-            case.row_of[other].iter().copied().zip(case.values[other].iter().copied()).collect();
-        case.row_of[own].iter().map(|row| by_row.get(row).copied()).collect()
+    /// The share of the time in which others took a CPU, of each value of a column.
+    fn cpu_taken(&self, case: &Case, column: &str) -> Vec<Option<f64>> {
+        let rows = self.place(column).and_then(|m| case.row_of.get(m));
+        rows.into_iter().flatten().map(|row| case.rows.get(*row)?.cpu_taken).collect()
     }
 
     /// The shares of its load that the iterations of a case offered.
@@ -273,7 +261,7 @@ impl Evidence {
             to: case.origin.to.clone(),
             way: way(case),
             values: self.values(case, survey.metric.column).to_vec(),
-            cpu_taken: self.beside(case, survey.metric.column, CPU_TAKEN),
+            cpu_taken: self.cpu_taken(case, survey.metric.column),
         };
         let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();
         let (family, run_id) = cases.first().map(|case| (case.family, case.origin.run_id.clone())).unwrap_or_default();

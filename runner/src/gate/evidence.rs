@@ -7,7 +7,7 @@ use analyze::judge::{
     statement::{self, Evidence, Statement},
 };
 use netcore::spec::Direction;
-use schemas::{metrics::Family, words::Way};
+use schemas::{columns::results::column, metrics::Family, words::Way};
 
 use crate::{
     plan::{
@@ -64,10 +64,10 @@ fn stated(assertion: &Assertion) -> Statement {
 
 /// The values of these cases in some columns.
 pub fn of_run(cases: &[(&Step, &Finished)], columns: Vec<&'static str>) -> Evidence {
-    let places = places(&columns);
+    let (places, cpu_taken) = places(&columns);
     let (mut all, mut streams) = (Vec::new(), Vec::new());
     for (step, finished) in cases {
-        let of = Of { step, finished, places: &places };
+        let of = Of { step, finished, places: &places, cpu_taken };
         for member in 0..step.members.len() + usize::from(step.group.is_some()) {
             all.extend(of.member(member));
         }
@@ -84,14 +84,15 @@ pub fn of_run(cases: &[(&Step, &Finished)], columns: Vec<&'static str>) -> Evide
 /// The values of each member of a case, and of a group's total, in the order of a baseline's promises.
 pub fn promised(step: &Step, finished: &Finished, promises: &[Promise]) -> Vec<Measured> {
     let columns: Vec<&str> = promises.iter().map(|promise| promise.metric.column).collect();
-    let of = Of { step, finished, places: &places(&columns) };
+    let (places, cpu_taken) = places(&columns);
+    let of = Of { step, finished, places: &places, cpu_taken };
     let all = 0..step.members.len() + usize::from(step.group.is_some());
     all.map(|member| of.way(member, step.headline_way(member))).collect()
 }
 
-/// The places of columns among a run's values.
-fn places(columns: &[&str]) -> Vec<Option<usize>> {
-    columns.iter().map(|column| place_of(column)).collect()
+/// The places of columns among a run's values, and that of the share of the time in which others took a CPU.
+fn places(columns: &[&str]) -> (Vec<Option<usize>>, Option<usize>) {
+    (columns.iter().map(|column| place_of(column)).collect(), place_of(column::cpu_taken_ratio))
 }
 
 /// A case, its values, and the places of those that are wanted.
@@ -99,6 +100,7 @@ struct Of<'a> {
     step: &'a Step,
     finished: &'a Finished,
     places: &'a [Option<usize>],
+    cpu_taken: Option<usize>,
 }
 
 impl Of<'_> {
@@ -144,7 +146,8 @@ impl Of<'_> {
             for (metric, place) in self.places.iter().enumerate() {
                 case.put(metric, place.and_then(|place| values[place]));
             }
-            case.rows.push(Observation { iteration: Some(number), ..Observation::default() });
+            let cpu_taken = self.cpu_taken.and_then(|place| values[place]);
+            case.rows.push(Observation { iteration: Some(number), cpu_taken, ..Observation::default() });
         }
         let summary = |way: Way| {
             let of = finished.summaries.iter().find(|(m, w, _)| (*m, *w) == (member, way));

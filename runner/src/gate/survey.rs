@@ -33,7 +33,7 @@ fn result(plan: &Plan, survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<
         return None;
     }
     let (pairs, statements) = evidence::of_survey(plan, survey)?;
-    let surveyed = evidence::of_run(&ran, pairs.columns().to_vec()).surveyed(&pairs);
+    let surveyed = evidence::of_run(&ran, vec![pairs.metric.column]).surveyed(&pairs);
     Some(Result {
         test: survey.test.to_string(),
         name: survey.name.to_string(),

@@ -13,16 +13,12 @@ use crate::judge::environment;
 use crate::judge::samples::{self, Case, Index, Samples};
 use crate::table::{InputArgs, Table};
 
-const CPU_TAKEN: &str = "cpu_taken_ratio";
-
 /// The two sides of every comparison.
 pub(super) struct Sides {
     /// One, or with `--by` one per value but the first.
     pub(super) contrasts: Vec<Contrast>,
     /// Columns compared, by name.
     pub(super) columns: Vec<String>,
-    /// Index of the column with the share of the time in which others took a CPU, if it is read for that only.
-    pub(super) cpu_taken: Option<usize>,
     /// Whether each case is compared in its headline only.
     pub(super) headline: bool,
     /// Sentences about how cases were paired.
@@ -53,11 +49,11 @@ impl Sides {
             !self.is_incidental(base, *m)
                 && (!base.values[*m].is_empty() || new.is_some_and(|new| !new.values[*m].is_empty()))
         };
-        let all = || (0..self.columns.len()).filter(|m| self.cpu_taken != Some(*m));
-        let some: Vec<usize> = all().filter(has).collect();
+        let all = 0..self.columns.len();
+        let some: Vec<usize> = all.clone().filter(has).collect();
         let told =
             |m: usize| self.contrasts.iter().flat_map(|c| &c.base.cases).any(|case| !self.is_incidental(case, m));
-        if some.is_empty() { all().filter(|m| !self.is_incidental(base, *m) || !told(*m)).collect() } else { some }
+        if some.is_empty() { all.filter(|m| !self.is_incidental(base, *m) || !told(*m)).collect() } else { some }
     }
 
     /// Whether a column says nothing of a case but what the plan asked for.
@@ -105,7 +101,7 @@ pub(super) fn read(
     // A self-test has one side: the baseline stands in for the other until it is made worse.
     let mut new = if new.is_empty() { None } else { Some(open(new)?) };
     let headline = args.metrics.is_empty();
-    let mut columns: Vec<String> = if headline {
+    let columns: Vec<String> = if headline {
         let of =
             |t: &Table| samples::headlines(t.header()).into_iter().map(|c| t.header().names()[c].clone()).collect();
         let both: Vec<String> = of(&base);
@@ -122,12 +118,6 @@ pub(super) fn read(
             .map(|m| Ok(base.header().names()[base.require(m)?].clone()))
             .collect::<Result<_, Error>>()?
     };
-    let mut cpu_taken = None;
-    let has = |table: &Table| table.header().find(CPU_TAKEN).is_some();
-    if has(&base) && new.as_ref().is_none_or(has) && !columns.iter().any(|column| column == CPU_TAKEN) {
-        cpu_taken = Some(columns.len());
-        columns.push(CPU_TAKEN.to_owned());
-    }
     let indices = |table: &Table| columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>();
     let selection = &args.tables.selection;
     if let Some(by) = &args.by {
@@ -138,7 +128,7 @@ pub(super) fn read(
             samples.keep_totals();
         }
         let contrasts = settings::split(&samples, by, &column, args.base_value.as_deref())?;
-        return Ok(Sides { contrasts, columns, cpu_taken, headline, said: Vec::new() });
+        return Ok(Sides { contrasts, columns, headline, said: Vec::new() });
     }
     let side = |table: &mut Table| {
         let of = indices(table)?;
@@ -160,5 +150,5 @@ pub(super) fn read(
             said.push(format!("and {} more", found.len() - MOST));
         }
     }
-    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, cpu_taken, headline, said })
+    Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
 }

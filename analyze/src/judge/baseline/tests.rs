@@ -1,6 +1,7 @@
 //! The rules of a baseline, over samples made by hand.
 
 use super::*;
+use crate::judge::samples::Observation;
 use schemas::{metrics, run_record::RunRecord};
 use serde_json::json;
 
@@ -46,6 +47,38 @@ fn a_regression_is_one_in_the_bad_direction() {
     );
     let row = judged(None, &here("A", "6.1"), 90.0);
     assert_eq!((row.assertion.as_str(), row.line, row.fails()), ("throughput at most 3 % below b.csv", Some(7), true));
+}
+
+#[test]
+fn a_side_from_which_others_took_a_cpu_decides_nothing_against_itself() {
+    let taken = |case: Case, cpu_taken: f64| {
+        let rows = vec![Observation { cpu_taken: Some(cpu_taken), ..Observation::default() }; 8];
+        Case { rows, ..case }
+    };
+    let verdict = |base: f64, new: (f64, f64)| {
+        let terms = Terms {
+            source: "b.csv".into(),
+            on_missing: OnMissing::Warn,
+            require_same: None,
+            promises: vec![promise()],
+        };
+        let samples = Samples::of(vec![taken(case(&around(100.0)), base)]);
+        let baseline = Baseline { terms, samples: Some(samples), environment: Ok(here("A", "6.1")) };
+        let row = baseline.judge(&[taken(case(&around(new.0)), new.1)], &here("A", "6.1")).remove(0);
+        (row.verdict.to_string(), row.note)
+    };
+    // Worse while others worked beside it; better than a baseline beside which others worked.
+    let (worse, why) = verdict(0.02, (90.0, 0.34));
+    assert_eq!(worse, "inconclusive");
+    assert!(why.starts_with("the new side was disturbed: others took a CPU for 34 % of its time, 2.0 % of"), "{why}");
+    let (better, why) = verdict(0.34, (110.0, 0.0));
+    assert!(better == "inconclusive" && why.starts_with("the baseline was disturbed"), "{better}: {why}");
+    assert_eq!(verdict(0.34, (100.5, 0.0)).0, "inconclusive");
+    // What holds all the more; and both alike.
+    assert_eq!(verdict(0.34, (90.0, 0.0)).0, "regression");
+    assert_eq!(verdict(0.0, (110.0, 0.34)).0, "improvement");
+    assert_eq!(verdict(0.34, (90.0, 0.3)).0, "regression");
+    assert_eq!(verdict(0.0, (90.0, 0.08)).0, "regression");
 }
 
 #[test]
