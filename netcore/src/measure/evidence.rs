@@ -145,25 +145,19 @@ fn stat_of() -> CpuSharesOf {
 
 /// The thread that was on a CPU or waited for one for the longest time.
 fn busiest(before: &EvidenceSample, after: &EvidenceSample, cpus: &[Shares]) -> Option<ThreadUse> {
-    let elapsed_ns = after.at_ns.saturating_sub(before.at_ns).max(1);
-    // The kernel adds up a thread's time at ticks and switches: a full window may come out a little over 1.
-    let share = |time_ns: u64| (time_ns as f64 / elapsed_ns as f64).min(1.0);
+    let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
     let threads = after.tasks.iter().enumerate().filter_map(|(place, time)| {
-        let time = (*time)?;
         // A thread that was not there had used no time.
         let start = before.tasks.get(place).map_or(Some(TaskTime::default()), |start| *start)?;
-        let waiting_ns = time.waiting_ns.map(|now| now.saturating_sub(start.waiting_ns.unwrap_or(0)));
-        Some((time.busy_ns.saturating_sub(start.busy_ns), waiting_ns, time.cpu))
+        Some((*time)?.since(start))
     });
-    let (busy_ns, waiting_ns, cpu) = threads.max_by_key(|(busy, waiting, _)| busy + waiting.unwrap_or(0))?;
-    let of_cpu = cpus.iter().find(|one| one.cpu == cpu);
+    let time = threads.max_by_key(|time| time.busy_ns + time.waiting_ns.unwrap_or(0))?;
+    let of_cpu = cpus.iter().find(|one| one.cpu == time.cpu);
     Some(ThreadUse {
         threads: u32::try_from(after.started).unwrap_or(u32::MAX),
-        busy: share(busy_ns),
-        waiting: waiting_ns.map(share),
-        cpu,
         cpu_busy: of_cpu.map(|one| one.busy),
         cpu_softirq: of_cpu.map(|one| one.softirq),
+        ..time.within(elapsed_ns)
     })
 }
 

@@ -10,6 +10,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use crate::report::ThreadUse;
+
 /// Limit of the threads of an end that are watched: each has two open files.
 pub const MOST: usize = 256;
 
@@ -25,6 +27,49 @@ pub struct TaskTime {
     pub waiting_ns: Option<u64>,
     /// Its last CPU.
     pub cpu: u32,
+}
+
+impl TaskTime {
+    /// The time from `start` on. Without a start it is the thread's first.
+    pub fn since(self, start: Self) -> Self {
+        let waiting_ns = self.waiting_ns.map(|now| now.saturating_sub(start.waiting_ns.unwrap_or(0)));
+        Self { busy_ns: self.busy_ns.saturating_sub(start.busy_ns), waiting_ns, ..self }
+    }
+
+    /// As shares of `elapsed_ns`; the CPU's own shares are not known here.
+    pub fn within(self, elapsed_ns: u64) -> ThreadUse {
+        // The kernel adds up a thread's time at ticks and switches: a full window may come out a little over 1.
+        let share = |time_ns: u64| (time_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
+        ThreadUse {
+            threads: 1,
+            busy: share(self.busy_ns),
+            waiting: self.waiting_ns.map(share),
+            cpu: self.cpu,
+            cpu_busy: None,
+            cpu_softirq: None,
+        }
+    }
+}
+
+/// The calling thread from an instant on.
+#[derive(Debug)]
+pub struct OwnTime {
+    files: Files,
+    begin: TaskTime,
+}
+
+impl OwnTime {
+    /// `None`: this host does not show it.
+    pub fn begin() -> Option<Self> {
+        let files = Files::of_this_thread()?;
+        let begin = files.read()?;
+        Some(Self { files, begin })
+    }
+
+    /// Its shares of the time since then, which is `elapsed_ns`. By the same thread.
+    pub fn within(&self, elapsed_ns: u64) -> Option<ThreadUse> {
+        Some(self.files.read()?.since(self.begin).within(elapsed_ns))
+    }
 }
 
 /// A thread of this end.

@@ -308,7 +308,7 @@ fn fill(report: &mut RankReport, measured: Measured, by_library: bool) {
     report.instants = measured.kept.instants;
     report.communication_ns = measured.sum_ns.saturating_sub(measured.busy_ns);
     report.traffic = (!by_library).then_some(measured.traffic);
-    report.cpu_ns = measured.cpu_ns;
+    report.thread = measured.thread;
     if measured.stopped {
         report.ending = Ending::Stopped;
     }
@@ -332,7 +332,7 @@ fn fill_kernel(report: &mut RankReport, outcome: &Outcome) {
     report.instants = vec![(0, time_ns)];
     report.communication_ns = outcome.communication_ns;
     report.traffic = Some(outcome.traffic);
-    report.cpu_ns = outcome.cpu_ns;
+    report.thread = outcome.thread;
 }
 
 #[cfg(test)]

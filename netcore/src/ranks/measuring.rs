@@ -9,14 +9,14 @@ use super::{
     Communicator, RankError,
     collectives::{all, rooted},
     prepared::Prepared,
-    thread_cpu_ns,
 };
 use crate::{
     measure::{
         clock::{monotonic_ns, wall_ns},
         histogram::{self, Histogram},
+        tasks::OwnTime,
     },
-    report::{MOST_INSTANTS, RankTraffic},
+    report::{MOST_INSTANTS, RankTraffic, ThreadUse},
     spec::Stop,
 };
 
@@ -28,7 +28,7 @@ pub struct Measured {
     pub monotonic_start_ns: u64,
     pub wall_start_ns: i64,
     pub elapsed_ns: u64,
-    pub cpu_ns: u64,
+    pub thread: Option<ThreadUse>,
     pub operations: u64,
     pub sum_ns: u64,
     pub min_ns: u64,
@@ -48,7 +48,7 @@ impl Default for Measured {
             monotonic_start_ns: 0,
             wall_start_ns: 0,
             elapsed_ns: 0,
-            cpu_ns: 0,
+            thread: None,
             operations: 0,
             sum_ns: 0,
             min_ns: u64::MAX,
@@ -258,7 +258,7 @@ impl Decision {
 pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Measured) -> Result<(), RankError> {
     let now_ns = monotonic_ns();
     let mut decision = Decision { begin_ns: now_ns, block: 1, block_ns: now_ns, measuring: false };
-    let mut cpu_ns = 0;
+    let mut own_time = None;
     let mut round = 0;
     loop {
         let mut bytes = [0; 9];
@@ -276,7 +276,7 @@ pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Me
         };
         if counts && measured.monotonic_start_ns == 0 {
             measured.begin();
-            cpu_ns = thread_cpu_ns();
+            own_time = OwnTime::begin();
         }
         for _ in 0..operations {
             round += 1;
@@ -284,7 +284,7 @@ pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Me
         }
         if counts {
             measured.elapsed_ns = monotonic_ns().saturating_sub(measured.monotonic_start_ns);
-            measured.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+            measured.thread = own_time.as_ref().and_then(|time| time.within(measured.elapsed_ns));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ending, NicFacts};
+use super::{Ending, NicFacts, ThreadUse};
 use crate::foreign;
 
 /// Limit of the instants that a rank reports.
@@ -42,8 +42,8 @@ pub struct RankReport {
     pub communication_ns: u64,
     /// Traffic of this rank in the measured operations; `None`: a library's own algorithm did it.
     pub traffic: Option<RankTraffic>,
-    /// CPU time of the rank's thread over `elapsed_ns`, user and system, nanoseconds.
-    pub cpu_ns: u64,
+    /// The rank's thread over `elapsed_ns`; `None`: not known, or nothing was measured.
+    pub thread: Option<ThreadUse>,
     pub nas: Option<NasResult>,
     /// The interface that routes to the next rank.
     pub nic: Option<NicFacts>,

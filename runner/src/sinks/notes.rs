@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use analyze::limits;
 use netcore::{
     report::{FlowWindow, Granted, Phase, SideReport, TimeWait},
     spec::Role,
@@ -24,6 +25,8 @@ pub struct Notes {
     silent: BTreeMap<String, u32>,
     /// Cases during which another client's load ran on a daemon: iterations, and the largest share of a measurement.
     beside_others: BTreeMap<String, (u32, f64)>,
+    /// Cases of which a rank waited for a CPU: iterations, the largest share of the time, and that rank.
+    waited: BTreeMap<String, (u32, f64, u32)>,
     /// Disturbances of an end of a case: iterations, and the largest.
     disturbed: BTreeMap<(String, Disturbance), (u32, f64)>,
     /// At connecting and at accepting ends: before the first connect test, and after the last.
@@ -45,8 +48,19 @@ impl Notes {
             }
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
-        for note in measured.ranks.iter().flat_map(|ranks| &ranks.reports).flat_map(|report| &report.notes) {
+        let ranks = || measured.ranks.iter().flat_map(|ranks| &ranks.reports);
+        for note in ranks().flat_map(|report| &report.notes) {
             self.add(note.clone());
+        }
+        let waited = ranks().filter_map(|report| Some((report.thread?.waiting?, report.rank)));
+        if let Some((share, rank)) = waited.max_by(|a, b| a.0.total_cmp(&b.0))
+            && limits::disturbed(Vec::new())(share)
+        {
+            let (times, most, of) = self.waited.entry(case.to_owned()).or_default();
+            *times += 1;
+            if share > *most {
+                (*most, *of) = (share, rank);
+            }
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             for (disturbance, size) in disturbance::of(report) {
@@ -109,6 +123,14 @@ impl Notes {
                 if *times == 1 { "" } else { "s" }
             )
         }));
+        notes.extend(self.waited.iter().map(|(case, (times, most, rank))| {
+            format!(
+                "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {times} time{}: other ranks or programs had it, \
+                 and all ranks wait for the slowest",
+                margin(*most),
+                if *times == 1 { "" } else { "s" }
+            )
+        }));
         notes.extend(
             self.disturbed
                 .iter()
@@ -161,7 +183,11 @@ fn share_a_machine(hosts: &BTreeMap<String, HostRecord>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use netcore::{report::NicFacts, spec::Side};
+    use netcore::{
+        client::RanksOutcome,
+        report::{Ending, NicFacts, RankReport, ThreadUse},
+        spec::Side,
+    };
 
     use super::*;
     use crate::schedule::fake::{flow, report};
@@ -188,6 +214,27 @@ mod tests {
         assert!(!end(Role::Receiver, lo, granted("bbr", None)), "it only acknowledges");
         assert!(!end(Role::Sender, lo, granted("bbr", Some("bbr"))), "the plan's choice");
         assert!(!end(Role::Sender, lo, granted("cubic", None)));
+    }
+
+    #[test]
+    fn the_rank_that_waited_most_for_a_cpu_is_named() {
+        let mut notes = Notes::default();
+        let mut keep = |waiting: [f64; 2]| {
+            let rank = |(rank, waiting)| {
+                let thread = ThreadUse { waiting: Some(waiting), ..ThreadUse::default() };
+                RankReport { thread: Some(thread), ..RankReport::empty(rank, Ending::Complete) }
+            };
+            let ranks = RanksOutcome { reports: (0..).zip(waiting).map(rank).collect(), t0_ns: 1, arrivals: None };
+            notes.keep("bcast", &Measured { ranks: Some(ranks), ..Measured::default() });
+        };
+        keep([0.2, 0.67]);
+        keep([0.3, 0.09]);
+        keep([0.05, 0.09]);
+        let said = notes.of_run(&BTreeMap::new()).join("\n");
+        assert!(
+            said.starts_with("bcast: rank 1 waited for a CPU for up to 67 % of a measurement, 2 times: "),
+            "{said}"
+        );
     }
 
     #[test]

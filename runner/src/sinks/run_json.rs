@@ -114,9 +114,9 @@ impl RunJson {
         }
         if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
             let rank = |(report, end): (&RankReport, &Endpoint)| {
-                let RankReport { rank, algorithm, library, cpu_ns, elapsed_ns, nic, notes, .. } = report;
+                let RankReport { rank, algorithm, library, thread, elapsed_ns, nic, notes, .. } = report;
                 serde_json::json!({
-                    "rank": rank, "host": end.name(), "algorithm": algorithm, "library": library, "cpu_ns": cpu_ns,
+                    "rank": rank, "host": end.name(), "algorithm": algorithm, "library": library, "thread": thread,
                     "elapsed_ns": elapsed_ns, "nic": nic, "notes": notes,
                 })
             };

@@ -273,7 +273,7 @@ columns! {
         receive_window_bytes: Integer = "Window that the receivers announced last (tcpi_snd_wnd of the sender), bytes; sum over streams."
             => ("receive_window", Bytes, Neither, Gauge, "receive window");
         @ends {
-            thread_busy_ratio (local_thread_busy_ratio remote_thread_busy_ratio): Number = "Share of the elapsed time in which the busiest data thread at `{end}` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `{side}_thread_waiting_ratio`.";
+            thread_busy_ratio (local_thread_busy_ratio remote_thread_busy_ratio): Number = "Share of the elapsed time in which the busiest data thread at `{end}` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `{side}_thread_waiting_ratio`; in the row of a test of ranks it is chosen among those of all ranks.";
             thread_waiting_ratio (local_thread_waiting_ratio remote_thread_waiting_ratio): Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU (its schedstat), 0 … 1.";
             thread_cpu_id (local_thread_cpu_id remote_thread_cpu_id): Integer = "The CPU that it ran on last (its stat, field 39).";
             thread_cpu_busy_ratio (local_thread_cpu_busy_ratio remote_thread_cpu_busy_ratio): Number = "Busy share of that CPU (/proc/stat), 0 … 1.";

@@ -1,5 +1,10 @@
 use std::net::Ipv4Addr;
 
+use nix::{
+    sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+    unistd::Pid,
+};
+
 use super::*;
 use crate::{
     measure::clock::monotonic_ns,
@@ -73,8 +78,29 @@ fn busy_time_is_no_communication() {
     spec.stop = Stop::AfterTransactions(5);
     for report in reports(&spec, 2) {
         assert!(report.sum_ns >= report.communication_ns + 10_000_000, "{report:?}");
-        assert!(report.cpu_ns >= 10_000_000);
+        let busy = report.thread.unwrap().busy;
+        assert!(busy * report.elapsed_ns as f64 >= 9e6, "{report:?}");
     }
+}
+
+#[test]
+fn ranks_that_share_a_cpu_wait_for_it() {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap()).unwrap()).unwrap();
+    // Threads begin where the thread that starts them may run.
+    sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+    let mut spec = spec(Operation::Ring, 8);
+    spec.work = Work::Operation { operation: Operation::Ring, message_bytes: 8, compute_ns: 40_000_000 };
+    spec.stop = Stop::AfterTransactions(5);
+    let threads: Vec<_> = reports(&spec, 2).into_iter().map(|report| report.thread.unwrap()).collect();
+    sched_setaffinity(Pid::from_raw(0), &allowed).unwrap();
+    if threads[0].waiting.is_none() {
+        return; // This kernel does not count it.
+    }
+    // One of two has the CPU while the other waits for it.
+    assert!(threads.iter().all(|thread| thread.waiting > Some(0.1)), "{threads:?}");
+    assert!(threads.iter().map(|thread| thread.busy).sum::<f64>() < 1.1, "{threads:?}");
 }
 
 #[test]

@@ -11,11 +11,14 @@ mod random;
 #[cfg(test)]
 mod tests;
 
-use super::{Communicator, RankError, thread_cpu_ns};
+use super::{Communicator, RankError};
 use crate::{
     error::EndError,
-    measure::clock::{monotonic_ns, wall_ns},
-    report::{NasResult, RankTraffic},
+    measure::{
+        clock::{monotonic_ns, wall_ns},
+        tasks::OwnTime,
+    },
+    report::{NasResult, RankTraffic, ThreadUse},
     spec::ranks::{Class, Kernel},
 };
 use calls::Calls;
@@ -32,7 +35,7 @@ pub struct Outcome {
     pub monotonic_start_ns: u64,
     pub wall_start_ns: i64,
     pub elapsed_ns: u64,
-    pub cpu_ns: u64,
+    pub thread: Option<ThreadUse>,
     /// Time in calls to other ranks, with the wait for them.
     pub communication_ns: u64,
     pub traffic: RankTraffic,
@@ -86,13 +89,13 @@ impl Prepared {
         // All that came before is not counted.
         calls.restart();
         (outcome.monotonic_start_ns, outcome.wall_start_ns) = (monotonic_ns(), wall_ns());
-        let cpu_ns = thread_cpu_ns();
+        let own_time = OwnTime::begin();
         match self {
             Self::Ep(kernel) => kernel.generate(&mut calls)?,
             Self::Is(kernel) => kernel.sort(&mut calls)?,
         }
         outcome.elapsed_ns = monotonic_ns().saturating_sub(outcome.monotonic_start_ns);
-        outcome.cpu_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        outcome.thread = own_time.and_then(|time| time.within(outcome.elapsed_ns));
         (outcome.communication_ns, outcome.traffic) = (calls.time_ns, calls.traffic);
         let (checks, passed) = match self {
             Self::Ep(kernel) => kernel.verify(),

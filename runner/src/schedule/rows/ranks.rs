@@ -2,7 +2,7 @@
 
 use netcore::{
     client::RanksOutcome,
-    report::{RankReport, RankTraffic},
+    report::{RankReport, RankTraffic, ThreadUse},
     spec::ranks::{Operation, Work},
 };
 use schemas::{
@@ -46,6 +46,7 @@ fn of_rank(identity: &Row, job: &RanksJob, report: &RankReport) -> Row {
     row.transactions = Some(report.operations);
     row.transactions_per_s = rate(report.operations, report.elapsed_ns);
     row.communication_ratio = share(report.communication_ns, report.elapsed_ns);
+    of_thread(&mut row, report.thread);
     if let Some(traffic) = report.traffic {
         row.messages_sent = Some(traffic.messages_sent);
         row.messages_received = Some(traffic.messages_received);
@@ -73,6 +74,7 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
     row.transactions_per_s = rate(first.operations, longest_ns);
     let shares: Vec<f64> = reports().filter_map(|r| share(r.communication_ns, r.elapsed_ns)).collect();
     row.communication_ratio = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
+    of_thread(&mut row, reports().filter_map(|r| r.thread).max_by(|a, b| wanted(a).total_cmp(&wanted(b))));
     let traffic: Option<Vec<_>> = reports().map(|report| report.traffic).collect();
     if let Some(traffic) = traffic {
         let sum = |count: fn(&RankTraffic) -> u64| Some(traffic.iter().map(count).fold(0, u64::saturating_add));
@@ -107,6 +109,17 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
         }
     }
     row
+}
+
+/// Share of the time in which a thread had something to do.
+fn wanted(thread: &ThreadUse) -> f64 {
+    thread.busy + thread.waiting.unwrap_or(0.0)
+}
+
+fn of_thread(row: &mut Row, thread: Option<ThreadUse>) {
+    row.local_thread_busy_ratio = thread.map(|thread| thread.busy);
+    row.local_thread_waiting_ratio = thread.and_then(|thread| thread.waiting);
+    row.local_thread_cpu_id = thread.map(|thread| thread.cpu.into());
 }
 
 fn bus(row: &mut Row, operation: Operation, message_bytes: u64, ranks: usize) {
