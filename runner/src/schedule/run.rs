@@ -9,6 +9,7 @@
 //! - `line`: `stop_when`, which skips the rest of an axis
 //! - `together`: whether the ends measured at the same time
 
+mod arrived;
 mod cut;
 mod ending;
 mod iteration;

@@ -20,7 +20,7 @@ use schemas::{
 };
 
 use super::{
-    Failure, Run, Values,
+    Failure, Run, Values, arrived,
     cut::{self, Cut},
     ending::blank,
     together::{self, Apart},
@@ -45,7 +45,8 @@ use crate::{
     signals::Interrupts,
 };
 
-/// Starts of an iteration of a survey from which others take a CPU.
+/// Starts of an iteration that something disturbs: others take a CPU from a pair of a survey, or a receiver read what had
+/// arrived earlier.
 const DISTURBED_STARTS: u64 = 3;
 
 /// Why an iteration has no usable result.
@@ -187,18 +188,19 @@ impl Run<'_> {
         tries: &mut Tries,
     ) -> Result<Tried, Error> {
         let usable = measured.map_err(Spoiled::from).and_then(|m| usable(step, m, self.stop));
-        let spoiled = match usable.and_then(|m| self.undisturbed(step, m, tries)) {
-            Ok(measured) => {
-                if measured.settled == Some(false) {
-                    self.unsettled(step, iteration);
+        let spoiled =
+            match usable.and_then(|m| self.arrived(step, m, tries)).and_then(|m| self.undisturbed(step, m, tries)) {
+                Ok(measured) => {
+                    if measured.settled == Some(false) {
+                        self.unsettled(step, iteration);
+                    }
+                    for doubt in together::doubt(step, &measured).into_iter().chain(arrived::earlier(&measured)) {
+                        self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
+                    }
+                    return Ok(Tried::Good(Box::new(measured)));
                 }
-                if let Some(doubt) = together::doubt(step, &measured) {
-                    self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
-                }
-                return Ok(Tried::Good(Box::new(measured)));
-            }
-            Err(spoiled) => spoiled,
-        };
+                Err(spoiled) => spoiled,
+            };
         // A signal that ends an iteration early does not fail its case.
         if self.stop.requested() {
             self.states[i].cut = Some(format!("{} in iteration {iteration}", cut::by(self.stop)));
@@ -221,6 +223,18 @@ impl Run<'_> {
         self.doubt(Discarded { case: &step.name, iteration, reason: what, next: &which }.to_string());
         self.fault_row(step, iteration, Status::Discarded, &spoiled)?;
         Ok(Tried::Again)
+    }
+
+    /// Refuses an iteration whose rate is partly that of its warm-up, while it has starts left. The last one counts, with a
+    /// doubt.
+    fn arrived(&self, step: &Step, measured: Measured, tries: &Tries) -> Result<Measured, Spoiled> {
+        let may_start = tries.starts < DISTURBED_STARTS && cut::of(step, &measured, self.stop).is_none();
+        match arrived::earlier(&measured).filter(|_| may_start) {
+            None => Ok(measured),
+            Some(message) => {
+                Err(Spoiled { fault: MeasureError::failed(message), skew: None, starts: DISTURBED_STARTS })
+            }
+        }
     }
 
     /// Refuses a pair of a survey from which others took a CPU, while it has starts left: its slowness would be taken for

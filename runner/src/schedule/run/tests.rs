@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use netcore::report::Ending;
+use netcore::report::{Ending, TcpInfo};
 use schemas::words::Status;
 
 use super::*;
@@ -181,6 +181,36 @@ fn a_pair_from_which_others_took_a_cpu_is_measured_again() {
     assert_eq!(rows, ["iteration discarded 1", "iteration ok 1", "iteration ok 2", "iteration ok 3", "summary ok"]);
     // Only surveys accuse somebody.
     assert_eq!(rows_of(step("a", 1, 1, None), [0.4, 0.0, 0.0, 0.0]).0, ["iteration ok 1", "summary ok"]);
+}
+
+#[test]
+fn a_window_in_which_was_read_what_had_arrived_before_is_measured_again() {
+    // Of 100 bytes read in a second so many were acknowledged in it, and the congestion window grew to so many.
+    let read = |acknowledged: u64, window: u32| {
+        let mut measured = stream(100);
+        let sender = &mut measured.members[0].near.phases[0].flows[0];
+        let info = |bytes_acked, cwnd_segments| {
+            let bytes_acked = Some(bytes_acked);
+            Some(TcpInfo { bytes_acked, cwnd_segments, mss_bytes: 1, ..TcpInfo::default() })
+        };
+        (sender.tcp_at_start, sender.tcp_info) = (info(1000, 10), info(1000 + acknowledged, window));
+        measured
+    };
+    for (acknowledged, window, again) in
+        [(100, 10, false), (96, 10, false), (94, 10, true), (94, 12, false), (40, 30, true), (94, 5, true)]
+    {
+        let mut bench = FakeBench::default();
+        bench.results.extend([Ok(read(acknowledged, window)), Ok(stream(1))]);
+        let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+        let first = if again { "iteration discarded 1" } else { "iteration ok 1" };
+        assert_eq!(rows.of("a")[0], first, "{acknowledged} {window}");
+    }
+    // The third start counts, and its reader hears of it.
+    let mut bench = FakeBench::default();
+    bench.results.extend((0..3).map(|_| Ok(read(40, 10))));
+    let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
+    assert_eq!(rows.of("a")[1..3], ["iteration discarded 1", "iteration ok 1"]);
+    assert!(rows.1[2].contains("60 % of what was read while it measured had arrived before"), "{:?}", rows.1);
 }
 
 const MS: u64 = 1_000_000;
