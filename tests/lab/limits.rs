@@ -84,6 +84,11 @@ fn full_wires_queues_and_losses_are_found() {
 }
 
 #[test]
+fn one_full_link_is_found_whatever_fills_it() {
+    finds("path");
+}
+
+#[test]
 fn pacing_and_waiting_are_found() {
     finds("pacing");
     finds("application");
