@@ -66,10 +66,11 @@ pub struct Options {
     pub board: Option<Arc<Board>>,
 }
 
-/// Runs the plans one after the other into one table.
+/// Runs the plans one after the other into one table. `met`: the hosts of the first, where they are open already.
 pub fn run(
     plans: &[Plan],
     options: &Options,
+    mut met: Option<Hosts>,
     interrupts: &Interrupts,
     progress: &mut Progress,
 ) -> Result<Report, Error> {
@@ -116,7 +117,7 @@ pub fn run(
     let mut report = Report::default();
     let shared = Shared { start, taken, axis_paths: &axis_paths, files: &files, options, interrupts };
     for plan in plans {
-        one(plan, &shared, progress, &mut sinks, &mut report)?;
+        one(plan, &shared, met.take(), progress, &mut sinks, &mut report)?;
     }
     progress.clear();
     sinks.end(interrupts.requested())?;
@@ -204,6 +205,7 @@ struct Shared<'a> {
 fn one(
     plan: &Plan,
     shared: &Shared<'_>,
+    met: Option<Hosts>,
     progress: &mut Progress,
     sinks: &mut Sinks<'_>,
     report: &mut Report,
@@ -233,14 +235,18 @@ fn one(
     }
     progress.say(&headline(plan));
     let allowed = Allowed { hooks: options.allow_hooks };
-    let mut hosts = Hosts::open(plan, &steps, options.key.as_ref(), options.interim, allowed, stop, progress)?;
+    let mut hosts = match met {
+        Some(hosts) => hosts,
+        None => Hosts::open(plan, &steps, options.key.as_ref(), options.interim, allowed, stop, progress)?,
+    };
+    let warnings = hosts.ready(plan, &steps)?;
     if let Some(line) = hosts.checked() {
         progress.say(&line);
     }
-    for warning in hosts.required(plan, &steps)? {
+    for warning in warnings {
         progress.warn(&warning);
     }
-    sinks.record.facts.hosts.extend(hosts.take_records());
+    sinks.record.facts.hosts.extend(hosts.records().clone());
     sinks.record.write()?;
     let here = Environment::of(&sinks.record.facts);
     expectations.check(&here)?;

@@ -1,5 +1,7 @@
 //! Far ends that `plumb run` starts itself: real ssh, and other commands, on hosts of their own.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use crate::{
@@ -95,6 +97,27 @@ fn a_host_of_the_command_line_is_launched() {
     assert_eq!(launch_of(&folder, "server")["engine"], "ssh");
     let rows = rows(&folder.path("r.csv"));
     assert!(of(&rows, "iteration").iter().all(|r| r["to"] == "server" && r["status"] == "ok"), "{rows:?}");
+}
+
+#[test]
+fn measure_starts_the_far_end_once_and_leaves_nothing() {
+    let Some(fleet) = with_sshd(1) else { return };
+    let (folder, hosts) = (Folder::new(), fleet.all_hosts());
+    let before = fleet.traces(&hosts);
+    // Each call of ssh leaves a line.
+    let wrapper =
+        format!("#!/bin/sh\necho call >> {}\nPATH=/usr/bin:/bin exec ssh \"$@\"\n", folder.path("calls").display());
+    std::fs::write(folder.path("ssh"), wrapper).unwrap();
+    std::fs::set_permissions(folder.path("ssh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", folder.path("").display());
+    let measure =
+        ["/run/fleet/bin/plumb", "measure", "ssh://root@h1", "-t", "2", "tcp_rr", "-o", &folder.name("r.csv")];
+    let ran = fleet.run(HUB, &[&["env", &path], &measure[..]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("tcp_rr"), "{}", ran.stdout);
+    assert_eq!(std::fs::read_to_string(folder.path("calls")).unwrap(), "call\n");
+    assert_eq!(launch_of(&folder, "server")["engine"], "ssh");
+    fleet.await_clean("after measure", &hosts, &before, &[]);
 }
 
 #[test]

@@ -276,11 +276,11 @@ fn an_interrupt_leaves_what_was_measured() {
         assert_eq!(ran.code, Some(130), "{}{}", ran.stdout, ran.stderr);
         ran
     };
-    // On the idle path: the session in which the far end was met has ended.
+    // Before anything was measured in full.
     let far = Serve::telling(File::create(folder.path("log")).unwrap());
     let child = command(&["measure", &far.address]).spawn().unwrap();
     let log = || std::fs::read_to_string(folder.path("log")).unwrap_or_default();
-    until("the far end is met", || log().contains("session ended"));
+    until("the far end is met", || log().contains("session opened"));
     let ran = interrupted(child);
     assert!(format!("{}{}", ran.stdout, ran.stderr).contains("interrupted"), "{}{}", ran.stdout, ran.stderr);
     // In the first window of each direction, after its first interval.

@@ -187,7 +187,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
         until: Some(Arc::clone(&until)),
         ..Options::default()
     };
-    let report = campaign::run(&[plan], &options, &interrupts, progress);
+    let report = campaign::run(&[plan], &options, None, &interrupts, progress);
     if let Some(exit) = interrupts.exit() {
         if let Err(error) = report {
             error.print();

@@ -260,10 +260,19 @@ fn of_version(host: String, args: &Args) -> Result<String, Error> {
 
 fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interrupts) -> Result<Report, Error> {
     let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });
+    let mut met = None;
     if asked.speaks.is_none() {
         let first = load(asked)?;
-        match meet(&first, key.as_ref(), interrupts, &progress) {
-            Ok(round_trip) => asked.round_trip = round_trip,
+        let steps = step::steps(&first, "", &first.axis_paths);
+        let (interim, allowed) = (args.interval.is_some(), Allowed { hooks: false });
+        match Hosts::open(&first, &steps, key.as_ref(), interim, allowed, interrupts.flag(), &progress) {
+            Ok(hosts) => {
+                // The fastest round trip that the far end's clock was read by.
+                let clock = hosts.records().get(SERVER).and_then(|record| record.clock.as_ref());
+                let round_trip_ns = clock.map_or(0, |clock| clock.bound_ns.saturating_mul(2));
+                asked.round_trip = Duration::from_nanos(round_trip_ns);
+                met = Some(hosts);
+            }
             Err(error) => asked.speaks = Some(other_program(asked).ok_or(error)?),
         }
     }
@@ -272,21 +281,12 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
         save(path, asked)?;
     }
     let options = Options { output: args.output.clone(), key, interim: args.interval.is_some(), ..Options::default() };
-    campaign::run(&[plan], &options, interrupts, &mut progress)
+    campaign::run(&[plan], &options, met, interrupts, &mut progress)
 }
 
 fn load(asked: &Asked) -> Result<Plan, Error> {
     plan::load_str("measure", &asked.plan(), &LoadOptions::default())
         .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))
-}
-
-/// Reaches the far end. Returns the time of the fastest round trip that its clock was read by.
-fn meet(plan: &Plan, key: Option<&Key>, interrupts: &Interrupts, progress: &Progress) -> Result<Duration, Error> {
-    let steps = step::steps(plan, "", &plan.axis_paths);
-    let allowed = Allowed { hooks: false };
-    let mut hosts = Hosts::open(plan, &steps, key, false, allowed, interrupts.flag(), progress)?;
-    let clock = hosts.take_records().remove(SERVER).and_then(|record| record.clock);
-    Ok(clock.map_or(Duration::ZERO, |clock| Duration::from_nanos(clock.bound_ns.saturating_mul(2))))
 }
 
 /// The program that answers on its own port where no daemon does.

@@ -159,7 +159,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         until: None,
         board: board.clone(),
     };
-    let report = match campaign::run(&plans, &options, &interrupts, &mut progress) {
+    let report = match campaign::run(&plans, &options, None, &interrupts, &mut progress) {
         Err(error) if interrupts.exit().is_some() => {
             // Whatever was waited for when the signal came did not happen: that is not this error's fault.
             error.print();

@@ -89,12 +89,8 @@ impl Hosts {
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<Self, Error> {
-        let (mut hosts, missing) = Self::gather(plan, steps, default_key, interim, allowed, stop, progress)?;
-        if !missing.is_empty() {
-            return Err(Error::Measurement(missing.join("\n       ")));
-        }
-        hosts.able(plan, steps)?;
-        Ok(hosts)
+        let (hosts, missing) = Self::gather(plan, steps, default_key, interim, allowed, stop, progress)?;
+        if missing.is_empty() { Ok(hosts) } else { Err(Error::Measurement(missing.join("\n       "))) }
     }
 
     /// Rejects steps with a transport that a kernel lacks, or with more sessions than a daemon grants.
@@ -174,9 +170,9 @@ impl Hosts {
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 
-    /// Facts about every machine that takes part, by name. Empties them here.
-    pub fn take_records(&mut self) -> BTreeMap<String, HostRecord> {
-        std::mem::take(&mut self.records)
+    /// Facts about every machine that takes part, by name.
+    pub fn records(&self) -> &BTreeMap<String, HostRecord> {
+        &self.records
     }
 
     /// `2 hosts ready · a: 6.12.0, clock 38 µs from ours (± 4 µs) · b: …`; `None`: all ends are in this process.
