@@ -86,7 +86,8 @@ impl Site {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(table.exists(), "{plan}: {said}");
         let rows = rows(&table);
-        let measured = of(&rows, "iteration");
+        // A search has probes only.
+        let measured = [of(&rows, "iteration"), of(&rows, "probe")].concat();
         assert!(!measured.is_empty(), "{plan}: {said}");
         let bad = measured.iter().filter(|row| !["ok", "discarded"].contains(&row["status"].as_str()));
         (bad.map(|row| format!("{}: {}", row["case"], row["error"])).collect(), measured.len())
@@ -130,11 +131,48 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
     let _serve = site.serve(&[]);
     let short = ["warmup=0s", "cooldown=0s", "iterations=1", "interval=10ms", "duration=20ms"];
     let short: Vec<&str> = short.iter().flat_map(|set| ["--set", set]).collect();
-    for plan in
-        ["burst", "hpcbench-tcp", "hpcbench-udp", "message-size", "netperf-classics", "netpipe", "quick", "udp-loss"]
-    {
+    let skews = |tests: &[&str]| {
+        let of = |test: &&str| format!("tests.{test}.concurrent.start.max_skew=10s");
+        tests.iter().map(of).collect::<Vec<_>>()
+    };
+    for (plan, sets, only) in [
+        ("aggregate", skews(&["outbound", "both-ways"]), &[][..]),
+        ("burst", vec![], &[]),
+        ("cpu-cost", vec![], &[]),
+        ("fast-paths", vec![], &[]),
+        ("find-rate", vec![], &[]),
+        ("hpcbench-tcp", vec![], &[]),
+        ("hpcbench-udp", vec![], &[]),
+        // The others need no network.
+        ("lmbench", vec![], &["bw-tcp", "lat-tcp", "lat-connect", "lat-udp"]),
+        ("message-size", vec![], &[]),
+        ("netperf-classics", vec![], &[]),
+        ("netpipe", vec![], &[]),
+        ("quick", vec![], &[]),
+        ("responsiveness", vec![], &[]),
+        ("soak", [skews(&["soak"]), vec!["vars.duration=20ms".to_owned()]].concat(), &[]),
+        ("udp-loss", vec![], &[]),
+    ] {
         let path = format!("{}/../plans/{plan}.yaml", env!("CARGO_MANIFEST_DIR"));
-        let (bad, _) = site.run(&path, &short);
+        let sets = sets.iter().flat_map(|set| ["--set", set]);
+        let only = only.iter().flat_map(|test| ["--only", test]);
+        let (bad, _) = site.run(&path, &short.iter().copied().chain(sets).chain(only).collect::<Vec<_>>());
         assert!(bad.is_empty(), "{plan}: {bad:#?}");
     }
+}
+
+/// Ranks connect to those before them: the one behind the masquerade comes last, since nobody can connect to it.
+#[test]
+fn ranks_meet_through_one_port() {
+    let Some(site) = Site::new() else { return };
+    let _serve = site.serve(&[]);
+    let folder = Folder::new();
+    let here =
+        format!("hosts: {{here: {{launch: {{command: {{run: [env], program: {}}}}}}}}}", env!("CARGO_BIN_EXE_plumb"));
+    let ranks = "ranks: [server, here]";
+    let tests = format!(
+        "  it: {{workload: tcp_collective, {ranks}, operation: allreduce}}\n  is: {{workload: nas_is, {ranks}}}"
+    );
+    let (bad, measured) = site.run(&folder.plan(&format!("{here}\n{TOP}"), &tests), &[]);
+    assert!(bad.is_empty() && measured == 2, "{bad:#?}");
 }

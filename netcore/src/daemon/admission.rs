@@ -250,7 +250,8 @@ fn open_files(config: &Config, spec: &TestSpec, side: Side) -> Result<FillFiles,
     })
 }
 
-/// Admits the places that a part here is to connect to. A rank does not connect to its own.
+/// Admits the places that a part here is to connect to. A rank connects to those before it; the others connect to it, which
+/// proves that they want its traffic.
 pub(crate) fn connect(config: &Config, addresses: Addresses, part: &Part, peers: &[Peer]) -> Result<(), ReplyError> {
     if peers.len() != part.peers() {
         return refuse(format!(
@@ -259,9 +260,8 @@ pub(crate) fn connect(config: &Config, addresses: Addresses, part: &Part, peers:
             peers.len()
         ));
     }
-    let own = if let Part::Rank { rank, .. } = part { Some(*rank as usize) } else { None };
-    let mut others = peers.iter().enumerate().filter(|(at, _)| Some(*at) != own);
-    others.try_for_each(|(_, peer)| destination(config, addresses, peer))
+    let connected = if let Part::Rank { rank, .. } = part { *rank as usize } else { peers.len() };
+    peers.iter().take(connected).try_for_each(|peer| destination(config, addresses, peer))
 }
 
 fn destination(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {

@@ -355,14 +355,15 @@ fn unsupported_tests_have_their_own_code() {
 fn near_ends_and_ranks_connect_only_where_they_may() {
     let addresses = Addresses { peer: "10.0.0.1".parse().unwrap(), local: "10.0.0.2".parse().unwrap() };
     let near = Part::End { spec: Box::new(TestSpec::new(Pattern::Stream, Transport::Tcp)), side: Side::Near };
-    let rank = barrier(0, 2);
+    let rank = barrier(1, 2);
     let judge = |config: &Config, address: &str, endpoints: Endpoints| {
         let other = Peer { address: address.parse().unwrap(), endpoints };
-        // A rank does not connect to its own place.
         let own = Peer { address: "203.0.113.7".parse().unwrap(), endpoints: Endpoints::default() };
-        let told = [own, other];
-        let ends = connect(config, addresses, &near, &told[1..]);
+        let told = [other, own];
+        let ends = connect(config, addresses, &near, &told[..1]);
+        // A rank connects to those before it, and to no other, as its own place.
         assert_eq!(connect(config, addresses, &rank, &told), ends);
+        assert_eq!(connect(config, addresses, &barrier(0, 2), &told), Ok(()));
         ends
     };
     let strict = Config::default();
