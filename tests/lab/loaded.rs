@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Rate of the token bucket.
-const RATE: &str = "20mbit";
+pub const RATE: &str = "20mbit";
 const BITS_PER_S: f64 = 20e6;
 
 /// Begins to run a plan's tests in the near namespace.
@@ -53,23 +53,16 @@ fn backlog(pair: &Pair) -> f64 {
 }
 
 /// Seconds of the wall clock, and the bytes in the queue then.
-type Reading = (f64, f64);
+pub type Reading = (f64, f64);
 
-/// Runs the upload phase; returns its rows, and what the queue held meanwhile.
-fn upload(queue: &str) -> Option<(Vec<Row>, Vec<Reading>)> {
-    let pair = Pair::new()?;
-    if !pair.limit(RATE, queue) {
-        return None;
-    }
-    let (_serve, hosts) = pair.serve();
-    let test = "workload: responsiveness, direction: forward, warmup: 3s, duration: 8s";
-    let (_folder, child) = start(&pair, &hosts, test);
+/// Waits for a run; returns what the queue held meanwhile, too.
+pub fn witnessed(pair: &Pair, child: Child) -> (Ran, Vec<Reading>) {
     let over = AtomicBool::new(false);
-    let (ran, read) = thread::scope(|scope| {
+    thread::scope(|scope| {
         let reading = scope.spawn(|| {
             let mut read = Vec::new();
             while !over.load(Ordering::Relaxed) {
-                let bytes = backlog(&pair);
+                let bytes = backlog(pair);
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
                 read.push((now.as_secs_f64(), bytes));
                 // Each reading starts a program, which delays what the queue is filled by.
@@ -80,8 +73,27 @@ fn upload(queue: &str) -> Option<(Vec<Row>, Vec<Reading>)> {
         let ran = crate::program::end(child);
         over.store(true, Ordering::Relaxed);
         (ran, reading.join().unwrap())
-    });
+    })
+}
+
+/// Runs the upload phase; returns its rows, and what the queue held meanwhile.
+fn upload(queue: &str) -> Option<(Vec<Row>, Vec<Reading>)> {
+    let pair = Pair::new()?;
+    if !pair.limit(RATE, queue) {
+        return None;
+    }
+    let (_serve, hosts) = pair.serve();
+    let test = "workload: responsiveness, direction: forward, warmup: 3s, duration: 8s";
+    let (_folder, child) = start(&pair, &hosts, test);
+    let (ran, read) = witnessed(&pair, child);
     Some((rows(&ran), read))
+}
+
+/// Time that the queue took while a row was measured, microseconds.
+pub fn queue_us(read: &[Reading], row: &Row) -> f64 {
+    let (end, length) = (seconds(&row["time"]), number(row, "elapsed_s"));
+    let inside = read.iter().filter(|(at, _)| (end - length..end).contains(at)).map(|(_, bytes)| *bytes);
+    median(inside.collect()) * 8.0 / BITS_PER_S * 1e6
 }
 
 fn seconds(time: &str) -> f64 {
@@ -89,7 +101,7 @@ fn seconds(time: &str) -> f64 {
     time.timestamp_micros() as f64 / 1e6
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -99,9 +111,7 @@ fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
     let Some((rows, read)) = upload("400ms") else { return };
     for probe in ["up-udp", "up-tcp"] {
         let row = row_of(&rows, probe);
-        let (end, length) = (seconds(&row["time"]), number(row, "elapsed_s"));
-        let inside = read.iter().filter(|(at, _)| (end - length..end).contains(at)).map(|(_, bytes)| *bytes);
-        let expected_us = median(inside.collect()) * 8.0 / BITS_PER_S * 1e6;
+        let expected_us = queue_us(&read, row);
         let added_us = number(row, "added_latency_p50_us");
         assert!(expected_us > 50_000.0, "the queue was never full: {expected_us} µs");
         assert!(

@@ -1,29 +1,36 @@
 //! `plumb measure` between two machines, against iperf3 on the same path and the queue that stands there.
 
 use std::{
-    process::Stdio,
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
 use crate::{
+    loaded::{RATE, median, queue_us, witnessed},
     netns::{Pair, is_installed},
-    program::{Ran, Serve, skip_without},
+    program::{Folder, Ran, Serve, end, number, of, rows, skip_without},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 
-/// The two commands of the first screen, as two people type them: the second one's answer.
-fn answer(pair: &Pair, words: &[&str]) -> (Ran, Duration) {
-    let begun = Instant::now();
+/// The two commands of the first screen, as two people type them.
+fn start(pair: &Pair, words: &[&str]) -> (Serve, Child) {
     let mut serve = pair.far.command(PLUMB);
     serve.args(["serve", "--listen", "0.0.0.0"]).stdout(Stdio::piped()).stderr(Stdio::null());
     let far = Serve::of(serve);
     let key = far.said.split_whitespace().find_map(|word| word.strip_prefix("PLUMB_KEY=")).expect("a key").to_owned();
     let mut near = pair.near.command(PLUMB);
     near.args([&["measure", Pair::FAR], words].concat()).env("PLUMB_KEY", key).env("XDG_CONFIG_HOME", "/nonexistent");
-    let ran: Ran = near.output().unwrap().into();
+    (far, near.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// The second one's answer.
+fn answer(pair: &Pair, words: &[&str]) -> (Ran, Duration) {
+    let begun = Instant::now();
+    let (_far, near) = start(pair, words);
+    let ran = end(near);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     (ran, begun.elapsed())
 }
@@ -46,11 +53,6 @@ fn by_iperf3(pair: &Pair, words: &[&str]) -> f64 {
     server.wait().unwrap();
     let told: Value = serde_json::from_str(&text).unwrap();
     told.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64).expect("a rate")
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The median of our throughput over iperf3's, of alternating runs.
@@ -86,4 +88,23 @@ fn both_commands_have_their_answer_within_25_seconds() {
     let names: Vec<&str> =
         ran.stdout.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
     assert_eq!(names[..3], ["idle", "download", "upload"], "{}", ran.stdout);
+}
+
+#[test]
+fn it_adds_what_the_queue_takes() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit(RATE, "200ms") {
+        return;
+    }
+    // It fills the queue, and every namespace may choose it; BBR, which may be the default, keeps it short and sends in bursts.
+    pair.near.read("sysctl", &["-q", "-w", "net.ipv4.tcp_congestion_control=reno"]);
+    let folder = Folder::new();
+    let (_far, near) = start(&pair, &["-t", "16", "-o", &folder.name("r.csv")]);
+    let (ran, read) = witnessed(&pair, near);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let rows = rows(&folder.path("r.csv"));
+    let probes = of(&rows, "iteration").into_iter().filter(|row| row["test"] == "upload" && row["member"] == "probe");
+    let ratios: Vec<f64> = probes.map(|row| number(row, "added_latency_p50_us") / queue_us(&read, row)).collect();
+    let ratio = median(ratios.clone());
+    assert!((ratio - 1.0).abs() < 0.1, "{ratios:?}\n{}", ran.stdout);
 }
