@@ -23,8 +23,9 @@ use super::{
 };
 use crate::{
     plan::{
-        case::{Endpoint, Job, Member},
+        case::{Endpoint, Member},
         estimate::measure_length,
+        job::Job,
     },
     progress::Progress,
     schedule::{

@@ -19,7 +19,8 @@ use crate::{
     error::Error,
     launch::{fleet::Fleet, recipe::Allowed},
     plan::{
-        case::{Endpoint, GRACE, Plan},
+        case::{Endpoint, Plan},
+        job::GRACE,
         model::Host,
         ranges,
     },

@@ -203,7 +203,7 @@ fn launched<'a>(plan: &'a Plan, steps: &'a [Step]) -> BTreeMap<String, Asked<'a>
     let hosts = plan.hosts.iter().filter(|(name, host)| host.launch.is_some() && takes_part(name, host));
     let ranks: BTreeSet<&str> = steps()
         .flat_map(|step| &step.members)
-        .filter(|member| member.transport() == Some(Transport::Mpi))
+        .filter(|member| member.job.transport() == Some(Transport::Mpi))
         .flat_map(Member::ends)
         .map(|(end, _)| end.name())
         .collect();

@@ -14,7 +14,7 @@ use netcore::{
 
 use super::Hosts;
 use crate::{
-    plan::case::{Endpoint, GRACE},
+    plan::{case::Endpoint, job::GRACE},
     schedule::step::Step,
 };
 

@@ -4,15 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use netcore::{
     measure::clock::nanoseconds,
-    spec::{Pace, Stop, TestSpec, Transport, ranks::RanksSpec},
+    spec::{Pace, Stop, TestSpec},
 };
 use schemas::{metrics::Metric, words::Severity};
 use sha2::{Digest, Sha256};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
+    job::{Job, RanksJob},
     measures,
-    model::{AssertDetail, Baseline, Command, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
+    model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
     source::{SourcePlace, Sources, Span},
 };
 
@@ -55,7 +56,7 @@ pub struct RunOptions {
     /// `None`: the run draws one and reports it.
     pub seed: Option<u64>,
     pub fail_fast: bool,
-    /// The longest an iteration may run over its planned length; `None`: [`GRACE`] or [`PROGRAM_LIMIT`].
+    /// The longest an iteration may run over its planned length; `None`: [`Job::grace`].
     pub timeout: Option<Duration>,
     /// Further tries of a failed iteration.
     pub retries: u32,
@@ -164,35 +165,6 @@ pub struct Member {
     pub refused: Option<Diagnostic>,
 }
 
-/// Traffic, or a program.
-#[derive(Clone, Debug)]
-pub enum Job {
-    /// Traffic between the two ends.
-    Traffic(Box<TestSpec>),
-    /// A test of several ranks.
-    Ranks(Box<RanksJob>),
-    /// A program at `from`.
-    Command(Command),
-}
-
-/// A test of several ranks, and their hosts.
-#[derive(Clone, Debug)]
-pub struct RanksJob {
-    pub spec: RanksSpec,
-    /// By rank.
-    pub ends: Vec<Endpoint>,
-}
-
-impl Job {
-    /// The test between two ends; `None` for ranks and for a program.
-    pub fn spec(&self) -> Option<&TestSpec> {
-        match self {
-            Self::Traffic(spec) => Some(spec),
-            Self::Ranks(_) | Self::Command(_) => None,
-        }
-    }
-}
-
 impl Member {
     /// The test between two ends; `None` for ranks and for a program.
     pub fn spec(&self) -> Option<&TestSpec> {
@@ -207,18 +179,9 @@ impl Member {
         Some((begin, begin.saturating_add(length)))
     }
 
-    /// Its transport; `None` for a program.
-    pub fn transport(&self) -> Option<Transport> {
-        match &self.job {
-            Job::Traffic(spec) => Some(spec.transport),
-            Job::Ranks(job) => Some(job.spec.transport),
-            Job::Command(_) => None,
-        }
-    }
-
     /// The test of several ranks.
     pub fn ranks(&self) -> Option<&RanksJob> {
-        if let Job::Ranks(job) = &self.job { Some(job) } else { None }
+        self.job.ranks()
     }
 
     /// The ends that the plan names, also those of a program.
@@ -226,21 +189,11 @@ impl Member {
         self.ranks().map_or_else(|| vec![&self.from, &self.to], |job| job.ends.iter().collect())
     }
 
-    /// The ends that take part, and whether each has a daemon of ours. A program needs none.
+    /// The ends that take part, and whether each has a daemon of ours.
     pub fn ends(&self) -> Vec<(&Endpoint, bool)> {
-        match &self.job {
-            Job::Traffic(spec) => vec![(&self.from, true), (&self.to, spec.has_daemon())],
-            Job::Ranks(job) => job.ends.iter().map(|end| (end, true)).collect(),
-            Job::Command(_) => Vec::new(),
-        }
+        self.job.ends(&self.from, &self.to)
     }
 }
-
-/// Default time over the planned length of an iteration, for connecting, draining and reporting.
-pub const GRACE: Duration = Duration::from_secs(10);
-
-/// Default time that a program may run: its length is unknown.
-pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
 
 /// The place of an end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -388,42 +341,7 @@ impl Plan {
 pub fn case_id(members: &[Member], salt: &str) -> String {
     let mut hash = Sha256::new();
     for member in members {
-        let mut value = match &member.job {
-            Job::Traffic(spec) => {
-                let mut spec = (**spec).clone();
-                let plain = TestSpec::new(spec.pattern, spec.transport);
-                // Addresses, interim reports and evidence that is read at the edges do not affect the workload.
-                spec.near.bind.clear();
-                spec.far.bind.clear();
-                spec.interim = false;
-                spec.collect.limits = plain.collect.limits;
-                let mut value = serde_json::to_value(&spec).unwrap_or_default();
-                let default = serde_json::to_value(&plain).unwrap_or_default();
-                without_defaults(&mut value, &default);
-                let has_default = |pace: &Pace| pace.catch_up == Pace::default_catch_up(pace.events_per_s, pace.burst);
-                if spec.pace.as_ref().is_some_and(has_default) {
-                    value["pace"].as_object_mut().map(|keys| keys.remove("catch_up"));
-                }
-                if spec.is_alone() {
-                    // The word of the first version, so that its ids stay.
-                    value["alone"] = true.into();
-                    value.as_object_mut().map(|keys| keys.remove("dialect"));
-                }
-                value["pattern"] = serde_json::to_value(spec.pattern).unwrap_or_default();
-                value["transport"] = serde_json::to_value(spec.transport).unwrap_or_default();
-                value
-            }
-            Job::Ranks(job) => {
-                let mut value = serde_json::to_value(&job.spec).unwrap_or_default();
-                let plain = RanksSpec::new(job.spec.transport, job.spec.work);
-                without_defaults(&mut value, &serde_json::to_value(plain).unwrap_or_default());
-                value["ranks"] = job.ends.len().into();
-                value["transport"] = serde_json::to_value(job.spec.transport).unwrap_or_default();
-                value["work"] = serde_json::to_value(job.spec.work).unwrap_or_default();
-                value
-            }
-            Job::Command(command) => serde_json::to_value(command).unwrap_or_default(),
-        };
+        let mut value = member.job.settings();
         if !member.after.is_zero() {
             value["after"] = nanoseconds(member.after).into();
         }
@@ -441,15 +359,4 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         let _ = write!(id, "{byte:02x}");
     }
     id
-}
-
-fn without_defaults(value: &mut serde_json::Value, default: &serde_json::Value) {
-    if let (serde_json::Value::Object(map), serde_json::Value::Object(default)) = (value, default) {
-        map.retain(|key, value| default.get(key) != Some(value));
-        for (key, value) in map {
-            if let Some(default) = default.get(key) {
-                without_defaults(value, default);
-            }
-        }
-    }
 }

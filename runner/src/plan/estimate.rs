@@ -3,12 +3,9 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::{
-    ranks,
-    spec::{Stop, TestSpec, ranks::Work},
-};
+use netcore::spec::{Stop, TestSpec};
 
-use super::case::{Case, Plan, RanksJob};
+use super::case::{Case, Plan};
 
 /// An estimated length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,10 +31,7 @@ impl fmt::Display for Estimate {
 }
 
 /// Assumed length of a program and of a test that stops by a count.
-const ASSUMED: Duration = Duration::from_secs(1);
-
-/// Assumed operations per second of a rank in a kernel of the NAS benchmarks, which has a CPU of its own.
-const KERNEL_PER_S: f64 = 25e6;
+pub(super) const ASSUMED: Duration = Duration::from_secs(1);
 
 /// Time of an iteration beyond its phases: setting up and collecting results.
 const OVERHEAD: Duration = Duration::from_millis(100);
@@ -58,17 +52,10 @@ impl Case {
     pub fn estimate_iteration(&self) -> Estimate {
         let mut once = Estimate::default();
         for member in &self.members {
-            let (least, most) = match member.ranks() {
-                Some(job) => (of_ranks(job), of_ranks(job)),
-                None => member.spec().map_or((ASSUMED, ASSUMED), planned),
-            };
-            once.least = once.least.max(member.after.saturating_add(least));
-            once.most = once.most.max(member.after.saturating_add(most));
-            let length = match member.ranks() {
-                Some(job) => job.spec.length_ns().map(Duration::from_nanos),
-                None => member.spec().and_then(measure_length),
-            };
-            once.open |= length.is_none();
+            let length = member.job.length();
+            once.least = once.least.max(member.after.saturating_add(length.least));
+            once.most = once.most.max(member.after.saturating_add(length.most));
+            once.open |= length.open;
         }
         let around = self.pause.saturating_add(OVERHEAD);
         Estimate { least: once.least.saturating_add(around), most: once.most.saturating_add(around), ..once }
@@ -76,28 +63,18 @@ impl Case {
 }
 
 /// The shortest and the longest length of a test's three phases.
-fn planned(spec: &TestSpec) -> (Duration, Duration) {
+pub(super) fn planned(spec: &TestSpec) -> Estimate {
     let phases = &spec.phases;
-    let counted = measure_length(spec).unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(phases.cooldown_ns));
+    let length = measure_length(spec);
+    let counted = length.unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(phases.cooldown_ns));
     let longest = Duration::from_nanos(phases.warmup_ns);
     // A warm-up that ends by itself needs that many readings to be judged.
     let shortest = match phases.settle_ns {
         0 => longest,
         settle_ns => longest.min(Duration::from_nanos(settle_ns.saturating_mul(series::SETTLED_FROM as u64))),
     };
-    (shortest.saturating_add(counted), longest.saturating_add(counted))
-}
-
-fn of_ranks(job: &RanksJob) -> Duration {
-    match job.spec.work {
-        Work::Nas { kernel, class } => {
-            Duration::from_secs_f64(ranks::operations(kernel, class) / job.ends.len().max(1) as f64 / KERNEL_PER_S)
-        }
-        Work::Operation { .. } => {
-            let counted = Duration::from_nanos(job.spec.warmup_ns).saturating_add(ASSUMED);
-            job.spec.length_ns().map_or(counted, Duration::from_nanos)
-        }
-    }
+    let (least, most) = (shortest.saturating_add(counted), longest.saturating_add(counted));
+    Estimate { least, most, open: length.is_none() }
 }
 
 /// The length of the measure phase; `None`: it stops by a count.
@@ -161,18 +138,18 @@ pub fn span(time: Duration) -> String {
 mod tests {
     use netcore::spec::{
         Pattern, Transport,
-        ranks::{Class, Kernel, RanksSpec},
+        ranks::{Class, Kernel, RanksSpec, Work},
     };
 
     use super::*;
-    use crate::plan::case::Endpoint;
+    use crate::plan::{case::Endpoint, job::RanksJob};
 
     #[test]
     fn an_iteration_is_as_long_as_its_phases() {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         spec.phases.warmup_ns = 1_000_000_000;
         spec.phases.cooldown_ns = 500_000_000;
-        assert_eq!(planned(&spec).1, Duration::from_millis(11_500));
+        assert_eq!(planned(&spec).most, Duration::from_millis(11_500));
     }
 
     #[test]
@@ -180,7 +157,7 @@ mod tests {
         let spec = RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::B });
         let job = RanksJob { spec, ends: vec![Endpoint::Embedded; 2] };
         // 2^31 random numbers by two ranks.
-        assert_eq!(of_ranks(&job).as_secs(), (1 << 31) / 2 / 25_000_000);
+        assert_eq!(job.length().most.as_secs(), (1 << 31) / 2 / 25_000_000);
     }
 
     #[test]

@@ -5,12 +5,11 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use netcore::measure::tcp_info::available_congestion_controls;
 
 use super::{
-    case::{Case, Find, GRACE, Group, Job, PROGRAM_LIMIT, Round, Survey, overlap},
+    case::{Case, Find, Group, Round, Survey, overlap},
     condition::normal,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, nearest},
     inventory,
-    keys::{self, Scope},
     matrix::{Combination, Matrix, case_name},
     merge,
     model::{self, Host, Skip, TestBody},
@@ -172,12 +171,15 @@ impl Expander<'_> {
         let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
         congestion_controls(&tree, out);
         let members = self.members(entry, &tree, &typed, stands_for_a_group, out)?;
-        let is_command = members.iter().any(|m| matches!(m.job, Job::Command(_)));
-        if is_command {
-            of_command(entry, paths, out);
+        // All members of a group are traffic; one of another kind is already a mistake.
+        let job = &members.iter().find(|m| m.spec().is_none()).or(members.first())?.job;
+        // `defaults` are written for every test and may have other keys.
+        for (key, span) in written(entry, paths) {
+            if let Some((message, help)) = job.refuses(key) {
+                out.error(span, message, help);
+            }
         }
-        let has_ranks = members.iter().any(|m| m.ranks().is_some());
-        keys_of_ranks(entry, paths, has_ranks, out);
+        let grace = typed.timeout.map(|t| t.0).or(self.timeout).unwrap_or(job.grace());
         let place = |key: &str| tree.key_span(key).unwrap_or(entry.key_span);
         let policy = iterations(&typed, &members, &place, out);
         let asserts = asserts(&tree, &typed, &members, round.is_some(), out);
@@ -211,11 +213,7 @@ impl Expander<'_> {
                 Some(Skip::Plain(false)) | None => None,
             },
             pause: typed.pause.map_or(self.pause, |t| t.0),
-            grace: typed.timeout.map(|t| t.0).or(self.timeout).unwrap_or(if is_command {
-                PROGRAM_LIMIT
-            } else {
-                GRACE
-            }),
+            grace,
             command_span: place("command"),
             hooks_span: place("hooks"),
             members,
@@ -237,31 +235,6 @@ impl Expander<'_> {
             }
         }
         hooks
-    }
-}
-
-/// Rejects keys of the test itself that a command ignores. `defaults` are written for every test and may have them.
-fn of_command(entry: &Entry, paths: &[Arc<str>], out: &mut Diagnostics) {
-    for (key, span) in written(entry, paths) {
-        if keys::of_path(key).is_some_and(|key| key.scope == Scope::Traffic) {
-            out.error(span, format!("`{key}` means nothing to a command"), "say it in the program's own arguments");
-        }
-    }
-}
-
-/// Rejects keys of the test itself that a test of ranks ignores, and those of ranks elsewhere.
-fn keys_of_ranks(entry: &Entry, paths: &[Arc<str>], has_ranks: bool, out: &mut Diagnostics) {
-    for (key, span) in written(entry, paths) {
-        let name = key.split('.').next().unwrap_or(key);
-        let is_traffic = keys::find(name).is_some_and(|key| key.scope == Scope::Traffic);
-        if has_ranks && matches!(name, "from" | "to") {
-            out.error(span, format!("`{key}` means nothing to ranks"), "`ranks` names their hosts");
-        } else if has_ranks && is_traffic && !super::ranks::has_meaning(name) {
-            out.error(span, format!("`{key}` means nothing to ranks"), "leave it out");
-        } else if !has_ranks && super::ranks::OWN_KEYS.contains(&name) {
-            let help = "for example tcp_collective, nas_is";
-            out.error(span, format!("`{key}` is for workloads of several ranks"), help);
-        }
     }
 }
 

@@ -1,48 +1,27 @@
 //! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
 
-use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec, Transport, ranks::Work};
+use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec};
 use schemas::{
     columns,
     metrics::{self, Family, METRICS, Metric},
 };
 
-use super::{
-    case::{Job, Member, RanksJob},
-    output::{Group, OutputParser},
-    requested,
-};
-
-/// Whether a job measures round trips of requests.
-pub fn has_round_trips(job: &Job) -> bool {
-    job.spec().is_some_and(|spec| matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping))
-}
+use super::{case::Member, requested};
 
 /// Why a member cannot deliver a metric; `None`: it can.
 pub fn lacks(member: &Member, metric: &Metric) -> Option<String> {
     if metric.name.starts_with("added_latency.") && member.idle.is_some() {
         return None;
     }
-    lacks_of_job(&member.job, metric)
-}
-
-/// Why a job cannot deliver a metric; `None`: it can.
-fn lacks_of_job(job: &Job, metric: &Metric) -> Option<String> {
     if metrics::of_survey(metric.name).is_some() {
-        return Some(
-            "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`".to_owned(),
-        );
+        let what = "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`";
+        return Some(what.to_owned());
     }
-    let is_cause = metric.name == metrics::LIMITED_BY.name;
-    match job {
-        Job::Command(_) | Job::Ranks(_) if is_cause => Some("only a test between two ends has a cause".to_owned()),
-        Job::Traffic(spec) => lacks_of(spec, metric),
-        Job::Ranks(job) => lacks_of_ranks(job, metric),
-        // Mistakes in how its output is read are already reported.
-        Job::Command(command) => OutputParser::of(command).ok()?.lacks(metric),
-    }
+    member.job.lacks(metric)
 }
 
-fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
+/// Why a test between two ends cannot deliver a metric; `None`: it can.
+pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     let name = metric.name;
     let family = name.split('.').next().unwrap_or(name);
     let group = columns::find(metric.column).map_or("", |column| column.group);
@@ -111,35 +90,6 @@ fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     Some(missing.to_owned())
 }
 
-fn lacks_of_ranks(job: &RanksJob, metric: &Metric) -> Option<String> {
-    let group = columns::find(metric.column).map_or("", |column| column.group);
-    let is_kernel = matches!(job.spec.work, Work::Nas { .. });
-    let missing = match (group, metric.name) {
-        ("ranks", "mops") if !is_kernel => "only kernels of the NAS benchmarks count these operations",
-        ("ranks", "bus_bandwidth") => match job.spec.work {
-            Work::Operation { operation, .. } if operation.facts().bus.is_some() => return None,
-            _ => "no formula has a bus bandwidth for it",
-        },
-        ("ranks", "operation_time" | "operation_time_mean" | "operation_time_min" | "own_time" | "arrival_spread")
-            if is_kernel =>
-        {
-            "a kernel is one operation: use `elapsed` or `mops`"
-        }
-        ("ranks", _) | (_, "elapsed" | "transactions" | "transaction_rate") => return None,
-        ("latency", _) if !is_kernel => return None,
-        (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received")
-            if job.spec.transport == Transport::Tcp =>
-        {
-            return None;
-        }
-        (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received") => {
-            "the library does not say what it sends"
-        }
-        _ => "it is between two ends, and these are ranks",
-    };
-    Some(missing.to_owned())
-}
-
 fn family(pattern: Pattern) -> Family {
     match pattern {
         Pattern::Stream => Family::Stream,
@@ -148,13 +98,9 @@ fn family(pattern: Pattern) -> Family {
     }
 }
 
-fn family_of_ranks(is_kernel: bool) -> Family {
-    if is_kernel { Family::Nas } else { Family::Collective }
-}
-
 /// The main metric of a member: of a probe, its latency or what a load adds to it.
 pub fn of_member(member: &Member) -> Option<&'static Metric> {
-    let Some(spec) = member.job.spec() else { return of_job(&member.job) };
+    let Some(spec) = member.spec() else { return member.job.headline() };
     let unit = requested::offered(spec).map_or("", |(_, unit)| unit.as_str());
     Family::of_row(&member.workload, &member.name, unit).headline(|metric| lacks(member, metric).is_none())
 }
@@ -164,32 +110,17 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
     family(spec.pattern).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
 }
 
-/// The main metric of a job: for a program, of those that its expression finds.
-pub fn of_job(job: &Job) -> Option<&'static Metric> {
-    match job {
-        Job::Traffic(spec) => Some(headline(spec)),
-        Job::Ranks(job) => {
-            let family = family_of_ranks(matches!(job.spec.work, Work::Nas { .. }));
-            family.headline(|metric| lacks_of_ranks(job, metric).is_none())
-        }
-        Job::Command(command) => {
-            let parser = OutputParser::of(command).ok()?;
-            let found: Vec<&'static Metric> = parser.groups().iter().filter_map(Group::metric).collect();
-            let has = |metric: &Metric| found.iter().any(|m| m.name == metric.name);
-            Family::Other.headline(has).or_else(|| found.first().copied())
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::workload::{self, Kind, Workload};
+    use crate::plan::{
+        ranks,
+        workload::{self, Kind, Workload},
+    };
     use netcore::spec::Transport;
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
-        let job = Job::Traffic(Box::new(TestSpec::new(pattern, transport)));
-        lacks_of_job(&job, metrics::find(metric).unwrap()).is_none()
+        lacks_of(&TestSpec::new(pattern, transport), metrics::find(metric).unwrap()).is_none()
     }
 
     #[test]
@@ -212,7 +143,7 @@ mod tests {
             let (pattern, transport, direction) = match name.parse::<Workload>().unwrap().kind {
                 Kind::Traffic { pattern, transport, direction, .. } => (pattern, transport, direction),
                 Kind::Ranks { kernel, .. } => {
-                    assert_eq!(Family::of(&name), family_of_ranks(kernel.is_some()), "{name}");
+                    assert_eq!(Family::of(&name), ranks::family(kernel.is_some()), "{name}");
                     continue;
                 }
                 Kind::Responsiveness | Kind::Command => {

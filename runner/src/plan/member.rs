@@ -1,11 +1,13 @@
 //! The members of a test: workload, ends, and the translated test or command of each.
 
 use super::{
-    case::{Endpoint, Job, Member, is_here},
+    case::{Endpoint, Member, is_here},
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     expand::Expander,
-    inventory, keys, measures, merge,
+    inventory,
+    job::Job,
+    keys, merge,
     model::{TestBody, Warmup},
     output::OutputParser,
     ranges, ranks,
@@ -263,7 +265,7 @@ fn not_idle(member: &Member, idle: &str, members: &[Member]) -> Option<(String, 
             "name the probe on the idle path".to_owned(),
         ));
     }
-    let silent = [member, idle].into_iter().find(|one| !measures::has_round_trips(&one.job))?;
+    let silent = [member, idle].into_iter().find(|one| !one.job.has_round_trips())?;
     let help = "`idle` is for a request and response, and names another one";
     Some((format!("`{}` is {}, which measures no round trips", silent.name, silent.workload), help.to_owned()))
 }

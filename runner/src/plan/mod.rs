@@ -14,6 +14,7 @@
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
 //! - [`requested`]: the cells that a plan decides
+//! - [`job`], `ranks`: the kinds of tests, and what each answers
 //! - [`expand`], `member`, `policy`, [`spec`], [`measures`], [`check`]: from bodies to checked cases
 //! - [`mod@explain`]: which layers set a value; [`schema`]: the published JSON Schema
 
@@ -32,6 +33,7 @@ pub mod expand;
 pub mod explain;
 mod generator;
 mod inventory;
+pub mod job;
 pub mod keys;
 mod launch;
 pub mod load;

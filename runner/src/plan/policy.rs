@@ -43,9 +43,9 @@ pub(super) fn iterations(
 ) -> Policy {
     // A group with a probe of the idle path has no total: its last member decides.
     let probe = members.last().filter(|last| last.idle.is_some()).and_then(measures::of_member);
-    let headline = || probe.or_else(|| members.iter().find_map(|m| measures::of_job(&m.job)));
+    let headline = || probe.or_else(|| members.iter().find_map(|m| m.job.headline()));
     let count = |n: u32| {
-        let first = || members.first().and_then(|m| measures::of_job(&m.job));
+        let first = || members.first().and_then(|m| m.job.headline());
         let metrics = probe.or_else(first).into_iter().collect();
         Policy { min: n, max: n, level: LEVEL, margin: None, metrics }
     };

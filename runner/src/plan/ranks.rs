@@ -1,20 +1,31 @@
-//! Tests of N ranks: their hosts, and the translated test.
+//! Tests of N ranks: their keys, their hosts, the translated test, and what it measures.
+
+use std::time::Duration;
 
 use netcore::{
     ranks,
     spec::{
-        Family, Stop, Transport, memory,
+        self, Stop, Transport, memory,
         ranks::{Kernel, MOST_COMPUTE_NS, MOST_RANKS, Operation, RanksSpec, Work},
     },
 };
+use schemas::{
+    columns::{self, Row},
+    metrics::{Family, Metric},
+    words::{Control, Way},
+};
+use serde_json::Value as Json;
 
 use super::{
-    case::{Endpoint, RanksJob},
+    case::Endpoint,
     diagnostics::Diagnostics,
+    estimate::{ASSUMED, Estimate},
     expand::Expander,
     inventory,
+    job::{differences, json},
     model::{TestBody, Warmup},
     quantity::Time,
+    ranges,
     source::Span,
     speaks,
     spec::{SpecError, error},
@@ -27,16 +38,122 @@ const KEYS: [&str; 7] = ["message_size", "socket", "integrity", "cpu", "warmup",
 /// Keys of tests of ranks.
 pub(super) const OWN_KEYS: [&str; 5] = ["ranks", "ranks_per_host", "operation", "class", "compute"];
 
-/// Whether a key of traffic has a meaning for ranks.
-pub(super) fn has_meaning(key: &str) -> bool {
-    KEYS.contains(&key) || OWN_KEYS.contains(&key)
-}
+/// Assumed operations per second of a rank in a kernel of the NAS benchmarks, which has a CPU of its own.
+const KERNEL_PER_S: f64 = 25e6;
 
 /// Limit of a message, bytes.
 const MESSAGE_MAX: u64 = 1 << 30;
 
 /// Default bytes of an operation.
 const MESSAGE: u64 = 1024;
+
+/// A test of several ranks, and their hosts.
+#[derive(Clone, Debug)]
+pub struct RanksJob {
+    pub spec: RanksSpec,
+    /// By rank.
+    pub ends: Vec<Endpoint>,
+}
+
+/// The family of metrics of a kernel or of an operation.
+pub(super) fn family(is_kernel: bool) -> Family {
+    if is_kernel { Family::Nas } else { Family::Collective }
+}
+
+impl RanksJob {
+    fn is_kernel(&self) -> bool {
+        matches!(self.spec.work, Work::Nas { .. })
+    }
+
+    /// What to do about a key without a meaning for ranks; `None`: it has one. `is_traffic`: it is a key of traffic.
+    pub(super) fn refuses(key: &str, is_traffic: bool) -> Option<&'static str> {
+        match key {
+            "from" | "to" => Some("`ranks` names their hosts"),
+            _ if is_traffic && !KEYS.contains(&key) && !OWN_KEYS.contains(&key) => Some("leave it out"),
+            _ => None,
+        }
+    }
+
+    /// Why it cannot deliver a metric; `None`: it can.
+    pub(super) fn lacks(&self, metric: &Metric) -> Option<String> {
+        let group = columns::find(metric.column).map_or("", |column| column.group);
+        let is_kernel = self.is_kernel();
+        let missing = match (group, metric.name) {
+            ("ranks", "mops") if !is_kernel => "only kernels of the NAS benchmarks count these operations",
+            ("ranks", "bus_bandwidth") => match self.spec.work {
+                Work::Operation { operation, .. } if operation.facts().bus.is_some() => return None,
+                _ => "no formula has a bus bandwidth for it",
+            },
+            (
+                "ranks",
+                "operation_time" | "operation_time_mean" | "operation_time_min" | "own_time" | "arrival_spread",
+            ) if is_kernel => "a kernel is one operation: use `elapsed` or `mops`",
+            ("ranks", _) | (_, "elapsed" | "transactions" | "transaction_rate") => return None,
+            ("latency", _) if !is_kernel => return None,
+            (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received")
+                if self.spec.transport == Transport::Tcp =>
+            {
+                return None;
+            }
+            (_, "messages_sent" | "messages_received" | "bytes_sent" | "bytes_received") => {
+                "the library does not say what it sends"
+            }
+            _ => "it is between two ends, and these are ranks",
+        };
+        Some(missing.to_owned())
+    }
+    /// Its main metric.
+    pub(super) fn headline(&self) -> Option<&'static Metric> {
+        family(self.is_kernel()).headline(|metric| self.lacks(metric).is_none())
+    }
+
+    /// How long it runs.
+    pub(super) fn length(&self) -> Estimate {
+        let length_ns = self.spec.length_ns();
+        let length = match self.spec.work {
+            Work::Nas { kernel, class } => {
+                let operations = ranks::operations(kernel, class);
+                Duration::from_secs_f64(operations / self.ends.len().max(1) as f64 / KERNEL_PER_S)
+            }
+            Work::Operation { .. } => length_ns.map_or_else(
+                || Duration::from_nanos(self.spec.warmup_ns).saturating_add(ASSUMED),
+                Duration::from_nanos,
+            ),
+        };
+        Estimate { least: length, most: length, open: length_ns.is_none() }
+    }
+
+    /// Writes the cells that it decides.
+    pub(super) fn fill(&self, row: &mut Row) {
+        let spec = &self.spec;
+        let first = self.ends.first().map_or("", Endpoint::name);
+        let mut others: Vec<&str> = self.ends.iter().map(Endpoint::name).filter(|name| *name != first).collect();
+        others.dedup();
+        row.from = Some(first.to_owned());
+        row.to = Some(if others.is_empty() { first.to_owned() } else { ranges::fold(others) });
+        row.control = Some(Control::Session);
+        row.transport = Some(spec.transport.name().into());
+        row.direction = Some(Way::Both);
+        row.ranks = Some(self.ends.len() as u64);
+        match spec.work {
+            Work::Operation { operation, message_bytes, .. } => {
+                row.operation = Some(operation.name().into());
+                row.message_bytes = Some(message_bytes);
+            }
+            Work::Nas { class, .. } => row.class = Some(class.name().into()),
+        }
+        row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
+        row.remote_cpu.clone_from(&row.local_cpu);
+    }
+    /// Everything that affects the workload, without defaults.
+    pub(super) fn settings(&self) -> Json {
+        let mut value = differences(&self.spec, &RanksSpec::new(self.spec.transport, self.spec.work));
+        value["ranks"] = self.ends.len().into();
+        value["transport"] = json(&self.spec.transport);
+        value["work"] = json(&self.spec.work);
+        value
+    }
+}
 
 /// Translates a body; mistakes in its keys go to `errors`.
 pub(super) fn translate(
@@ -78,9 +195,9 @@ pub(super) fn translate(
     spec.integrity = body.integrity.unwrap_or(false);
     spec.socket = body.socket.clone().unwrap_or_default();
     spec.family = match spec.socket.ipv6.take() {
-        Some(true) => Family::V6,
-        Some(false) => Family::V4,
-        None => Family::Any,
+        Some(true) => spec::Family::V6,
+        Some(false) => spec::Family::V4,
+        None => spec::Family::Any,
     };
     spec.cpus.clone_from(&body.cpu);
     spec

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use netcore::spec::{Dialect, Direction, Pattern, TestSpec, ranks::Work};
+use netcore::spec::{Dialect, Direction, Pattern, TestSpec};
 use schemas::{
     columns::Row,
     vocabulary,
@@ -10,9 +10,8 @@ use schemas::{
 };
 
 use super::{
-    case::{Case, Endpoint, Job, Member, RanksJob},
+    case::{Case, Member},
     model::FindBy,
-    ranges,
 };
 
 /// Whether the column of a swept key has its value in every row of a test's cases. A member of a group may have a value of its
@@ -40,23 +39,20 @@ pub fn of_member(row: &mut Row, case: &Case, member: &Member) {
     row.workload = Some(member.workload.clone());
     row.from = Some(member.from.name().to_owned());
     row.wire_bits_per_s = member.wire.map(|speed| speed as f64);
-    match &member.job {
-        Job::Traffic(spec) => {
-            row.to = Some(member.to.name().to_owned());
-            of_spec(row, spec);
-            // A ping-pong has one size, that of the key which sets it.
-            row.message_bytes =
-                row.message_bytes.or(row.request_bytes.filter(|_| member.workload.ends_with("pingpong")));
-            // The load of a search is that of its answer; before that it has none.
-            match case.find.as_ref().map(|find| find.by) {
-                Some(FindBy::Rate) => row.offered_per_s = None,
-                Some(FindBy::Inflight) => row.inflight = None,
-                None => {}
-            }
-        }
-        Job::Ranks(job) => of_ranks(row, job),
-        // Only the plan can say which host a program talks to.
-        Job::Command(_) => row.to = Some(member.to.name().to_owned()).filter(|_| member.to != Endpoint::Embedded),
+    member.job.fill(row, case, member);
+}
+
+/// The cells of traffic.
+pub(super) fn of_traffic(row: &mut Row, case: &Case, member: &Member, spec: &TestSpec) {
+    row.to = Some(member.to.name().to_owned());
+    of_spec(row, spec);
+    // A ping-pong has one size, that of the key which sets it.
+    row.message_bytes = row.message_bytes.or(row.request_bytes.filter(|_| member.workload.ends_with("pingpong")));
+    // The load of a search is that of its answer; before that it has none.
+    match case.find.as_ref().map(|find| find.by) {
+        Some(FindBy::Rate) => row.offered_per_s = None,
+        Some(FindBy::Inflight) => row.inflight = None,
+        None => {}
     }
 }
 
@@ -69,6 +65,11 @@ pub fn ways(direction: Direction) -> &'static [Way] {
     }
 }
 
+/// The way of a test as a whole: both together if it has two.
+pub fn way(direction: Direction) -> Way {
+    ways(direction).last().copied().unwrap_or(Way::Forward)
+}
+
 /// The cells that a test's spec decides.
 pub fn of_spec(row: &mut Row, spec: &TestSpec) {
     row.control = Some(match spec.dialect {
@@ -78,7 +79,7 @@ pub fn of_spec(row: &mut Row, spec: &TestSpec) {
         Dialect::Iperf3 { .. } => Control::Iperf3,
     });
     row.transport = Some(spec.transport.name().into());
-    row.direction = ways(spec.direction).last().copied();
+    row.direction = Some(way(spec.direction));
     row.streams = Some(spec.streams.into());
     match spec.pattern {
         Pattern::Stream => {
@@ -114,26 +115,4 @@ pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
         Pattern::Stream => (events * spec.sizes.message_bytes as f64 * 8.0, OfferedUnit::Bits),
         _ => (events, OfferedUnit::Transactions),
     })
-}
-
-fn of_ranks(row: &mut Row, job: &RanksJob) {
-    let spec = &job.spec;
-    let first = job.ends.first().map_or("", Endpoint::name);
-    let mut others: Vec<&str> = job.ends.iter().map(Endpoint::name).filter(|name| *name != first).collect();
-    others.dedup();
-    row.from = Some(first.to_owned());
-    row.to = Some(if others.is_empty() { first.to_owned() } else { ranges::fold(others) });
-    row.control = Some(Control::Session);
-    row.transport = Some(spec.transport.name().into());
-    row.direction = Some(Way::Both);
-    row.ranks = Some(job.ends.len() as u64);
-    match spec.work {
-        Work::Operation { operation, message_bytes, .. } => {
-            row.operation = Some(operation.name().into());
-            row.message_bytes = Some(message_bytes);
-        }
-        Work::Nas { class, .. } => row.class = Some(class.name().into()),
-    }
-    row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
-    row.remote_cpu.clone_from(&row.local_cpu);
 }

@@ -13,7 +13,7 @@ use netcore::control::{
 
 use super::{Surroundings, command, elsewhere};
 use crate::{
-    plan::{case::Job, model::Hook},
+    plan::model::Hook,
     progress::Progress,
     schedule::{
         bench::{Bench, MeasureError, Measured},
@@ -174,7 +174,7 @@ impl<'a> Programs<'a> {
 
     /// One iteration without its hooks.
     fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
-        let Some(Job::Command(command)) = step.members.first().map(|m| &m.job) else {
+        let Some(command) = step.members.first().and_then(|m| m.job.command()) else {
             return self.inner.measure(step, iteration, progress);
         };
         let measured = command::measure(step, command, iteration, &self.surroundings)?;

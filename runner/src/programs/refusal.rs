@@ -1,6 +1,6 @@
 //! Refuses programs that the command line has not allowed, before anything runs.
 
-use crate::plan::{Plan, case::Job, diagnostics::Diagnostics};
+use crate::plan::{Plan, diagnostics::Diagnostics};
 
 /// The programs of a plan that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
             let help = format!("look at what it runs; {flag} then allows it");
             out.error(span, message, help);
         };
-        if !allowed.commands && case.members.iter().any(|m| matches!(m.job, Job::Command(_))) {
+        if !allowed.commands && case.members.iter().any(|m| m.job.command().is_some()) {
             refuse(case.command_span, "this plan runs a program of its author's choice", "--allow-commands");
         }
         if !allowed.hooks && !case.hooks.is_empty() {

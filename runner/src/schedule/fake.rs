@@ -18,7 +18,8 @@ use super::{
 use crate::{
     error::Error,
     plan::{
-        case::{Case, Endpoint, Job, Member, Policy, Round},
+        case::{Case, Endpoint, Member, Policy, Round},
+        job::Job,
         model::Hooks,
         source::Span,
     },

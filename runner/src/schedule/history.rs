@@ -309,7 +309,7 @@ mod tests {
         fs::write(&path, format!("{HEAD}{first}{}", row(2, "forward"))).unwrap();
         let mut one = step("a", 3, 3, None);
         one.case.id = "c1".into();
-        if let crate::plan::case::Job::Traffic(spec) = &mut one.case.members[0].job {
+        if let Some(spec) = one.case.members[0].job.spec_mut() {
             spec.direction = netcore::spec::Direction::Bidirectional;
         }
         let taken = taken_up(&path, &[one]);

@@ -24,7 +24,7 @@ use schemas::{columns::Row, words::Search as Finding, words::Way};
 
 use super::{confidence::Samples, history::Done, step::Step};
 use crate::plan::{
-    case::{Find, Job, Policy},
+    case::{Find, Policy},
     model::FindBy,
     requested,
 };
@@ -126,8 +126,8 @@ impl Search {
     pub fn step(&self, step: &Step, load: f64) -> Step {
         let mut step = step.clone();
         for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
-            let Job::Traffic(spec) = &mut member.job else { continue };
-            **spec = self.find.at(spec, load);
+            let Some(spec) = member.job.spec_mut() else { continue };
+            *spec = self.find.at(spec, load);
             requested::of_spec(identity, spec);
         }
         step

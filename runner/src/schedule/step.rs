@@ -7,7 +7,7 @@ use schemas::{
     words::{Record, Way},
 };
 
-use super::{rows::ways, run::Finished};
+use super::run::Finished;
 use crate::plan::{
     case::{Case, Member, Plan},
     requested,
@@ -58,8 +58,7 @@ impl Step {
 
     /// The way of a member's headline: both together if it has two, as a group's total has.
     pub fn headline_way(&self, member: usize) -> Way {
-        let Some(member) = self.members.get(member).filter(|member| member.ranks().is_none()) else { return Way::Both };
-        member.spec().and_then(|spec| ways(spec.direction).last().copied()).unwrap_or(Way::Forward)
+        self.members.get(member).map_or(Way::Both, |member| member.job.headline_way())
     }
 
     /// Its name while it runs: a case that is a pair runs with the others of its round.
@@ -128,6 +127,7 @@ mod tests {
         load::{LoadOptions, load_str},
         workload,
     };
+    use crate::schedule::rows::ways;
 
     /// Two values of each key that a matrix may sweep, or of a key below it.
     fn swept(key: &str) -> (String, [&'static str; 2]) {

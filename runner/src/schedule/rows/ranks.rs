@@ -12,7 +12,7 @@ use schemas::{
 };
 
 use super::latency::Merged;
-use crate::plan::case::RanksJob;
+use crate::plan::job::RanksJob;
 
 /// The rows of an iteration: those of the ranks, and that of all.
 pub fn of_iteration(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> (Vec<Row>, Row) {

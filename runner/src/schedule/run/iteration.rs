@@ -28,7 +28,8 @@ use super::{
 use crate::{
     error::Error,
     plan::{
-        case::{Member, Policy, RanksJob},
+        case::{Member, Policy},
+        job::RanksJob,
         measures,
         model::Window,
     },

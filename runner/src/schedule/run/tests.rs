@@ -267,7 +267,7 @@ fn a_window_shorter_than_half_of_what_was_asked_for_is_measured_again() {
     assert!(rows.1[0].contains("`embedded` for 3.00 s"), "{:?}", rows.1);
     // Tests that stop by a count have no time that both ends share.
     let mut counted = step("a", 1, 1, None);
-    if let crate::plan::case::Job::Traffic(spec) = &mut counted.case.members[0].job {
+    if let Some(spec) = counted.case.members[0].job.spec_mut() {
         spec.phases.stop = netcore::spec::Stop::AfterBytes(1);
     }
     let mut bench = FakeBench::default();
@@ -279,7 +279,7 @@ fn a_window_shorter_than_half_of_what_was_asked_for_is_measured_again() {
 fn a_case_whose_windows_never_happen_fails_and_says_so() {
     for (asked_ms, starts) in [(1000, 3), (100, 10), (10, 20)] {
         let mut short = step("a", 1, 1, None);
-        if let crate::plan::case::Job::Traffic(spec) = &mut short.case.members[0].job {
+        if let Some(spec) = short.case.members[0].job.spec_mut() {
             spec.phases.stop = netcore::spec::Stop::AfterNs(asked_ms * MS);
         }
         let mut bench = FakeBench::default();

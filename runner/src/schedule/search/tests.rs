@@ -6,7 +6,7 @@ use schemas::{metrics, words::Record};
 
 use super::{carried::queued_share, *};
 use crate::{
-    plan::model::Order,
+    plan::{job::Job, model::Order},
     progress::{Mode, Progress},
     schedule::{
         bench::{Bench, MeasureError},

@@ -1,0 +1,219 @@
+//! The kinds of tests, and what each answers. The other rooms ask a [`Job`] and do not tell the kinds apart.
+//!
+//! What there is to say of traffic between two ends is in [`measures`], [`requested`], [`estimate`] and [`super::spec`]; what of
+//! ranks, in [`super::ranks`].
+
+use std::time::Duration;
+
+use netcore::spec::{Pace, Pattern, TestSpec, Transport};
+use schemas::{
+    columns::Row,
+    metrics::{self, Family, Metric},
+    words::Way,
+};
+use serde_json::Value as Json;
+
+use super::{
+    case::{Case, Endpoint, Member},
+    estimate::{self, ASSUMED, Estimate},
+    keys::{self, Scope},
+    measures,
+    model::Command,
+    output::{Group, OutputParser},
+    ranks::OWN_KEYS,
+    requested,
+};
+
+pub use super::ranks::RanksJob;
+
+/// Default time over the planned length of an iteration, for connecting, draining and reporting.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// Default time that a program may run: its length is unknown.
+pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
+
+/// What a member of a test runs.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// Traffic between the two ends.
+    Traffic(Box<TestSpec>),
+    /// A test of several ranks.
+    Ranks(Box<RanksJob>),
+    /// A program at `from`.
+    Command(Command),
+}
+
+impl Job {
+    /// The test between two ends; `None` for ranks and for a program.
+    pub fn spec(&self) -> Option<&TestSpec> {
+        if let Self::Traffic(spec) = self { Some(spec) } else { None }
+    }
+
+    /// The test between two ends, to be changed.
+    pub fn spec_mut(&mut self) -> Option<&mut TestSpec> {
+        if let Self::Traffic(spec) = self { Some(spec) } else { None }
+    }
+
+    /// The test of several ranks.
+    pub fn ranks(&self) -> Option<&RanksJob> {
+        if let Self::Ranks(job) = self { Some(job) } else { None }
+    }
+
+    /// The program.
+    pub fn command(&self) -> Option<&Command> {
+        if let Self::Command(command) = self { Some(command) } else { None }
+    }
+
+    /// Its transport; `None` for a program.
+    pub fn transport(&self) -> Option<Transport> {
+        self.spec().map(|spec| spec.transport).or_else(|| self.ranks().map(|job| job.spec.transport))
+    }
+
+    /// The ends that take part, and whether each has a daemon of ours. A program needs none.
+    pub fn ends<'a>(&'a self, from: &'a Endpoint, to: &'a Endpoint) -> Vec<(&'a Endpoint, bool)> {
+        match self {
+            Self::Traffic(spec) => vec![(from, true), (to, spec.has_daemon())],
+            Self::Ranks(job) => job.ends.iter().map(|end| (end, true)).collect(),
+            Self::Command(_) => Vec::new(),
+        }
+    }
+
+    /// The way of its headline: both together if it has two.
+    pub fn headline_way(&self) -> Way {
+        match self {
+            Self::Traffic(spec) => requested::way(spec.direction),
+            Self::Ranks(_) => Way::Both,
+            Self::Command(_) => Way::Forward,
+        }
+    }
+
+    /// Whether it measures round trips of requests.
+    pub fn has_round_trips(&self) -> bool {
+        self.spec().is_some_and(|spec| matches!(spec.pattern, Pattern::RequestResponse | Pattern::Ping))
+    }
+
+    /// Why a key (or a path in it) that the test itself writes means nothing to it, and what to do; `None`: it has a meaning.
+    pub fn refuses(&self, path: &str) -> Option<(String, &'static str)> {
+        let key = path.split('.').next().unwrap_or(path);
+        let is_traffic = || keys::find(key).is_some_and(|key| key.scope == Scope::Traffic);
+        match self {
+            Self::Ranks(_) => {
+                RanksJob::refuses(key, is_traffic()).map(|help| (format!("`{path}` means nothing to ranks"), help))
+            }
+            Self::Command(_) if is_traffic() => {
+                Some((format!("`{path}` means nothing to a command"), "say it in the program's own arguments"))
+            }
+            Self::Traffic(_) if OWN_KEYS.contains(&key) => {
+                Some((format!("`{path}` is for workloads of several ranks"), "for example tcp_collective, nas_is"))
+            }
+            Self::Traffic(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// Why it cannot deliver a metric; `None`: it can.
+    pub fn lacks(&self, metric: &Metric) -> Option<String> {
+        let is_cause = metric.name == metrics::LIMITED_BY.name;
+        match self {
+            Self::Traffic(spec) => measures::lacks_of(spec, metric),
+            Self::Ranks(_) | Self::Command(_) if is_cause => {
+                Some("only a test between two ends has a cause".to_owned())
+            }
+            Self::Ranks(job) => job.lacks(metric),
+            // Mistakes in how its output is read are already reported.
+            Self::Command(command) => OutputParser::of(command).ok()?.lacks(metric),
+        }
+    }
+
+    /// Its main metric: for a program, of those that its expression finds.
+    pub fn headline(&self) -> Option<&'static Metric> {
+        match self {
+            Self::Traffic(spec) => Some(measures::headline(spec)),
+            Self::Ranks(job) => job.headline(),
+            Self::Command(command) => {
+                let parser = OutputParser::of(command).ok()?;
+                let found: Vec<&'static Metric> = parser.groups().iter().filter_map(Group::metric).collect();
+                let has = |metric: &Metric| found.iter().any(|m| m.name == metric.name);
+                Family::Other.headline(has).or_else(|| found.first().copied())
+            }
+        }
+    }
+
+    /// The length of its phases.
+    pub fn length(&self) -> Estimate {
+        match self {
+            Self::Traffic(spec) => estimate::planned(spec),
+            Self::Ranks(job) => job.length(),
+            Self::Command(_) => Estimate { least: ASSUMED, most: ASSUMED, open: true },
+        }
+    }
+
+    /// The longest that an iteration may run over its length, where the plan does not say.
+    pub fn grace(&self) -> Duration {
+        if self.command().is_some() { PROGRAM_LIMIT } else { GRACE }
+    }
+
+    /// Writes the cells that it decides.
+    pub fn fill(&self, row: &mut Row, case: &Case, member: &Member) {
+        match self {
+            Self::Traffic(spec) => requested::of_traffic(row, case, member, spec),
+            Self::Ranks(job) => job.fill(row),
+            // Only the plan can say which host a program talks to.
+            Self::Command(_) => row.to = Some(member.to.name().to_owned()).filter(|_| member.to != Endpoint::Embedded),
+        }
+    }
+
+    /// Everything that affects the workload, without defaults.
+    pub fn settings(&self) -> Json {
+        match self {
+            Self::Traffic(spec) => settings_of(spec),
+            Self::Ranks(job) => job.settings(),
+            Self::Command(command) => json(command),
+        }
+    }
+}
+
+fn settings_of(spec: &TestSpec) -> Json {
+    let mut spec = spec.clone();
+    let plain = TestSpec::new(spec.pattern, spec.transport);
+    // Addresses, interim reports and evidence that is read at the edges do not affect the workload.
+    spec.near.bind.clear();
+    spec.far.bind.clear();
+    spec.interim = false;
+    spec.collect.limits = plain.collect.limits;
+    let mut value = differences(&spec, &plain);
+    let has_default = |pace: &Pace| pace.catch_up == Pace::default_catch_up(pace.events_per_s, pace.burst);
+    if spec.pace.as_ref().is_some_and(has_default) {
+        value["pace"].as_object_mut().map(|keys| keys.remove("catch_up"));
+    }
+    if spec.is_alone() {
+        // The word of the first version, so that its ids stay.
+        value["alone"] = true.into();
+        value.as_object_mut().map(|keys| keys.remove("dialect"));
+    }
+    value["pattern"] = json(&spec.pattern);
+    value["transport"] = json(&spec.transport);
+    value
+}
+
+/// A value as JSON.
+pub(super) fn json(value: &impl serde::Serialize) -> Json {
+    serde_json::to_value(value).unwrap_or_default()
+}
+
+/// A value as JSON, without what is as in the default.
+pub(super) fn differences<T: serde::Serialize>(value: &T, default: &T) -> Json {
+    let mut value = json(value);
+    without_defaults(&mut value, &json(default));
+    value
+}
+
+fn without_defaults(value: &mut Json, default: &Json) {
+    if let (Json::Object(map), Json::Object(default)) = (value, default) {
+        map.retain(|key, value| default.get(key) != Some(value));
+        for (key, value) in map {
+            if let Some(default) = default.get(key) {
+                without_defaults(value, default);
+            }
+        }
+    }
+}
