@@ -24,10 +24,11 @@ pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut D
         let Some(host) = names.iter().find_map(|name| hosts.get(name)) else { continue };
         // The hosts of a range have the same rules.
         check(host, is_numbered, &span, out);
-        if let Some(launch) = host.launch.as_ref().filter(|launch| is_numbered && brings_several(launch)) {
+        let Some(brings) = host.launch.as_ref().and_then(Launch::brings) else { continue };
+        if is_numbered {
             // The launch brings its hosts, one for each address.
             let of = u32::try_from(names.len()).unwrap_or(u32::MAX);
-            if let Some(said) = said(launch).filter(|said| *said != of) {
+            if let Some(said) = brings.said.filter(|said| *said != of) {
                 let message = format!("`address` is {of} addresses, and `launch` brings {said} ends");
                 out.error(span("address"), message, "write one for each");
             }
@@ -38,10 +39,9 @@ pub(super) fn groups(root: &Node, mut hosts: BTreeMap<String, Host>, out: &mut D
             }
             continue;
         }
-        let count = match host.launch.as_ref().and_then(count) {
-            None => continue,
-            Some(Ok(count)) => count,
-            Some(Err((message, help))) => {
+        let count = match brings.count() {
+            Ok(count) => count,
+            Err((message, help)) => {
                 out.error(span("launch"), message, help);
                 continue;
             }
@@ -87,8 +87,9 @@ fn check(host: &Host, is_numbered: bool, span: &impl Fn(&str) -> Span, out: &mut
         return;
     };
     let engines = launch.engines();
+    let names = engines.iter().map(|engine| engine.name).collect::<Vec<_>>().join(" and ");
     if engines.len() != 1 {
-        let found = if engines.is_empty() { "no engine".to_owned() } else { engines.join(" and ") };
+        let found = if engines.is_empty() { "no engine" } else { &names };
         out.error(span("launch"), format!("`launch` names {found}"), "one of ssh, command, slurm, mpi, kubernetes");
     }
     let excluded = [
@@ -111,7 +112,7 @@ fn check(host: &Host, is_numbered: bool, span: &impl Fn(&str) -> Span, out: &mut
     if host.address.as_deref() == Some("local") {
         out.error(span("address"), "`local` is this process, which needs no launch", "remove `launch`");
     }
-    let is_group = matches!(count(launch), Some(Ok(2..)));
+    let is_group = launch.brings().is_some_and(|brings| matches!(brings.count(), Ok(2..)));
     if is_group && host.address.is_some() && !is_numbered {
         out.error(
             span("address"),
@@ -120,9 +121,9 @@ fn check(host: &Host, is_numbered: bool, span: &impl Fn(&str) -> Span, out: &mut
         );
     }
     match host.control.as_deref() {
-        Some(BY_LAUNCHER) if launch.slurm.is_some() || launch.mpi.is_some() => out.error(
+        Some(BY_LAUNCHER) if engines.iter().any(|engine| engine.shares_stream) => out.error(
             span("control"),
-            format!("`control: launcher` is not available with {}", engines.join(" and ")),
+            format!("`control: launcher` is not available with {names}"),
             "its ends share one stream: leave `control` out",
         ),
         Some(control) if has_port(control) => out.error(
@@ -132,13 +133,8 @@ fn check(host: &Host, is_numbered: bool, span: &impl Fn(&str) -> Span, out: &mut
         ),
         _ => {}
     }
-    for (engine, run) in [
-        ("command", launch.command.as_ref().map(|command| &command.run)),
-        ("mpi", launch.mpi.as_ref().map(|mpi| &mpi.run)),
-    ] {
-        if run.is_some_and(Vec::is_empty) {
-            out.error(span("launch"), format!("`launch.{engine}` has no command"), "run: [program, argument]");
-        }
+    for Engine { name, .. } in engines.iter().filter(|engine| engine.run.is_some_and(<[String]>::is_empty)) {
+        out.error(span("launch"), format!("`launch.{name}` has no command"), "run: [program, argument]");
     }
 }
 
@@ -147,37 +143,67 @@ fn has_port(control: &str) -> bool {
         && control.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
-/// Whether one launch may bring several ends; otherwise it brings one, which has the host's own name.
-fn brings_several(launch: &Launch) -> bool {
-    launch.slurm.is_some() || launch.mpi.is_some() || launch.kubernetes.is_some()
+/// What the rules ask of an engine that a launch names.
+struct Engine<'a> {
+    name: &'static str,
+    /// The ends that it brings; `None`: one, which has the host's own name.
+    brings: Option<Brings>,
+    /// Whether its ends share one stream.
+    shares_stream: bool,
+    /// Its command, where the plan writes one.
+    run: Option<&'a [String]>,
 }
 
-/// The number of ends of a launch that may bring several, as far as the plan says it.
-fn said(launch: &Launch) -> Option<u32> {
-    let slurm = launch.slurm.as_ref().and_then(|slurm| slurm.nodes);
-    let mpi = || launch.mpi.as_ref().and_then(|mpi| mpi.ranks.or_else(|| ranks(mpi)));
-    let kubernetes = || launch.kubernetes.as_ref().map(|kubernetes| kubernetes.pods.unwrap_or(1));
-    slurm.or_else(mpi).or_else(kubernetes)
+/// The ends of a launch that may bring several.
+struct Brings {
+    /// Their number, as far as the plan says it.
+    said: Option<u32>,
+    /// The number otherwise.
+    otherwise: fn() -> Option<u32>,
+    /// The mistake without a number, and what to do.
+    unsaid: (&'static str, &'static str),
 }
 
-/// The number of ends; inside an allocation of Slurm by default that of its nodes. `None`: it brings one.
-fn count(launch: &Launch) -> Option<Result<u32, (String, &'static str)>> {
-    if !brings_several(launch) {
-        return None;
+impl Launch {
+    /// The engines that it names: one, without mistakes.
+    fn engines(&self) -> Vec<Engine<'_>> {
+        let engine = |name| Engine { name, brings: None, shares_stream: false, run: None };
+        let ssh = self.ssh.as_ref().map(|_| engine("ssh"));
+        let command = self.command.as_ref().map(|it| Engine { run: Some(&it.run), ..engine("command") });
+        let slurm = self.slurm.as_ref().map(|it| {
+            let unsaid = ("`launch.slurm` does not say how many nodes, and this is no allocation of Slurm", "nodes: 2");
+            let brings = Brings { said: it.nodes, otherwise: nodes_of_allocation, unsaid };
+            Engine { brings: Some(brings), shares_stream: true, ..engine("slurm") }
+        });
+        let mpi = self.mpi.as_ref().map(|it| {
+            let help = "run: [mpirun.openmpi, -np, \"2\"], or ranks: 2";
+            let unsaid = ("`launch.mpi` does not say how many ranks", help);
+            let brings = Brings { said: it.ranks.or_else(|| ranks(it)), otherwise: || None, unsaid };
+            Engine { brings: Some(brings), shares_stream: true, run: Some(&it.run), ..engine("mpi") }
+        });
+        let kubernetes = self.kubernetes.as_ref().map(|it| {
+            let brings = Brings { said: Some(it.pods.unwrap_or(1)), otherwise: || None, unsaid: ("", "") };
+            Engine { brings: Some(brings), ..engine("kubernetes") }
+        });
+        [ssh, command, slurm, mpi, kubernetes].into_iter().flatten().collect()
     }
-    let of_allocation = || {
-        let inside = launch.slurm.is_some() && env::var_os("SLURM_JOB_ID").is_some();
-        let nodes = env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES"));
-        nodes.ok().filter(|_| inside).and_then(|nodes| nodes.parse().ok())
-    };
-    Some(said(launch).or_else(of_allocation).ok_or_else(|| match launch.slurm {
-        Some(_) => {
-            ("`launch.slurm` does not say how many nodes, and this is no allocation of Slurm".to_owned(), "nodes: 2")
-        }
-        None => {
-            ("`launch.mpi` does not say how many ranks".to_owned(), "run: [mpirun.openmpi, -np, \"2\"], or ranks: 2")
-        }
-    }))
+
+    /// The ends that it brings, if it may bring several.
+    fn brings(&self) -> Option<Brings> {
+        self.engines().into_iter().find_map(|engine| engine.brings)
+    }
+}
+
+impl Brings {
+    fn count(&self) -> Result<u32, (&'static str, &'static str)> {
+        self.said.or_else(self.otherwise).ok_or(self.unsaid)
+    }
+}
+
+/// The number of nodes of the allocation of Slurm that the run is in.
+fn nodes_of_allocation() -> Option<u32> {
+    env::var_os("SLURM_JOB_ID")?;
+    env::var("SLURM_JOB_NUM_NODES").or_else(|_| env::var("SLURM_NNODES")).ok()?.parse().ok()
 }
 
 /// The number behind `-np` or its other names.

@@ -178,20 +178,6 @@ pub struct Kubernetes {
     pub copy: bool,
 }
 
-impl Launch {
-    /// The keys that are set: the engines.
-    pub fn engines(&self) -> Vec<&'static str> {
-        let set = [
-            ("ssh", self.ssh.is_some()),
-            ("command", self.command.is_some()),
-            ("slurm", self.slurm.is_some()),
-            ("mpi", self.mpi.is_some()),
-            ("kubernetes", self.kubernetes.is_some()),
-        ];
-        set.into_iter().filter(|(_, set)| *set).map(|(name, _)| name).collect()
-    }
-}
-
 impl<'de> Deserialize<'de> for Launch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Both;
