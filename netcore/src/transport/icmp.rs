@@ -5,7 +5,12 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use super::{Link, address::Address, options};
+use super::{
+    Link,
+    address::Address,
+    options,
+    rendezvous::{Destination, Meeting},
+};
 use crate::{
     error::EndError,
     spec::{TestSpec, shape::ICMP_HEADER_BYTES},
@@ -87,8 +92,13 @@ fn checksum(bytes: &[u8]) -> u16 {
     folded
 }
 
+/// Near end: a socket for each flow. The far end has none: its kernel answers.
+pub fn open(to: Destination<'_>, Meeting { spec, .. }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    (0..spec.flows()).map(|flow| socket(spec, to.ip(spec)?, to.data_ip, flow)).collect()
+}
+
 /// A socket for echo requests to `peer`.
-pub fn open(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -> Result<Link, EndError> {
+fn socket(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -> Result<Link, EndError> {
     let v6 = peer.is_ipv6();
     let (family, protocol) = if v6 { (libc::AF_INET6, ICMPV6) } else { (libc::AF_INET, libc::IPPROTO_ICMP) };
     let (socket, raw) = match sys::socket(family, libc::SOCK_DGRAM, protocol) {

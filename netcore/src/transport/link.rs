@@ -16,10 +16,11 @@ use nix::{
 use socket2::{SockFilter, SockRef};
 
 use super::{
-    Deadline, Link,
+    Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking},
     datagram::{ANSWERS, await_preamble, look_up, repeat_until_answered},
     largest_message, options,
+    rendezvous::{Destination, Endpoints, Listening, Meeting},
 };
 use crate::{
     error::EndError,
@@ -34,14 +35,34 @@ const ETHERTYPE: u16 = 0x88b5;
 /// Bytes of the Ethernet header: destination, source, type.
 const ETHERNET_BYTES: usize = 14;
 
+/// Far end: a socket for each flow.
+pub fn listen(spec: &TestSpec, token: &Token) -> Result<Listening, EndError> {
+    let mut listening = Listening::default();
+    for flow in 0..spec.flows() {
+        let (socket, mac) = socket(spec, token, flow, Side::Far)?;
+        listening.endpoints.mac = Some(mac);
+        listening.sockets.push(Arc::new(socket));
+    }
+    Ok(listening)
+}
+
+/// Far end: the flows of those sockets.
+pub fn accept(at: &Listening, meeting: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let own = at.endpoints.mac.unwrap_or_default();
+    at.sockets.iter().zip(0..).map(|(socket, flow)| admit(socket, own, flow, meeting)).collect()
+}
+
+/// Near end: a socket for each flow.
+pub fn open(to: Destination<'_>, meeting: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let Endpoints { mac: Some(to), .. } = *to.endpoints else {
+        return Err(EndError::Impossible("the far end did not name its hardware address".to_owned()));
+    };
+    (0..meeting.spec.flows()).map(|flow| knock(to, flow, meeting)).collect()
+}
+
 /// A socket on the test's interface that receives the frames of one flow, and the interface's hardware address.
-pub fn open(
-    spec: &TestSpec,
-    asked: &SocketOptions,
-    token: &Token,
-    flow: u32,
-    side: Side,
-) -> Result<(OwnedFd, [u8; 6]), EndError> {
+fn socket(spec: &TestSpec, token: &Token, flow: u32, side: Side) -> Result<(OwnedFd, [u8; 6]), EndError> {
+    let asked = &spec.end(side).socket;
     let Some(device) = asked.device.as_deref() else {
         return Err(EndError::Impossible(
             "a link test needs the interface of each end: set socket.device and remote_socket.device".to_owned(),
@@ -133,14 +154,8 @@ fn frame(header: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 /// Near end: sends the preamble until it is answered.
-pub fn knock(
-    socket: OwnedFd,
-    own: [u8; 6],
-    to: [u8; 6],
-    token: &Token,
-    flow: u32,
-    deadline: &Deadline<'_>,
-) -> Result<Link, EndError> {
+fn knock(to: [u8; 6], flow: u32, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Link, EndError> {
+    let (socket, own) = socket(spec, token, flow, Side::Near)?;
     let header = header(to, own, token, mark(flow, Side::Near, true));
     let hello = frame(&header, &preamble(token, flow));
     let failed = |error: nix::Error| {
@@ -163,12 +178,11 @@ fn sender(socket: &OwnedFd, token: &Token, flow: u32) -> Option<[u8; 6]> {
 }
 
 /// Far end: waits for the near end's preamble and answers.
-pub fn admit(
+fn admit(
     socket: &Arc<OwnedFd>,
     own: [u8; 6],
-    token: &Token,
     flow: u32,
-    deadline: &Deadline<'_>,
+    Meeting { token, deadline, .. }: Meeting<'_>,
 ) -> Result<Link, EndError> {
     let hint = "the peer's frames did not arrive: are the two interfaces on one link?";
     let peer = await_preamble(socket, flow, deadline, hint, || sender(socket, token, flow))?;

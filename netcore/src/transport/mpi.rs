@@ -7,7 +7,11 @@ use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use nix::sys::eventfd::EventFd;
 
-use super::{Deadline, Link, connection::Token};
+use super::{
+    Deadline, Link,
+    connection::Token,
+    rendezvous::{Destination, Endpoints, Listening, Meeting},
+};
 use crate::{
     error::EndError,
     mpi::{Group, Lease, Place, Routes, World, world},
@@ -48,17 +52,24 @@ fn lease(deadline: &Deadline<'_>) -> Result<Lease, EndError> {
     })
 }
 
-/// Far end: its rank, and tags for the flows.
-pub fn place(spec: &TestSpec) -> Result<Place, EndError> {
-    let world = this_rank()?;
-    Ok(Place { world: world.facts.world, rank: world.facts.rank, tag: world.tags(spec.flows()) })
-}
-
 /// Bytes of the near end's first message: the token, and its rank.
 const KNOCK_BYTES: usize = size_of::<Token>() + size_of::<u32>();
 
+/// This rank, with tags for messages both ways: one pair for each flow.
+fn place(flows: u32) -> Result<Place, EndError> {
+    let world = this_rank()?;
+    Ok(Place { world: world.facts.world, rank: world.facts.rank, tag: world.tags(flows) })
+}
+
+/// Far end: its place.
+pub fn listen(spec: &TestSpec, _: &Token) -> Result<Listening, EndError> {
+    let endpoints = Endpoints { mpi: Some(place(spec.flows())?), ..Endpoints::default() };
+    Ok(Listening { endpoints, ..Listening::default() })
+}
+
 /// Far end: waits for the near end's token and answers it.
-pub fn admit(place: &Place, token: &Token, spec: &TestSpec, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
+pub fn accept(at: &Listening, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let Some(place) = &at.endpoints.mpi else { return Ok(Vec::new()) };
     let lease = lease(deadline)?;
     let missed = || deadline.missed(0, spec.flows(), "no message of the near end's rank came over MPI");
     let left = || deadline.left();
@@ -77,10 +88,35 @@ pub fn admit(place: &Place, token: &Token, spec: &TestSpec, deadline: &Deadline<
     }
 }
 
+/// Near end: sends the token to the far end's rank and waits for the answer.
+pub fn open(to: Destination<'_>, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let world = this_rank()?;
+    let place = to.endpoints.mpi.as_ref().filter(|place| place.world == world.facts.world).ok_or_else(|| {
+        EndError::Impossible(
+            "the two ends are ranks of different launchers, which cannot send to each other over MPI: start them by one \
+             `launch`"
+                .to_owned(),
+        )
+    })?;
+    let lease = lease(deadline)?;
+    let left = || deadline.left();
+    let missed = || deadline.missed(0, spec.flows(), "the far end's rank did not answer over MPI");
+    let peer = i32::try_from(place.rank).unwrap_or(-1);
+    let knock = [&token[..], &world.facts.rank.to_le_bytes()].concat();
+    if !lease.knock(peer, place.tag, &knock, &left)? {
+        return Err(missed());
+    }
+    loop {
+        let answer = lease.answer(Some(peer), place.tag + 1, &left)?.ok_or_else(missed)?;
+        if answer == token {
+            return links(&Routes::new(lease, peer, place.tag, spec.flows(), true), spec);
+        }
+    }
+}
+
 /// This rank in a test of several: its place, with a tag for messages both ways.
 pub fn rank() -> Result<Place, EndError> {
-    let world = this_rank()?;
-    Ok(Place { world: world.facts.world, rank: world.facts.rank, tag: world.tags(1) })
+    place(1)
 }
 
 /// The group of the ranks of a test. The first one collects the tokens of the others and answers when all are there: from
@@ -120,37 +156,6 @@ pub fn group(rank: usize, places: &[Place], token: &Token, deadline: &Deadline<'
         while lease.answer(Some(number(first)), tag + 1, &left)?.ok_or_else(|| missed(1))? != token {}
     }
     Ok(Group::new(lease, places)?)
-}
-
-/// Near end: sends the token to the far end's rank and waits for the answer.
-pub fn open(
-    place: Option<&Place>,
-    token: &Token,
-    spec: &TestSpec,
-    deadline: &Deadline<'_>,
-) -> Result<Vec<Link>, EndError> {
-    let world = this_rank()?;
-    let place = place.filter(|place| place.world == world.facts.world).ok_or_else(|| {
-        EndError::Impossible(
-            "the two ends are ranks of different launchers, which cannot send to each other over MPI: start them by one \
-             `launch`"
-                .to_owned(),
-        )
-    })?;
-    let lease = lease(deadline)?;
-    let left = || deadline.left();
-    let missed = || deadline.missed(0, spec.flows(), "the far end's rank did not answer over MPI");
-    let peer = i32::try_from(place.rank).unwrap_or(-1);
-    let knock = [&token[..], &world.facts.rank.to_le_bytes()].concat();
-    if !lease.knock(peer, place.tag, &knock, &left)? {
-        return Err(missed());
-    }
-    loop {
-        let answer = lease.answer(Some(peer), place.tag + 1, &left)?.ok_or_else(missed)?;
-        if answer == token {
-            return links(&Routes::new(lease, peer, place.tag, spec.flows(), true), spec);
-        }
-    }
 }
 
 fn links(routes: &Arc<Routes>, spec: &TestSpec) -> Result<Vec<Link>, EndError> {

@@ -17,11 +17,39 @@ use nix::{
 };
 
 use super::{
-    Deadline, Link,
+    Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
     folder::Folder,
+    rendezvous::{Destination, Listening, Meeting},
 };
-use crate::{error::EndError, spec::Bytes};
+use crate::{
+    error::EndError,
+    spec::{Bytes, TestSpec},
+};
+
+/// Far end: two FIFOs for each flow.
+pub fn listen(spec: &TestSpec, token: &Token) -> Result<Listening, EndError> {
+    let folder = Folder::make(token)?;
+    let sockets: Result<_, _> = (0..spec.flows()).map(|flow| make(&folder, flow).map(Arc::new)).collect();
+    Ok(Listening { sockets: sockets?, folder: Some(folder), ..Listening::default() })
+}
+
+/// Far end: the flows of those FIFOs.
+pub fn accept(at: &Listening, meeting: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let folder = at.folder.as_ref().ok_or_else(no_folder)?;
+    at.sockets.iter().zip(0..).map(|(pipe, flow)| admit(pipe, folder, flow, meeting)).collect()
+}
+
+/// Near end: opens the FIFOs of each flow.
+pub fn open(to: Destination<'_>, Meeting { spec, token, .. }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let folder = to.folder.ok_or_else(no_folder)?;
+    let send_buffer = spec.near.socket.send_buffer;
+    (0..spec.flows()).map(|flow| open_flow(folder, token, flow, send_buffer)).collect()
+}
+
+fn no_folder() -> EndError {
+    EndError::Impossible("the test has no folder for its pipes".to_owned())
+}
 
 /// Name of the FIFO from the near end to the far end.
 fn up(flow: u32) -> String {
@@ -34,20 +62,20 @@ fn down(flow: u32) -> String {
 }
 
 /// Opens a FIFO without waiting for its other end.
-fn open(path: &Path, write: bool) -> Result<OwnedFd, EndError> {
+fn open_one(path: &Path, write: bool) -> Result<OwnedFd, EndError> {
     OpenOptions::new().read(!write).write(write).custom_flags(libc::O_NONBLOCK).open(path).map(OwnedFd::from).map_err(
         EndError::system(format!("cannot open the pipe {} (both ends of it must be on one host)", path.display())),
     )
 }
 
 /// Far end: creates the FIFOs of a flow and opens the one that it receives from.
-pub fn make(folder: &Folder, flow: u32) -> Result<OwnedFd, EndError> {
+fn make(folder: &Folder, flow: u32) -> Result<OwnedFd, EndError> {
     for name in [up(flow), down(flow)] {
         let path = folder.place(&name);
         mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)
             .map_err(EndError::system(format!("cannot make the pipe {}", path.display())))?;
     }
-    open(&folder.made(&up(flow))?, false)
+    open_one(&folder.made(&up(flow))?, false)
 }
 
 /// Sets the capacity, where the test asks for one.
@@ -60,9 +88,9 @@ fn resize(pipe: &OwnedFd, bytes: Option<Bytes>) -> Result<(), EndError> {
 }
 
 /// Near end: opens both FIFOs and proves itself.
-pub fn open_flow(folder: &Folder, token: &Token, flow: u32, send_buffer: Option<Bytes>) -> Result<Link, EndError> {
-    let receive = open(&folder.made(&down(flow))?, false)?;
-    let send = open(&folder.made(&up(flow))?, true)?;
+fn open_flow(folder: &Folder, token: &Token, flow: u32, send_buffer: Option<Bytes>) -> Result<Link, EndError> {
+    let receive = open_one(&folder.made(&down(flow))?, false)?;
+    let send = open_one(&folder.made(&up(flow))?, true)?;
     resize(&send, send_buffer)?;
     let mut file = File::from(send);
     file.write_all(&preamble(token, flow)).map_err(EndError::system("cannot begin a pipe's flow"))?;
@@ -70,13 +98,11 @@ pub fn open_flow(folder: &Folder, token: &Token, flow: u32, send_buffer: Option<
 }
 
 /// Far end: waits for the near end's proof and opens the other direction.
-pub fn admit(
+fn admit(
     receive: &Arc<OwnedFd>,
     folder: &Folder,
-    token: &Token,
     flow: u32,
-    send_buffer: Option<Bytes>,
-    deadline: &Deadline<'_>,
+    Meeting { spec, token, deadline }: Meeting<'_>,
 ) -> Result<Link, EndError> {
     let mut file = File::from(receive.try_clone().map_err(EndError::system("cannot copy a descriptor"))?);
     let mut bytes = [0; PREAMBLE_BYTES];
@@ -101,8 +127,8 @@ pub fn admit(
             folder.place(&up(flow)).display()
         )));
     }
-    let send = open(&folder.made(&down(flow))?, true)?;
-    resize(&send, send_buffer)?;
+    let send = open_one(&folder.made(&down(flow))?, true)?;
+    resize(&send, spec.far.socket.send_buffer)?;
     finish(flow, send, receive.clone())
 }
 
@@ -116,7 +142,7 @@ fn finish(flow: u32, send: OwnedFd, receive: Arc<OwnedFd>) -> Result<Link, EndEr
 /// freed before, so that neither takes that for the peer's data.
 pub fn free(link: &Link) {
     use std::os::fd::AsRawFd;
-    let again = |fd: &OwnedFd, write: bool| open(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())), write);
+    let again = |fd: &OwnedFd, write: bool| open_one(Path::new(&format!("/proc/self/fd/{}", fd.as_raw_fd())), write);
     if let Ok(reader) = again(&link.send, false) {
         let _ = File::from(reader).read(&mut vec![0; 65_536]);
     }

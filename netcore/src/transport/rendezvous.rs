@@ -51,15 +51,69 @@ pub enum Rendezvous {
         /// Local address of the data sockets, where the session chose one.
         data_ip: Option<IpAddr>,
     },
-    Far {
-        /// Listening sockets: one that serves every flow, or one per flow.
-        sockets: Vec<Arc<OwnedFd>>,
-        endpoints: Endpoints,
-        /// Folder of sockets or FIFOs.
-        folder: Option<Folder>,
-    },
+    Far(Listening),
     /// A far end whose data come to the control port of its daemon.
     AtControl(Reserved),
+}
+
+/// What a far end listens with.
+#[derive(Default)]
+pub struct Listening {
+    /// Sockets: one that serves every flow, or one per flow.
+    pub sockets: Vec<Arc<OwnedFd>>,
+    pub endpoints: Endpoints,
+    /// Folder of sockets or FIFOs.
+    pub folder: Option<Folder>,
+}
+
+/// Destination and source of a near end's connections.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    ip: IpAddr,
+    pub endpoints: &'a Endpoints,
+    pub data_ip: Option<IpAddr>,
+    /// Folder of sockets or FIFOs.
+    pub folder: Option<&'a Folder>,
+}
+
+impl Destination<'_> {
+    /// Address of the far end's data, of the family of the test.
+    pub fn ip(&self, spec: &TestSpec) -> Result<IpAddr, EndError> {
+        let ip = self.endpoints.address.unwrap_or(self.ip);
+        check_family(spec, ip)?;
+        Ok(ip)
+    }
+}
+
+/// The test whose ends meet.
+#[derive(Clone, Copy)]
+pub struct Meeting<'a> {
+    pub spec: &'a TestSpec,
+    pub token: &'a Token,
+    pub deadline: &'a Deadline<'a>,
+}
+
+/// How the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
+struct Carrier {
+    /// Far end: listens.
+    listen: fn(&TestSpec, &Token) -> Result<Listening, EndError>,
+    /// Far end: takes the near end's flows.
+    accept: fn(&Listening, Meeting<'_>) -> Result<Vec<Link>, EndError>,
+    /// Near end: opens its flows.
+    open: fn(Destination<'_>, Meeting<'_>) -> Result<Vec<Link>, EndError>,
+}
+
+fn carrier(transport: Transport) -> Option<Carrier> {
+    Some(match transport {
+        // The kernel of the far end answers.
+        Transport::Icmp => {
+            Carrier { listen: |_, _| Ok(Listening::default()), accept: |_, _| Ok(Vec::new()), open: icmp::open }
+        }
+        Transport::Mpi => Carrier { listen: mpi::listen, accept: mpi::accept, open: mpi::open },
+        Transport::Link => Carrier { listen: link::listen, accept: link::accept, open: link::open },
+        Transport::Pipe => Carrier { listen: pipe::listen, accept: pipe::accept, open: pipe::open },
+        _ => return None,
+    })
 }
 
 /// The connected flows of an end.
@@ -100,21 +154,27 @@ impl Rendezvous {
         match (side, data_ip.and_then(|ip| Some((ip, reserve(ip)?)))) {
             (Side::Near, _) => Ok(Self::Near { data_ip }),
             (Side::Far, Some((ip, reserved))) => check_family(spec, ip).map(|()| Self::AtControl(reserved)),
-            (Side::Far, None) => listen(spec, data_ip, ports, token),
+            (Side::Far, None) => {
+                let listening = match carrier(spec.transport) {
+                    Some(carrier) => (carrier.listen)(spec, token),
+                    None => listen(spec, data_ip, ports, token),
+                };
+                listening.map(Self::Far)
+            }
         }
     }
 
     pub fn endpoints(&self) -> Endpoints {
         match self {
             Self::Near { .. } => Endpoints::default(),
-            Self::Far { endpoints, .. } => endpoints.clone(),
+            Self::Far(listening) => listening.endpoints.clone(),
             Self::AtControl(reserved) => reserved.endpoints(),
         }
     }
 
     /// The listening socket of a flow, at a far end that listens.
     pub fn listener(&self, flow: u32) -> Option<&OwnedFd> {
-        let Self::Far { sockets, .. } = self else { return None };
+        let Self::Far(Listening { sockets, .. }) = self else { return None };
         sockets.get(flow as usize).or_else(|| sockets.first()).map(AsRef::as_ref)
     }
 
@@ -134,22 +194,22 @@ impl Rendezvous {
         peer: Option<(IpAddr, &Endpoints)>,
         deadline: &Deadline<'_>,
     ) -> Result<Connected, EndError> {
+        let meeting = Meeting { spec, token, deadline };
+        let (accept, open) = carrier(spec.transport).map_or((accept as _, open as _), |it| (it.accept, it.open));
         match (self, peer) {
-            (Self::Far { sockets, endpoints, folder }, None) => {
-                accept(spec, token, sockets, endpoints, folder.as_ref(), deadline).map(Connected::of)
-            }
+            (Self::Far(listening), None) => accept(listening, meeting).map(Connected::of),
             (Self::AtControl(reserved), None) => admit_at_control(spec, reserved, deadline).map(Connected::of),
             (Self::Near { data_ip }, Some((ip, endpoints))) => {
                 let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
-                let mut connected = open_all(spec, token, destination, deadline).map(Connected::of)?;
+                let mut connected = open(destination, meeting).map(Connected::of)?;
                 if spec.is_alone() || matches!(spec.transport, Transport::Icmp | Transport::Mpi) {
                     // The peer is known even without a lasting connection, and a ping socket has no peer name.
                     connected.peer.get_or_insert(endpoints.address.unwrap_or(ip));
                 }
                 Ok(connected)
             }
-            (Self::Far { .. } | Self::AtControl(_), Some(_)) => {
+            (Self::Far(_) | Self::AtControl(_), Some(_)) => {
                 Err(EndError::Impossible("the far end accepts; only the near end connects to a peer".to_owned()))
             }
             (Self::Near { .. }, None) => {
@@ -161,76 +221,7 @@ impl Rendezvous {
 
 /// Whether the far end has a socket for each flow, instead of one that serves every flow.
 fn has_socket_per_flow(spec: &TestSpec) -> bool {
-    spec.pattern.is_connecting()
-        || has_socket_pairs(spec.transport)
-        || matches!(spec.transport, Transport::Pipe | Transport::Link)
-}
-
-fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &Token) -> Result<Rendezvous, EndError> {
-    let protocol = Protocol::connecting(spec.transport);
-    let backlog = if spec.pattern.is_connecting() { listener::BACKLOG } else { spec.flows().max(16) };
-    let reuseport = spec.reuseport();
-    let mut endpoints = Endpoints::default();
-    let mut sockets = Vec::new();
-    if spec.transport == Transport::Icmp {
-        // The kernel answers; nothing listens.
-        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
-    }
-    if spec.transport == Transport::Mpi {
-        endpoints.mpi = Some(mpi::place(spec)?);
-        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
-    }
-    if spec.transport == Transport::Link {
-        for flow in 0..spec.flows() {
-            let (socket, mac) = link::open(spec, &spec.far.socket, token, flow, Side::Far)?;
-            endpoints.mac = Some(mac);
-            sockets.push(Arc::new(socket));
-        }
-        return Ok(Rendezvous::Far { sockets, endpoints, folder: None });
-    }
-    let folder = if folder::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
-    let open = |address: &Address| match protocol {
-        // Listeners that share a port begin to listen after the proofs, which all come to the first one.
-        Some(protocol) if reuseport.is_some() => connection::bound(protocol, address, &spec.far),
-        Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
-        None => datagram::socket(spec, &spec.far.socket, address, true),
-    };
-    let count = if has_socket_per_flow(spec) { spec.flows() } else { 1 };
-    for index in 0..count {
-        let mut port = spec.far.port_of(index);
-        let socket = if let Some(folder) = &folder {
-            if spec.transport == Transport::Pipe {
-                pipe::make(folder, index)?
-            } else {
-                open(&Address::Path(folder.place(&far_name(index))))?
-            }
-        } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
-            let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
-            endpoints.cid = Some(cid);
-            endpoints.ports.push(port);
-            socket
-        } else {
-            let (ip, chosen) = listening_ip(spec, data_ip, if reuseport.is_some() { 0 } else { index });
-            if reuseport.is_some() {
-                port = endpoints.ports.first().copied().unwrap_or(port);
-            }
-            if spec.family != Family::Any || !ip.is_unspecified() {
-                check_family(spec, ip)?;
-            }
-            let socket = ports.open(port, |port| on_either_version(ip, |ip| open(&Address::Ip((ip, port).into()))))?;
-            endpoints.address = chosen.then_some(ip);
-            endpoints.ports.push(local_ip(&socket)?.port());
-            socket
-        };
-        sockets.push(Arc::new(socket));
-    }
-    if let (Some(reuseport), Some(first)) = (reuseport, sockets.first()) {
-        if reuseport == Reuseport::Cpu {
-            opening::steer(first, spec)?;
-        }
-        connection::start_listening(first, backlog, &"the shared data port")?;
-    }
-    Ok(Rendezvous::Far { sockets, endpoints, folder })
+    spec.pattern.is_connecting() || has_socket_pairs(spec.transport)
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -257,45 +248,6 @@ fn near_name(flow: u32) -> String {
     format!("near{flow}")
 }
 
-fn accept(
-    spec: &TestSpec,
-    token: &Token,
-    sockets: &[Arc<OwnedFd>],
-    endpoints: &Endpoints,
-    folder: Option<&Folder>,
-    deadline: &Deadline<'_>,
-) -> Result<Vec<Link>, EndError> {
-    if let Some(place) = &endpoints.mpi {
-        return mpi::admit(place, token, spec, deadline);
-    }
-    if spec.reuseport().is_some() {
-        return listener::admit_group(sockets, token, spec, deadline);
-    }
-    if has_socket_per_flow(spec) {
-        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| match spec.transport {
-            _ if spec.pattern.is_connecting() => listener::admit(socket.clone(), token, spec, flow, deadline),
-            Transport::Pipe => {
-                let folder = folder.ok_or_else(no_folder)?;
-                pipe::admit(socket, folder, token, flow, spec.far.socket.send_buffer, deadline)
-            }
-            Transport::Link => link::admit(socket, endpoints.mac.unwrap_or_default(), token, flow, deadline),
-            _ => {
-                let named = || folder.and_then(|it| it.made(&near_name(flow)).ok()).map(Address::Path);
-                datagram::admit(socket, named, token, spec.connected, flow, deadline)
-            }
-        };
-        return sockets.iter().zip(0..).map(admit).collect();
-    }
-    // The far end of ICMP has no socket: its kernel answers.
-    let Some(socket) = sockets.first() else { return Ok(Vec::new()) };
-    let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
-    for socket in &sockets {
-        Prepared::accepted(&spec.far.socket, spec.transport, is_v6(socket)).apply(socket)?;
-        bounded(spec, socket)?;
-    }
-    Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
-}
-
 fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
     if has_socket_pairs(spec.transport) {
         return reserved.datagram_flows(spec, deadline);
@@ -307,67 +259,108 @@ fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_
     Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
 }
 
-/// Destination and source of a near end's connections.
-#[derive(Clone, Copy)]
-struct Destination<'a> {
-    ip: IpAddr,
-    endpoints: &'a Endpoints,
-    data_ip: Option<IpAddr>,
-    /// Folder of sockets or FIFOs.
-    folder: Option<&'a Folder>,
+fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &Token) -> Result<Listening, EndError> {
+    let protocol = Protocol::connecting(spec.transport);
+    let backlog = if spec.pattern.is_connecting() { listener::BACKLOG } else { spec.flows().max(16) };
+    let reuseport = spec.reuseport();
+    let mut endpoints = Endpoints::default();
+    let mut sockets = Vec::new();
+    let folder = if folder::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
+    let open = |address: &Address| match protocol {
+        // Listeners that share a port begin to listen after the proofs, which all come to the first one.
+        Some(protocol) if reuseport.is_some() => connection::bound(protocol, address, &spec.far),
+        Some(protocol) => connection::listener(protocol, address, &spec.far, backlog),
+        None => datagram::socket(spec, &spec.far.socket, address, true),
+    };
+    let count = if has_socket_per_flow(spec) { spec.flows() } else { 1 };
+    for index in 0..count {
+        let mut port = spec.far.port_of(index);
+        let socket = if let Some(folder) = &folder {
+            open(&Address::Path(folder.place(&far_name(index))))?
+        } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
+            let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
+            endpoints.cid = Some(cid);
+            endpoints.ports.push(port);
+            socket
+        } else {
+            let (ip, chosen) = listening_ip(spec, data_ip, if reuseport.is_some() { 0 } else { index });
+            if reuseport.is_some() {
+                port = endpoints.ports.first().copied().unwrap_or(port);
+            }
+            if spec.family != Family::Any || !ip.is_unspecified() {
+                check_family(spec, ip)?;
+            }
+            let socket = ports.open(port, |port| on_either_version(ip, |ip| open(&Address::Ip((ip, port).into()))))?;
+            endpoints.address = chosen.then_some(ip);
+            endpoints.ports.push(local_ip(&socket)?.port());
+            socket
+        };
+        sockets.push(Arc::new(socket));
+    }
+    if let (Some(reuseport), Some(first)) = (reuseport, sockets.first()) {
+        if reuseport == Reuseport::Cpu {
+            opening::steer(first, spec)?;
+        }
+        connection::start_listening(first, backlog, &"the shared data port")?;
+    }
+    Ok(Listening { sockets, endpoints, folder })
 }
 
-fn open_all(
-    spec: &TestSpec,
-    token: &Token,
-    destination: Destination<'_>,
-    deadline: &Deadline<'_>,
-) -> Result<Vec<Link>, EndError> {
-    if spec.transport == Transport::Mpi {
-        return mpi::open(destination.endpoints.mpi.as_ref(), token, spec, deadline);
+fn accept(at: &Listening, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let (sockets, folder) = (&at.sockets, at.folder.as_ref());
+    if spec.reuseport().is_some() {
+        return listener::admit_group(sockets, token, spec, deadline);
     }
+    if has_socket_per_flow(spec) {
+        let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| {
+            if spec.pattern.is_connecting() {
+                return listener::admit(socket.clone(), token, spec, flow, deadline);
+            }
+            let named = || folder.and_then(|it| it.made(&near_name(flow)).ok()).map(Address::Path);
+            datagram::admit(socket, named, token, spec.connected, flow, deadline)
+        };
+        return sockets.iter().zip(0..).map(admit).collect();
+    }
+    let Some(socket) = sockets.first() else { return Ok(Vec::new()) };
+    let sockets = connection::accept_flows(socket, token, spec.flows(), deadline)?;
+    for socket in &sockets {
+        Prepared::accepted(&spec.far.socket, spec.transport, is_v6(socket)).apply(socket)?;
+        bounded(spec, socket)?;
+    }
+    Ok(sockets.into_iter().zip(0..).map(|(socket, flow)| Link::of_socket(flow, socket)).collect())
+}
+
+fn open(destination: Destination<'_>, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Vec<Link>, EndError> {
+    let (is_alone, near) = (spec.is_alone(), &spec.near.socket);
     let open = |flow| {
-        if spec.transport == Transport::Icmp {
-            let ip = destination.endpoints.address.unwrap_or(destination.ip);
-            check_family(spec, ip)?;
-            return icmp::open(spec, ip, destination.data_ip, flow);
-        }
-        if spec.is_alone() {
-            return open_to_service(spec, destination, flow, deadline);
-        }
-        if spec.transport == Transport::Link {
-            let to = destination
-                .endpoints
-                .mac
-                .ok_or_else(|| EndError::Impossible("the far end did not name its hardware address".to_owned()))?;
-            let (socket, own) = link::open(spec, &spec.near.socket, token, flow, Side::Near)?;
-            return link::knock(socket, own, to, token, flow, deadline);
-        }
-        if spec.transport == Transport::Pipe {
-            let folder = destination.folder.ok_or_else(no_folder)?;
-            return pipe::open_flow(folder, token, flow, spec.near.socket.send_buffer);
-        }
         let to = towards(spec, destination, flow)?;
+        let from = match &to {
+            Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
+            _ => destination.folder.map(|folder| Address::Path(folder.place(&near_name(flow)))),
+        };
         if has_socket_pairs(spec.transport) {
-            let from = match &to {
-                Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
-                _ => destination.folder.map(|folder| Address::Path(folder.place(&near_name(flow)))),
-            };
-            let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
+            let socket = datagram::socket(spec, near, from.as_ref().unwrap_or(&to), from.is_some())?;
+            if is_alone {
+                return datagram::to_service(socket, &to, spec.connected, flow);
+            }
             return datagram::knock(socket, &to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
+            if is_alone {
+                return listener::towards_service(spec, protocol, &to, destination.data_ip, flow);
+            }
             let shares_port = spec.reuseport().is_some() || destination.endpoints.ports.len() == 1;
             let proof = (token, flow, shares_port);
             return listener::prove(spec, protocol, &to, destination.data_ip, proof, deadline);
         }
-        let from = match &to {
-            Address::Ip(to) => near_bind(spec, destination.data_ip, to.ip(), flow).map(Address::Ip),
-            _ => None,
-        };
-        let proof = (token, flow);
-        let socket = connection::connect_and_prove(protocol, from.as_ref(), &to, &spec.near.socket, proof, deadline)?;
+        // A Unix socket that connects has no name.
+        let from = from.filter(|from| matches!(from, Address::Ip(_)));
+        if is_alone {
+            let socket = connection::connect(protocol, from.as_ref(), &to, near, deadline)?;
+            return Ok(Link::of_socket(flow, socket));
+        }
+        let socket = connection::connect_and_prove(protocol, from.as_ref(), &to, near, (token, flow), deadline)?;
         bounded(spec, &socket)?;
         Ok(Link::of_socket(flow, socket))
     };
@@ -390,30 +383,12 @@ fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
     }
 }
 
-/// Opens a flow to a service that takes no part in tests.
-fn open_to_service(
-    spec: &TestSpec,
-    destination: Destination<'_>,
-    flow: u32,
-    deadline: &Deadline<'_>,
-) -> Result<Link, EndError> {
-    check_family(spec, destination.ip)?;
-    let to = Address::Ip((destination.ip, spec.far.port.unwrap_or_default()).into());
-    let from = near_bind(spec, destination.data_ip, destination.ip, flow).map(Address::Ip);
-    if spec.transport.is_datagram() {
-        let socket = datagram::socket(spec, &spec.near.socket, from.as_ref().unwrap_or(&to), from.is_some())?;
-        return datagram::to_service(socket, &to, spec.connected, flow);
-    }
-    let protocol = protocol(spec)?;
-    if spec.pattern.is_connecting() {
-        return listener::towards_service(spec, protocol, &to, destination.data_ip, flow);
-    }
-    connection::connect(protocol, from.as_ref(), &to, &spec.near.socket, deadline)
-        .map(|socket| Link::of_socket(flow, socket))
-}
-
-/// Address of the far end's socket for a flow.
+/// Address of the service, or of the far end's socket for a flow.
 fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
+    if spec.is_alone() {
+        check_family(spec, destination.ip)?;
+        return Ok(Address::Ip((destination.ip, spec.far.port.unwrap_or_default()).into()));
+    }
     let unsaid = || EndError::Impossible("the far end did not name the endpoints of its data sockets".to_owned());
     let number = if has_socket_per_flow(spec) && destination.endpoints.ports.len() != 1 { flow } else { 0 };
     if let Some(folder) = destination.folder {
@@ -424,13 +399,7 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
     if spec.transport == Transport::Vsock {
         return Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port));
     }
-    let ip = destination.endpoints.address.unwrap_or(destination.ip);
-    check_family(spec, ip)?;
-    Ok(Address::Ip((ip, port).into()))
-}
-
-fn no_folder() -> EndError {
-    EndError::Impossible("the test has no folder for its pipes".to_owned())
+    Ok(Address::Ip((destination.ip(spec)?, port).into()))
 }
 
 fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
