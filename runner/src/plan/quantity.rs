@@ -1,14 +1,45 @@
 //! Quantities in plans: text with a unit, or a bare number.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use netcore::spec::quantity::TIMES;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::units::{self, QuantityError};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error as _, Visitor},
 };
+
+/// The published schema of a type that is one word of a plan.
+macro_rules! published {
+    ($type:ident as $name:literal, $schema:tt) => {
+        impl ::schemars::JsonSchema for $type {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+pub(super) use published;
+
+/// A type that is one word of a plan: `$read` makes it of the text, or says what is wrong.
+macro_rules! word {
+    ($type:ident as $name:literal, $read:expr, $schema:tt) => {
+        impl<'de> ::serde::Deserialize<'de> for $type {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let read: fn(&str) -> Result<Self, _> = $read;
+                let text = <String as ::serde::Deserialize>::deserialize(deserializer)?;
+                read(&text).map_err(::serde::de::Error::custom)
+            }
+        }
+
+        crate::plan::quantity::published!($type as $name, $schema);
+    };
+}
+pub(super) use word;
 
 struct Text<T>(fn(&str) -> Result<T, QuantityError>, &'static str);
 
@@ -25,7 +56,7 @@ impl<T> Visitor<'_> for Text<T> {
 }
 
 macro_rules! quantity {
-    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:path, $wanted:literal, $types:tt, $pattern:literal) => {
+    ($(#[$doc:meta])* $name:ident($inner:ty) as $published:literal, $parse:path, $wanted:literal, $types:tt, $pattern:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct $name(pub $inner);
@@ -36,26 +67,19 @@ macro_rules! quantity {
             }
         }
 
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({
-                    "description": $wanted,
-                    "type": $types,
-                    "pattern": $pattern,
-                    "minimum": 0
-                })
-            }
-        }
+        published!($name as $published, {
+            "description": $wanted,
+            "type": $types,
+            "pattern": $pattern,
+            "minimum": 0
+        });
     };
 }
 
 quantity!(
     /// Bytes: `1472`, `64KiB`, `1MB`, netperf's `64K`.
-    Size(u64),
+    #[derive(Serialize)]
+    Size(u64) as "Size",
     units::parse_size,
     "a size such as 64KiB, 1MB or 1472",
     ["string", "number"],
@@ -63,7 +87,7 @@ quantity!(
 );
 quantity!(
     /// A length of time: `10` (seconds), `150us`, `500ms`, `2m`.
-    Time(Duration),
+    Time(Duration) as "Time",
     units::parse_duration,
     "a duration such as 10s, 500ms or 150us",
     ["string", "number"],
@@ -71,7 +95,8 @@ quantity!(
 );
 quantity!(
     /// A share: `2.5%`, `0.025`, `10ppm`.
-    Ratio(f64),
+    #[derive(Serialize)]
+    Ratio(f64) as "Ratio",
     units::parse_ratio,
     "a ratio such as 2.5% or 0.025",
     ["string", "number"],
@@ -79,7 +104,7 @@ quantity!(
 );
 quantity!(
     /// An offered load: `10Gbit/s`, `125MB/s`, `20k/s`.
-    Rate(units::Rate),
+    Rate(units::Rate) as "Rate",
     units::parse_rate,
     "a rate such as 10Gbit/s, 125MB/s or 20k/s",
     ["string"],
@@ -120,21 +145,9 @@ pub(super) fn number<'de, D: Deserializer<'de>>(name: &str, text: D) -> Result<O
     }
 }
 
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.0)
-    }
-}
-
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(self.0.as_secs_f64())
-    }
-}
-
-impl Serialize for Ratio {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_f64(self.0)
     }
 }
 
@@ -163,23 +176,10 @@ impl Serialize for MetricName {
     }
 }
 
-impl<'de> Deserialize<'de> for MetricName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        schemas::vocabulary::metric(&name).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl JsonSchema for MetricName {
-    fn schema_name() -> Cow<'static, str> {
-        "Metric".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = schemas::metrics::METRICS.iter().flat_map(|m| [m.name, m.column]).collect();
-        json_schema!({
-            "description": "a metric",
-            "anyOf": [{"enum": names}, {"type": "string", "pattern": r"^[a-z_.]+\.mean$"}]
-        })
-    }
-}
+word!(MetricName as "Metric", |name| schemas::vocabulary::metric(name).map(MetricName), {
+    "description": "a metric",
+    "anyOf": [
+        {"enum": schemas::metrics::METRICS.iter().flat_map(|m| [m.name, m.column]).collect::<Vec<_>>()},
+        {"type": "string", "pattern": r"^[a-z_.]+\.mean$"}
+    ]
+});

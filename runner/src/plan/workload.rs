@@ -1,16 +1,13 @@
 //! Workload names: a transport and a pattern, sometimes with a direction or an io method, in one word.
 
-use std::borrow::Cow;
-
 use netcore::spec::{
     Direction, Io, Pattern, TestSpec, Transport,
     ranks::{Kernel, RanksSpec, Work},
     support,
 };
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Serialize, Serializer};
 
-use super::diagnostics::nearest;
+use super::{diagnostics::nearest, quantity::word};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
@@ -227,31 +224,17 @@ impl std::str::FromStr for Workload {
     }
 }
 
-impl<'de> Deserialize<'de> for Workload {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+// Upper case and netperf's own names are accepted too, so the names are examples and the pattern decides.
+word!(Workload as "Workload", str::parse, {
+    "description": "what runs: transport and pattern in one word",
+    "type": "string",
+    "examples": names(),
+    "pattern": r"^([A-Za-z]+(_[A-Za-z]+)*|.*\$\{vars\..*)$"
+});
 
 impl Serialize for Workload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name)
-    }
-}
-
-impl JsonSchema for Workload {
-    fn schema_name() -> Cow<'static, str> {
-        "Workload".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        // Upper case and netperf's own names are accepted too, so the names are examples and the pattern decides.
-        json_schema!({
-            "description": "what runs: transport and pattern in one word",
-            "type": "string",
-            "examples": names(),
-            "pattern": r"^([A-Za-z]+(_[A-Za-z]+)*|.*\$\{vars\..*)$"
-        })
     }
 }
 

@@ -6,32 +6,23 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::{assertion, one_or_many::OneOrMany};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
+use crate::plan::quantity::{published, word};
+
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(pub String);
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
+word!(
+    Name as "Name",
+    |name| {
         let good = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         if !good || name.is_empty() || name.starts_with('-') {
-            return Err(D::Error::custom(format!(
-                "`{name}` cannot be a plan's name: lower-case letters, digits and hyphens make one"
-            )));
+            return Err(format!("`{name}` cannot be a plan's name: lower-case letters, digits and hyphens make one"));
         }
-        Ok(Self(name))
-    }
-}
-
-impl JsonSchema for Name {
-    fn schema_name() -> Cow<'static, str> {
-        "Name".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$"})
-    }
-}
+        Ok(Name(name.to_owned()))
+    },
+    {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$"}
+);
 
 /// A port, or a range of ports: `5000`, `"40000-40999"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,38 +33,29 @@ pub struct Ports {
     pub count: u16,
 }
 
-impl<'de> Deserialize<'de> for Ports {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let (low, high) = text.split_once('-').unwrap_or((&text, &text));
+word!(
+    Ports as "Ports",
+    |text| {
+        let (low, high) = text.split_once('-').unwrap_or((text, text));
         match (low.trim().parse::<u16>(), high.trim().parse::<u16>()) {
             (Ok(low), Ok(high)) if low > 0 && low <= high => {
-                Ok(Self { first: low, count: (high - low).saturating_add(1) })
+                Ok(Ports { first: low, count: (high - low).saturating_add(1) })
             }
-            _ => Err(D::Error::custom(format!("`{text}` is not a port: write 5000, or a range such as 40000-40999"))),
+            _ => Err(format!("`{text}` is not a port: write 5000, or a range such as 40000-40999")),
         }
+    },
+    {
+        "description": "a port, or a range such as 40000-40999",
+        "type": ["integer", "string"],
+        "pattern": r"^([0-9]+( *- *[0-9]+)?|.*\$\{vars\..*)$",
+        "minimum": 1,
+        "maximum": 65535
     }
-}
+);
 
 impl Serialize for Ports {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}-{}", self.first, u32::from(self.first) + u32::from(self.count) - 1))
-    }
-}
-
-impl JsonSchema for Ports {
-    fn schema_name() -> Cow<'static, str> {
-        "Ports".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "a port, or a range such as 40000-40999",
-            "type": ["integer", "string"],
-            "pattern": r"^([0-9]+( *- *[0-9]+)?|.*\$\{vars\..*)$",
-            "minimum": 1,
-            "maximum": 65535
-        })
     }
 }
 
@@ -130,30 +112,16 @@ impl Statement {
     }
 }
 
-impl<'de> Deserialize<'de> for Statement {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
-    }
-}
+word!(Statement as "Statement", Statement::parse, {
+    "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s; or of two members MEMBER.METRIC - MEMBER.METRIC OP LIMIT",
+    "type": "string",
+    "pattern": STATEMENT,
+    "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]
+});
 
 impl Serialize for Statement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.text)
-    }
-}
-
-impl JsonSchema for Statement {
-    fn schema_name() -> Cow<'static, str> {
-        "Statement".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "METRIC OP LIMIT, for example: throughput >= 9Gbit/s; or of two members MEMBER.METRIC - MEMBER.METRIC OP LIMIT",
-            "type": "string",
-            "pattern": STATEMENT,
-            "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]
-        })
     }
 }
 
@@ -162,17 +130,89 @@ impl JsonSchema for Statement {
 #[serde(transparent)]
 pub struct Word(pub String);
 
-impl JsonSchema for Word {
-    fn schema_name() -> Cow<'static, str> {
-        "Word".into()
-    }
+published!(Word as "Word", {"type": ["string", "number", "boolean"]});
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "number", "boolean"]})
-    }
+/// A short form, which the visitor's `$short` reads, or a map with details. The value's form decides which, so that an error keeps
+/// its place.
+macro_rules! either {
+    ($name:ident, $detail:ident, $expecting:expr, $described:expr, $types:tt, $read:ident,
+     { $($short:tt)* }, |$map:ident| $from_map:expr) => {
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Both;
+                impl<'de> ::serde::de::Visitor<'de> for Both {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                        f.write_str($expecting)
+                    }
+
+                    $($short)*
+
+                    fn visit_map<A: ::serde::de::MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
+                        let map = ::serde::de::value::MapAccessDeserializer::new(map);
+                        let $map = <$detail as ::serde::Deserialize>::deserialize(map)?;
+                        Ok($from_map)
+                    }
+                }
+                deserializer.$read(Both)
+            }
+        }
+
+        impl ::schemars::JsonSchema for $name {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                let (short, map) = (::schemars::json_schema!($types), generator.subschema_for::<$detail>());
+                ::schemars::json_schema!({"description": $described, "anyOf": [short, map]})
+            }
+        }
+    };
 }
 
-/// The schema of a word, or a map with details.
-pub(super) fn either_schema(description: &str, word: &Schema, map: &Schema) -> Schema {
-    json_schema!({"description": description, "anyOf": [word, map]})
+/// A word, or a map with details.
+macro_rules! word_or_map {
+    ($name:ident, $detail:ident, $expecting:literal, $types:tt, |$text:ident| $from_word:expr, |$map:ident| $from_map:expr) => {
+        super::common::either!(
+            $name,
+            $detail,
+            $expecting,
+            $expecting,
+            $types,
+            deserialize_str,
+            {
+                fn visit_str<E: ::serde::de::Error>(self, $text: &str) -> Result<$name, E> {
+                    $from_word.map_err(E::custom)
+                }
+            },
+            |$map| $from_map
+        );
+    };
 }
+
+/// A program and its arguments, or a map with details.
+macro_rules! argv_or_map {
+    ($name:ident, $detail:ident, $what:literal, $map_keys:literal, |$run:ident| $from_list:expr, |$map:ident| $from_map:expr) => {
+        super::common::either!(
+            $name,
+            $detail,
+            concat!($what, " as a list, or ", $map_keys),
+            concat!($what, ", or ", $map_keys),
+            {"type": "array", "items": {"type": ["string", "number", "boolean"]}},
+            deserialize_any,
+            {
+                fn visit_seq<A: ::serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<$name, A::Error> {
+                    let mut $run = Vec::new();
+                    while let Some(super::Word(item)) = items.next_element()? {
+                        $run.push(item);
+                    }
+                    Ok($from_list)
+                }
+            },
+            |$map| $from_map
+        );
+    };
+}
+pub(super) use {argv_or_map, either, word_or_map};

@@ -1,14 +1,11 @@
 //! Programs that start a host's daemon: `launch` of a host.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
-};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::common::{Word, either_schema};
+use super::common::{Word, argv_or_map, either};
 use crate::plan::quantity::Time;
 
 /// `control` of a host whose control connections go over the launcher's own.
@@ -178,87 +175,30 @@ pub struct Kubernetes {
     pub copy: bool,
 }
 
-impl<'de> Deserialize<'de> for Launch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Both;
-        impl<'de> Visitor<'de> for Both {
-            type Value = Launch;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("ssh, or a map with one of ssh, command, slurm, mpi and kubernetes")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Launch, E> {
-                match word {
-                    "ssh" => Ok(Launch { ssh: Some(Ssh::default()), ..Launch::default() }),
-                    "slurm" => Ok(Launch { slurm: Some(Slurm::default()), ..Launch::default() }),
-                    _ => Err(E::unknown_variant(word, &["ssh", "slurm"])),
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Launch, A::Error> {
-                let LaunchDetail { ssh, command, slurm, mpi, kubernetes } =
-                    LaunchDetail::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Launch { ssh, command, slurm, mpi, kubernetes })
+either!(
+    Launch,
+    LaunchDetail,
+    "ssh, or a map with one of ssh, command, slurm, mpi and kubernetes",
+    "ssh, slurm, or a map with one of ssh, command, slurm, mpi and kubernetes",
+    {"enum": ["ssh", "slurm"]},
+    deserialize_any,
+    {
+        fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Launch, E> {
+            match word {
+                "ssh" => Ok(Launch { ssh: Some(Ssh::default()), ..Launch::default() }),
+                "slurm" => Ok(Launch { slurm: Some(Slurm::default()), ..Launch::default() }),
+                _ => Err(E::unknown_variant(word, &["ssh", "slurm"])),
             }
         }
-        deserializer.deserialize_any(Both)
-    }
-}
+    },
+    |it| Launch { ssh: it.ssh, command: it.command, slurm: it.slurm, mpi: it.mpi, kubernetes: it.kubernetes }
+);
 
-impl JsonSchema for Launch {
-    fn schema_name() -> Cow<'static, str> {
-        "Launch".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let detail = generator.subschema_for::<LaunchDetail>();
-        either_schema(
-            "ssh, slurm, or a map with one of ssh, command, slurm, mpi and kubernetes",
-            &json_schema!({"enum": ["ssh", "slurm"]}),
-            &detail,
-        )
-    }
-}
-
-impl<'de> Deserialize<'de> for CommandLaunch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Both;
-        impl<'de> Visitor<'de> for Both {
-            type Value = CommandLaunch;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a command with its arguments as a list, or {run, program, copy}")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<CommandLaunch, A::Error> {
-                let mut run = Vec::new();
-                while let Some(Word(item)) = items.next_element()? {
-                    run.push(item);
-                }
-                Ok(CommandLaunch { run, ..CommandLaunch::default() })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CommandLaunch, A::Error> {
-                let CommandDetail { run, program, copy } = CommandDetail::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(CommandLaunch { run: run.into_iter().map(|word| word.0).collect(), program, copy })
-            }
-        }
-        deserializer.deserialize_any(Both)
-    }
-}
-
-impl JsonSchema for CommandLaunch {
-    fn schema_name() -> Cow<'static, str> {
-        "CommandLaunch".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let detail = generator.subschema_for::<CommandDetail>();
-        either_schema(
-            "a command with its arguments, or {run, program, copy}",
-            &json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
-            &detail,
-        )
-    }
-}
+argv_or_map!(
+    CommandLaunch,
+    CommandDetail,
+    "a command with its arguments",
+    "{run, program, copy}",
+    |run| CommandLaunch { run, ..CommandLaunch::default() },
+    |it| CommandLaunch { run: it.run.into_iter().map(|word| word.0).collect(), program: it.program, copy: it.copy }
+);

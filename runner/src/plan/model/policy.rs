@@ -1,18 +1,15 @@
 //! Warm-up, iterations, assertions and searches of a test.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use analyze::judge::{Judge, Scope};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use schemas::words::Severity;
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
-};
+use serde::{Deserialize, Serialize};
 
 use super::{
     FindBy, Statement,
-    common::{STATEMENT, Word, either_schema},
+    common::{STATEMENT, Word, word_or_map},
 };
 use crate::plan::quantity::{MetricName, Ratio, Time};
 
@@ -60,44 +57,6 @@ pub struct IterationsDetail {
     pub metrics: Option<Vec<MetricName>>,
 }
 
-/// A word, or a map with details. The value's form decides which, so that an error keeps its place.
-macro_rules! word_or_map {
-    ($name:ident, $detail:ident, $expecting:literal, $types:tt, |$text:ident| $from_word:expr, |$map:ident| $from_map:expr) => {
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Both;
-                impl<'de> Visitor<'de> for Both {
-                    type Value = $name;
-
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-
-                    fn visit_str<E: serde::de::Error>(self, $text: &str) -> Result<$name, E> {
-                        $from_word
-                    }
-
-                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
-                        let $map = $detail::deserialize(MapAccessDeserializer::new(map))?;
-                        Ok($from_map)
-                    }
-                }
-                deserializer.deserialize_str(Both)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-                either_schema($expecting, &json_schema!($types), &generator.subschema_for::<$detail>())
-            }
-        }
-    };
-}
-
 word_or_map!(
     Warmup,
     WarmupAuto,
@@ -106,7 +65,7 @@ word_or_map!(
     |text| if text == "auto" {
         Ok(Warmup::Auto(WarmupAuto::default()))
     } else {
-        schemas::units::parse_duration(text).map(|d| Warmup::For(Time(d))).map_err(E::custom)
+        schemas::units::parse_duration(text).map(|d| Warmup::For(Time(d)))
     },
     |detail| Warmup::Auto(detail)
 );
@@ -116,9 +75,9 @@ word_or_map!(
     IterationsDetail,
     "a count, or {min, max, confidence, margin, metrics}",
     {"type": "integer", "minimum": 1},
-    |text| text.parse().ok().filter(|n| *n > 0).map(Iterations::Count).ok_or_else(|| E::custom(format!(
+    |text| text.parse().ok().filter(|n| *n > 0).map(Iterations::Count).ok_or_else(|| format!(
         "`{text}` is not a count: write 5, or a map such as {{min: 5, max: 30, margin: 2.5%}}"
-    ))),
+    )),
     |detail| Iterations::Until(detail)
 );
 
@@ -158,7 +117,7 @@ word_or_map!(
     AssertDetail,
     "METRIC OP LIMIT, or {that, when, severity, judge, scope, member}",
     {"type": "string", "pattern": STATEMENT},
-    |text| Statement::parse(text).map(|that| Assert(bare(that))).map_err(E::custom),
+    |text| Statement::parse(text).map(|that| Assert(bare(that))),
     |detail| Assert(detail)
 );
 
@@ -182,7 +141,7 @@ word_or_map!(
     StopWhenDetail,
     "METRIC OP LIMIT, or {that, axis}",
     {"type": "string", "pattern": STATEMENT},
-    |text| Statement::parse(text).map(|that| StopWhen(StopWhenDetail { that, axis: None })).map_err(E::custom),
+    |text| Statement::parse(text).map(|that| StopWhen(StopWhenDetail { that, axis: None })),
     |detail| StopWhen(detail)
 );
 

@@ -1,15 +1,15 @@
 //! Programs that a plan starts, and skipped tests.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::common::{Word, argv_or_map};
+use crate::plan::{
+    quantity::{Time, word},
+    ranges,
 };
-
-use super::common::{Word, either_schema};
-use crate::plan::{quantity::Time, ranges};
 
 /// A program that prints numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,47 +88,14 @@ struct HookDetail {
     timeout: Option<Time>,
 }
 
-impl<'de> Deserialize<'de> for Hook {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Both;
-        impl<'de> Visitor<'de> for Both {
-            type Value = Hook;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a program with its arguments as a list, or {run, on, timeout}")
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut items: A) -> Result<Hook, A::Error> {
-                let mut run = Vec::new();
-                while let Some(Word(item)) = items.next_element()? {
-                    run.push(item);
-                }
-                Ok(Hook { run, on: None, timeout: None })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Hook, A::Error> {
-                let detail = HookDetail::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Hook { run: detail.run.into_iter().map(|w| w.0).collect(), on: detail.on, timeout: detail.timeout })
-            }
-        }
-        deserializer.deserialize_any(Both)
-    }
-}
-
-impl JsonSchema for Hook {
-    fn schema_name() -> Cow<'static, str> {
-        "Hook".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let detail = generator.subschema_for::<HookDetail>();
-        either_schema(
-            "a program with its arguments, or {run, on, timeout}",
-            &json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}}),
-            &detail,
-        )
-    }
-}
+argv_or_map!(
+    Hook,
+    HookDetail,
+    "a program with its arguments",
+    "{run, on, timeout}",
+    |run| Hook { run, on: None, timeout: None },
+    |it| Hook { run: it.run.into_iter().map(|word| word.0).collect(), on: it.on, timeout: it.timeout }
+);
 
 /// Whether a test is skipped, or why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -139,23 +106,12 @@ pub enum Skip {
     Because(String),
 }
 
-impl<'de> Deserialize<'de> for Skip {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Ok(match text.as_str() {
-            "true" => Self::Plain(true),
-            "false" => Self::Plain(false),
-            _ => Self::Because(text),
-        })
-    }
-}
-
-impl JsonSchema for Skip {
-    fn schema_name() -> Cow<'static, str> {
-        "Skip".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"description": "true, or the reason", "type": ["boolean", "string"]})
-    }
-}
+word!(
+    Skip as "Skip",
+    |text| match text {
+        "true" => Ok::<_, String>(Skip::Plain(true)),
+        "false" => Ok(Skip::Plain(false)),
+        _ => Ok(Skip::Because(text.to_owned())),
+    },
+    {"description": "true, or the reason", "type": ["boolean", "string"]}
+);
