@@ -16,7 +16,9 @@ use super::{
     case::Case,
     diagnostics::{Diagnostic, Diagnostics, suggest},
     ends::bind_parts,
-    inventory, keys, measures,
+    inventory,
+    keys::{self, key},
+    measures,
     model::{Host, PlanFile},
     ranges, speaks,
     tree::Node,
@@ -26,10 +28,10 @@ use super::{
 pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>, out: &mut Diagnostics) {
     names(root, out);
     check_hosts(root, hosts, out);
-    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("extends")) {
+    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry(key::extends)) {
         out.error(defaults.key_span, "`defaults` cannot extend", "write `extends` in the tests");
     }
-    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry("matrix")) {
+    if let Some(defaults) = root.get("defaults").and_then(|n| n.entry(key::matrix)) {
         // Sweeping every test by accident is how plans grow to thousands of cases.
         out.error(defaults.key_span, "`defaults` cannot sweep", "put the matrix into a profile or a test");
     }

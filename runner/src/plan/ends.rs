@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use netcore::spec::{BufferOptions, EndSpec};
 
 use super::{
+    keys::key,
     model::{Host, Ports, TestBody},
     spec::{SpecError, error},
 };
@@ -13,7 +14,7 @@ use super::{
 pub(super) fn buffers(body: &TestBody, errors: &mut Vec<SpecError>) -> (BufferOptions, BufferOptions) {
     let default = BufferOptions::default();
     let (near, far) = (body.buffers.clone().unwrap_or_default(), body.remote_buffers.clone().unwrap_or_default());
-    for (section, end, known) in [("buffers", &near, &default), ("remote_buffers", &far, &near)] {
+    for (section, end, known) in [(key::buffers, &near, &default), (key::remote_buffers, &far, &near)] {
         if end.ring == 0 && known.ring != 0 {
             errors.push(error(&format!("{section}.ring"), "`ring` is 0", "1 buffer or more"));
         }

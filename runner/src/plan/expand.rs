@@ -10,6 +10,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, nearest},
     inventory,
+    keys::key,
     matrix::{Combination, Matrix, case_name},
     merge,
     model::{self, Host, Skip, TestBody},
@@ -121,7 +122,7 @@ impl Expander<'_> {
         }
         let mut body = resolve::fold(&layers);
         let resolved = Some(body.clone());
-        let mut matrix = body.remove("matrix").map(|m| Matrix::read(&m.value, out)).unwrap_or_default();
+        let mut matrix = body.remove(key::matrix).map(|m| Matrix::read(&m.value, out)).unwrap_or_default();
         for set in self.layers.sets.iter().filter(|s| s.test.as_deref().is_none_or(|t| t == &**name)) {
             matrix.fix(&set.path);
         }
@@ -191,7 +192,7 @@ impl Expander<'_> {
         });
         if group.as_ref().is_some_and(|group| !group.has_total && group.window == model::Window::Intersection) {
             let what = "the group has no total: by their lengths and `after`, its members never run at the same time";
-            out.push(Diagnostic::warning(place("concurrent"), what).help("`window: own` leaves the total out"));
+            out.push(Diagnostic::warning(place(key::concurrent), what).help("`window: own` leaves the total out"));
         }
         Some(Case {
             test: entry.key.clone(),
@@ -214,8 +215,8 @@ impl Expander<'_> {
             },
             pause: typed.pause.map_or(self.pause, |t| t.0),
             grace,
-            command_span: place("command"),
-            hooks_span: place("hooks"),
+            command_span: place(key::command),
+            hooks_span: place(key::hooks),
             members,
         })
     }
@@ -240,7 +241,7 @@ impl Expander<'_> {
 
 /// The keys that the test itself sets or sweeps, with their places.
 fn written<'a>(entry: &'a Entry, paths: &'a [Arc<str>]) -> impl Iterator<Item = (&'a Arc<str>, Span)> {
-    let matrix = entry.value.get("matrix");
+    let matrix = entry.value.get(key::matrix);
     let axes = paths.iter().filter_map(move |path| Some((path, matrix?.entry(path)?.key_span)));
     entry.value.entries().unwrap_or_default().iter().map(|e| (&e.key, e.key_span)).chain(axes)
 }
@@ -248,10 +249,10 @@ fn written<'a>(entry: &'a Entry, paths: &'a [Arc<str>]) -> impl Iterator<Item = 
 /// Gives a test that searches a load the lowest one, which pacing, arrival and metrics need to mean something. Setting the
 /// load itself beside the search is a mistake.
 fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
-    let Some(find) = tree.get("find") else { return };
+    let Some(find) = tree.get(key::find) else { return };
     let key = match find.get("by").and_then(Node::text) {
-        Some("rate") => "rate",
-        Some("inflight") => "inflight",
+        Some(key::rate) => key::rate,
+        Some(key::inflight) => key::inflight,
         _ => return,
     };
     let lowest = find.get("from").cloned();

@@ -2,7 +2,8 @@
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
-    inventory, keys,
+    inventory,
+    keys::{self, key},
     load::{LoadOptions, Prepared, prepare},
     matrix::Matrix,
     merge,
@@ -136,11 +137,11 @@ fn key_of_host<'a>(root: &'a Node, name: &str) -> Option<&'a str> {
 /// Puts the group that a workload stands for in the place of its layers, where the path leads into the group. A test with a
 /// matrix is shown with the first of its combinations. Returns whether there is such a group.
 fn spell_out(layers: &mut Vec<Layer>, key: &str, out: &mut Diagnostics) -> bool {
-    if key.split('.').next() != Some("concurrent") {
+    if key.split('.').next() != Some(key::concurrent) {
         return false;
     }
     let mut test = fold(layers);
-    let matrix = test.remove("matrix").map(|matrix| Matrix::read(&matrix.value, out)).unwrap_or_default();
+    let matrix = test.remove(key::matrix).map(|matrix| Matrix::read(&matrix.value, out)).unwrap_or_default();
     if let Some(first) = matrix.combinations(1, out).first() {
         test = merge::combined(&test, first);
     }
@@ -154,7 +155,7 @@ fn spell_out(layers: &mut Vec<Layer>, key: &str, out: &mut Diagnostics) -> bool 
 /// Adds the test's matrix as a layer: above all others but `--set`.
 fn insert_matrix(layers: &mut Vec<Layer>, key: &str) {
     let folded = fold(layers);
-    let Some(values) = folded.get("matrix").and_then(|m| m.get(key)) else { return };
+    let Some(values) = folded.get(key::matrix).and_then(|m| m.get(key)) else { return };
     let at = layers.iter().position(|l| l.origin == Origin::Set).unwrap_or(layers.len());
     // `--set` of the same key replaces the axis.
     if layers[at..].iter().any(|l| l.body.at(key).is_some()) {

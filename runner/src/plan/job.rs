@@ -16,11 +16,10 @@ use serde_json::Value as Json;
 use super::{
     case::{Case, Endpoint, Member},
     estimate::{self, ASSUMED, Estimate},
-    keys::{self, Scope},
+    keys::{self, Scope, key},
     measures,
     model::Command,
     output::{Group, OutputParser},
-    ranks::OWN_KEYS,
     requested,
 };
 
@@ -94,20 +93,20 @@ impl Job {
 
     /// Why a key (or a path in it) that the test itself writes means nothing to it, and what to do; `None`: it has a meaning.
     pub fn refuses(&self, path: &str) -> Option<(String, &'static str)> {
-        let key = path.split('.').next().unwrap_or(path);
-        let is_traffic = || keys::find(key).is_some_and(|key| key.scope == Scope::Traffic);
-        match self {
-            Self::Ranks(_) => {
-                RanksJob::refuses(key, is_traffic()).map(|help| (format!("`{path}` means nothing to ranks"), help))
+        let key = keys::of_path(path)?;
+        let (whom, help) = match (self, key.scope) {
+            (Self::Ranks(_), _) if [key::from, key::to].contains(&key.name) => ("ranks", "`ranks` names their hosts"),
+            (Self::Ranks(_), Scope::Traffic) => ("ranks", "leave it out"),
+            (Self::Command(_), Scope::Traffic | Scope::Ranks | Scope::Both) => {
+                ("a command", "say it in the program's own arguments")
             }
-            Self::Command(_) if is_traffic() => {
-                Some((format!("`{path}` means nothing to a command"), "say it in the program's own arguments"))
+            (Self::Traffic(_), Scope::Ranks) => {
+                let message = format!("`{path}` is for workloads of several ranks");
+                return Some((message, "for example tcp_collective, nas_is"));
             }
-            Self::Traffic(_) if OWN_KEYS.contains(&key) => {
-                Some((format!("`{path}` is for workloads of several ranks"), "for example tcp_collective, nas_is"))
-            }
-            Self::Traffic(_) | Self::Command(_) => None,
-        }
+            _ => return None,
+        };
+        Some((format!("`{path}` means nothing to {whom}"), help))
     }
 
     /// Why it cannot deliver a metric; `None`: it can.

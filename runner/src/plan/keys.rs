@@ -22,10 +22,14 @@ use super::{
 pub enum Scope {
     /// The whole test. Members of a group do not inherit it.
     Test,
-    /// A member, traffic or a command.
+    /// A member, whatever it runs.
     Member,
-    /// Traffic only: rejected beside a command.
+    /// Traffic between two ends.
     Traffic,
+    /// Traffic between several ranks.
+    Ranks,
+    /// Traffic of both kinds.
+    Both,
 }
 
 /// A key of a test.
@@ -37,92 +41,56 @@ pub struct Key {
     pub sweeps: bool,
 }
 
-impl Key {
-    const fn of(scope: Scope, name: &'static str) -> Self {
-        Self { name, scope, sweeps: true }
-    }
+macro_rules! keys {
+    (@sweeps swept) => { true };
+    (@sweeps fixed) => { false };
+    (@name $name:ident) => { stringify!($name) };
+    (@name $name:ident $text:literal) => { $text };
+    ($($scope:ident $sweeps:ident: $($name:ident $(= $text:literal)?)*;)*) => {
+        /// The name of each key: one that is misspelt in code does not compile.
+        pub mod key {
+            $($(
+                #[expect(non_upper_case_globals, reason = "spelt like the key")]
+                pub const $name: &str = keys!(@name $name $($text)?);
+            )*)*
+        }
 
-    const fn fixed(self) -> Self {
-        Self { sweeps: false, ..self }
-    }
+        /// Every key, in the order of the fields of [`TestBody`].
+        pub const KEYS: &[Key] = &[$($(
+            Key { name: key::$name, scope: Scope::$scope, sweeps: keys!(@sweeps $sweeps) },
+        )*)*];
+    };
 }
 
-const fn test(name: &'static str) -> Key {
-    Key::of(Scope::Test, name)
+keys! {
+    Member swept: workload from to;
+    Ranks swept: ranks ranks_per_host operation class compute;
+    Traffic swept: control connected direction streams threads;
+    Both swept: message_size;
+    Traffic swept: receive_size request_size response_size inflight coalesce rate;
+    Traffic fixed: wire;
+    Traffic swept: pacing arrival io receive;
+    Both swept: socket;
+    Traffic swept: remote_socket buffers remote_buffers payload;
+    Both swept: integrity cpu;
+    Traffic swept: remote_cpu ports remote_ports close reply_timeout after idle;
+    Both swept: warmup;
+    Traffic swept: cooldown;
+    Both swept: duration;
+    Traffic swept: bytes;
+    Both swept: transactions;
+    Traffic swept: interval;
+    Test swept: iterations;
+    Test fixed: matrix pairs concurrent;
+    Traffic swept: collect;
+    Test fixed: assert assert_more = "assert+" stop_when;
+    Test swept: find;
+    Member swept: command;
+    Test fixed: hooks tags;
+    Test swept: skip;
+    Test fixed: extends;
+    Test swept: pause timeout;
 }
-
-const fn member(name: &'static str) -> Key {
-    Key::of(Scope::Member, name)
-}
-
-const fn traffic(name: &'static str) -> Key {
-    Key::of(Scope::Traffic, name)
-}
-
-/// Every key, in the order of the fields of [`TestBody`].
-pub const KEYS: &[Key] = &[
-    member("workload"),
-    member("from"),
-    member("to"),
-    traffic("ranks"),
-    traffic("ranks_per_host"),
-    traffic("operation"),
-    traffic("class"),
-    traffic("compute"),
-    traffic("control"),
-    traffic("connected"),
-    traffic("direction"),
-    traffic("streams"),
-    traffic("threads"),
-    traffic("message_size"),
-    traffic("receive_size"),
-    traffic("request_size"),
-    traffic("response_size"),
-    traffic("inflight"),
-    traffic("coalesce"),
-    traffic("rate"),
-    traffic("wire").fixed(),
-    traffic("pacing"),
-    traffic("arrival"),
-    traffic("io"),
-    traffic("receive"),
-    traffic("socket"),
-    traffic("remote_socket"),
-    traffic("buffers"),
-    traffic("remote_buffers"),
-    traffic("payload"),
-    traffic("integrity"),
-    traffic("cpu"),
-    traffic("remote_cpu"),
-    traffic("ports"),
-    traffic("remote_ports"),
-    traffic("close"),
-    traffic("reply_timeout"),
-    traffic("after"),
-    traffic("idle"),
-    traffic("warmup"),
-    traffic("cooldown"),
-    traffic("duration"),
-    traffic("bytes"),
-    traffic("transactions"),
-    traffic("interval"),
-    test("iterations"),
-    test("matrix").fixed(),
-    test("pairs").fixed(),
-    test("concurrent").fixed(),
-    traffic("collect"),
-    test("assert").fixed(),
-    test("assert+").fixed(),
-    test("stop_when").fixed(),
-    test("find"),
-    member("command"),
-    test("hooks").fixed(),
-    test("tags").fixed(),
-    test("skip"),
-    test("extends").fixed(),
-    test("pause"),
-    test("timeout"),
-];
 
 /// The key of that name.
 pub fn find(name: &str) -> Option<&'static Key> {

@@ -15,6 +15,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
     expand::Expander,
     inventory::{add_hosts, inventory, is_like_host},
+    keys::key,
     launch, merge,
     model::{Host, PlanFile, Precondition, Run},
     ranges, requested,
@@ -391,7 +392,7 @@ fn resolved_text(root: &Node, hosts: &BTreeMap<String, Host>, tests: &[(std::syn
     }
     let bodies = tests.iter().map(|(name, body)| {
         let mut body = body.clone();
-        body.remove("extends");
+        body.remove(key::extends);
         (name.to_string(), body.to_json())
     });
     top.insert("tests".to_owned(), serde_json::Value::Object(bodies.collect()));

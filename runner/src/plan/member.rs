@@ -7,7 +7,8 @@ use super::{
     expand::Expander,
     inventory,
     job::Job,
-    keys, merge,
+    keys::{self, key},
+    merge,
     model::{TestBody, Warmup},
     output::OutputParser,
     ranges, ranks,
@@ -35,12 +36,12 @@ impl Expander<'_> {
         stands_for_a_group: bool,
         out: &mut Diagnostics,
     ) -> Option<Vec<Member>> {
-        let Some(concurrent) = tree.get("concurrent") else {
+        let Some(concurrent) = tree.get(key::concurrent) else {
             return self.member("", tree, typed, entry.key_span, out).map(|m| vec![m]);
         };
         let Some(entries) = concurrent.get("members").and_then(Node::entries).filter(|e| !e.is_empty()) else {
             out.error(
-                tree.key_span("concurrent").unwrap_or(entry.key_span),
+                tree.key_span(key::concurrent).unwrap_or(entry.key_span),
                 "a group without members",
                 "concurrent: {members: {up: {…}, down: {…}}}",
             );
@@ -60,7 +61,7 @@ impl Expander<'_> {
             }
             let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(under, &layer.body));
             merge::prune(&mut body);
-            for key in keys::of_whole_test().filter(|key| *key != "extends") {
+            for key in keys::of_whole_test().filter(|key| *key != key::extends) {
                 if let Some(wrong) = body.entry(key) {
                     out.error(
                         wrong.key_span,
@@ -69,24 +70,24 @@ impl Expander<'_> {
                     );
                 }
             }
-            body.remove("extends");
+            body.remove(key::extends);
             let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Ranks { .. })) {
                 out.error(
-                    body.key_span("workload").unwrap_or(member.key_span),
+                    body.key_span(key::workload).unwrap_or(member.key_span),
                     "a test of ranks cannot be a member of a group",
                     "make it a test of its own",
                 );
             }
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Responsiveness)) {
                 out.error(
-                    body.key_span("workload").unwrap_or(member.key_span),
+                    body.key_span(key::workload).unwrap_or(member.key_span),
                     "responsiveness is a group itself, and cannot be a member of one",
                     "make it a test of its own",
                 );
             }
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
-                let span = body.key_span("workload").unwrap_or(member.key_span);
+                let span = body.key_span(key::workload).unwrap_or(member.key_span);
                 out.error(
                     span,
                     "a command cannot be a member of a group",
@@ -97,7 +98,7 @@ impl Expander<'_> {
         }
         for (member, entry) in members.iter().zip(entries) {
             if let Some((message, help)) = member.idle.as_ref().and_then(|idle| not_idle(member, idle, &members)) {
-                let node = entry.value.get("idle");
+                let node = entry.value.get(key::idle);
                 out.error(node.map_or(entry.key_span, |node| node.span), message, help);
             }
         }
@@ -107,12 +108,12 @@ impl Expander<'_> {
     fn member(&self, name: &str, tree: &Node, typed: &TestBody, at: Span, out: &mut Diagnostics) -> Option<Member> {
         let Some(workload) = &typed.workload else {
             // A mistake in the workload is already reported.
-            if tree.get("workload").is_none() {
+            if tree.get(key::workload).is_none() {
                 out.error(at, "no `workload` says what this test runs", "add for example `workload: tcp_stream`");
             }
             return None;
         };
-        if let (Some(note), Some(node)) = (workload.note, tree.get("workload")) {
+        if let (Some(note), Some(node)) = (workload.note, tree.get(key::workload)) {
             out.push(Diagnostic::warning(node.span, note).help(format!("this is {}", workload.name)));
         }
         if let Kind::Ranks { transport, kernel } = workload.kind {
@@ -126,7 +127,7 @@ impl Expander<'_> {
             if transport == Transport::Mpi
                 && let Some(end) = job.ends.first()
             {
-                self.check_rank(tree, at, ("ranks", end), out);
+                self.check_rank(tree, at, (key::ranks, end), out);
             }
             let (from, to) = (job.ends[0].clone(), job.ends[job.ends.len() - 1].clone());
             let (name, workload) = (name.to_owned(), workload.name.clone());
@@ -143,8 +144,8 @@ impl Expander<'_> {
                 refused: None,
             });
         }
-        let from = self.endpoint(tree, "from", Endpoint::Local, out);
-        let to = self.endpoint(tree, "to", Endpoint::Embedded, out);
+        let from = self.endpoint(tree, key::from, Endpoint::Local, out);
+        let to = self.endpoint(tree, key::to, Endpoint::Embedded, out);
         let host = |end: &Endpoint| match end {
             Endpoint::Host(name) => self.hosts.get(name),
             _ => None,
@@ -157,7 +158,7 @@ impl Expander<'_> {
             Kind::Ranks { .. } | Kind::Responsiveness => return None,
             Kind::Command => command(tree, typed, at, &from, is_here(host(&from)), out)?,
             Kind::Traffic { .. } => {
-                if let Some(wrong) = tree.entry("command") {
+                if let Some(wrong) = tree.entry(key::command) {
                     out.error(
                         wrong.key_span,
                         format!("`command` means nothing to {}", workload.name),
@@ -166,8 +167,8 @@ impl Expander<'_> {
                 }
                 let spec = spec::translate(typed, workload, host(&from), host(&to), &mut errors)?;
                 if spec.transport == Transport::Mpi {
-                    self.check_rank(tree, at, ("from", &from), out);
-                    self.check_rank(tree, at, ("to", &to), out);
+                    self.check_rank(tree, at, (key::from, &from), out);
+                    self.check_rank(tree, at, (key::to, &to), out);
                 }
                 // With mistakes in the plan, the engines would only repeat them.
                 let one_machine = from == to || (is_here(host(&from)) && is_here(host(&to)));
@@ -184,7 +185,7 @@ impl Expander<'_> {
         };
         of_group(typed, name, &job, &mut errors);
         if typed.wire.is_some_and(|speed| speed.0 == 0) {
-            errors.push(spec::error("wire", "the speed of the wire is 0", "for example 100Mbit/s, or leave it out"));
+            errors.push(spec::error(key::wire, "the speed of the wire is 0", "for example 100Mbit/s, or leave it out"));
         }
         errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
@@ -210,7 +211,7 @@ impl Expander<'_> {
             Endpoint::Local | Endpoint::Embedded => false,
         };
         if !can_be {
-            let span = tree.get(key).or_else(|| tree.get("workload")).map_or(at, |node| node.span);
+            let span = tree.get(key).or_else(|| tree.get(key::workload)).map_or(at, |node| node.span);
             let help = "hosts: {rank: {launch: {mpi: {run: [mpirun, -np, \"2\"]}}}}, and name rank1 and rank2";
             out.error(span, format!("a test over MPI is between ranks, and `{}` in `{key}` is none", end.name()), help);
         }
@@ -274,11 +275,11 @@ fn not_idle(member: &Member, idle: &str, members: &[Member]) -> Option<(String, 
 fn of_group(typed: &TestBody, member: &str, job: &Job, errors: &mut Vec<spec::SpecError>) {
     if !member.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
         let message = "a warm-up of a group cannot end by itself: its members measure from one instant on";
-        errors.push(spec::error("warmup", message, "give it a length, the same for all"));
+        errors.push(spec::error(key::warmup, message, "give it a length, the same for all"));
     }
     if typed.idle.is_some() && member.is_empty() {
         let message = "`idle` is for members of a group: it names the one that measures the idle path";
-        errors.push(spec::error("idle", message, "leave it out, or use `concurrent`"));
+        errors.push(spec::error(key::idle, message, "leave it out, or use `concurrent`"));
     }
     errors.extend(typed.after.and_then(|after| misplaced(after.0, member, job)));
 }
@@ -301,7 +302,7 @@ fn misplaced(after: Duration, member: &str, job: &Job) -> Option<spec::SpecError
     } else {
         return None;
     };
-    Some(spec::error("after", message, help))
+    Some(spec::error(key::after, message, help))
 }
 
 /// Warns of `io: spin` on one machine where each thread would share the CPU of its peer.
@@ -314,25 +315,25 @@ fn unspun(tree: &Node, spec: &TestSpec) -> Option<Diagnostic> {
     let cpu = *shared?.first()?;
     let message = format!("`io: spin` would not spin: `cpu` and `remote_cpu` pin both ends to CPU {cpu}");
     let help = "every wait blocks at once; give each end a CPU of its own, or leave `io` out";
-    Some(Diagnostic::warning(place_of(tree, "io")?, message).help(help))
+    Some(Diagnostic::warning(place_of(tree, key::io)?, message).help(help))
 }
 
 /// A program of the plan. It runs on this machine; `here` says whether `from` is on it.
 fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool, out: &mut Diagnostics) -> Option<Job> {
     let Some(command) = typed.command.clone() else {
         out.error(
-            tree.key_span("workload").unwrap_or(at),
+            tree.key_span(key::workload).unwrap_or(at),
             "no `command` says what to run",
             "command: {run: [program, argument], import: iperf3}",
         );
         return None;
     };
     if let Err(wrong) = OutputParser::of(&command) {
-        let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get("command"));
+        let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get(key::command));
         out.error(node.map_or(at, |n| n.span), wrong.message, wrong.help);
     }
     if !here {
-        let span = tree.get("from").map_or(at, |n| n.span);
+        let span = tree.get(key::from).map_or(at, |n| n.span);
         out.error(
             span,
             format!("a command runs on this machine, and `{}` is elsewhere", from.name()),
@@ -355,5 +356,5 @@ fn place_of(tree: &Node, key: &str) -> Option<Span> {
             None => break,
         }
     }
-    tree.get("workload").map(|n| n.span)
+    tree.get(key::workload).map(|n| n.span)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    keys,
+    keys::{self, key},
     tree::{Entry, Node, Value},
 };
 
@@ -24,7 +24,7 @@ collect: [cpu, limits, tcp_info]
 ";
 
 /// A test has one stop rule: a layer that sets one removes those of lower layers.
-const STOP_RULES: [&str; 3] = ["duration", "bytes", "transactions"];
+const STOP_RULES: [&str; 3] = [key::duration, key::bytes, key::transactions];
 
 /// Merges a test body over another: maps merge by key, scalars and lists replace, `assert+` appends, `~` removes.
 pub fn body(mut under: Node, over: &Node) -> Node {
@@ -34,7 +34,7 @@ pub fn body(mut under: Node, over: &Node) -> Node {
         }
     }
     let mut merged = node(under, over);
-    if let Some(more) = merged.remove("assert+") {
+    if let Some(more) = merged.remove(key::assert_more) {
         append(&mut merged, more);
     }
     merged
@@ -42,13 +42,13 @@ pub fn body(mut under: Node, over: &Node) -> Node {
 
 fn append(merged: &mut Node, more: Entry) {
     let Value::Map(entries) = &mut merged.value else { return };
-    match entries.iter_mut().find(|e| &*e.key == "assert") {
+    match entries.iter_mut().find(|e| &*e.key == key::assert) {
         Some(Entry { value: Node { value: Value::List(list), .. }, .. }) => {
             if let Value::List(items) = more.value.value {
                 list.extend(items);
             }
         }
-        _ => entries.push(Entry { key: "assert".into(), ..more }),
+        _ => entries.push(Entry { key: key::assert.into(), ..more }),
     }
 }
 
@@ -68,7 +68,7 @@ fn node(under: Node, over: &Node) -> Node {
 }
 
 /// Options of the near end, and those of the far end, which takes over what it does not set itself.
-const ENDS: [(&str, &str); 2] = [("socket", "remote_socket"), ("buffers", "remote_buffers")];
+const ENDS: [(&str, &str); 2] = [(key::socket, key::remote_socket), (key::buffers, key::remote_buffers)];
 
 /// Removes nulls (`~`) from maps at every depth. Those of the far end's options stay: there a null says that the far end does
 /// not take over the near end's value.

@@ -13,6 +13,7 @@ use super::{
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics},
     inventory,
+    keys::key,
     matrix::{Combination, case_name},
     merge,
     model::{Host, Pairs, TestBody},
@@ -56,7 +57,7 @@ pub(super) fn take(
     hosts: &BTreeMap<String, Host>,
     out: &mut Diagnostics,
 ) -> Option<Vec<Slot>> {
-    let Some(entry) = body.remove("pairs") else { return Some(vec![Slot::default()]) };
+    let Some(entry) = body.remove(key::pairs) else { return Some(vec![Slot::default()]) };
     let among = arrangement(&entry, hosts, out)?;
     if !compatible(body, &entry, paths, &among, out) {
         return None;
@@ -68,7 +69,7 @@ pub(super) fn take(
     }
     let of = u32::try_from(rounds.len()).unwrap_or(u32::MAX);
     let slot = |(number, pair): (u32, &Pair)| Slot {
-        ends: vec![("from".into(), among.node(pair.0)), ("to".into(), among.node(pair.1))],
+        ends: vec![(key::from.into(), among.node(pair.0)), (key::to.into(), among.node(pair.1))],
         round: Some((number, of)),
     };
     Some(
@@ -203,7 +204,7 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
         out.push(Diagnostic::error(span, what).help(help).see(pairs.key_span, "`pairs` is here"));
         good = false;
     };
-    for key in ["from", "to"] {
+    for key in [key::from, key::to] {
         if let Some(entry) = body.entry(key) {
             wrong(
                 entry.key_span,
@@ -216,7 +217,7 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
             wrong(pairs.key_span, &what, "leave one of them out");
         }
     }
-    if let Some(entry) = body.entry("concurrent") {
+    if let Some(entry) = body.entry(key::concurrent) {
         if entry.value.get("members").is_some() {
             let what = "`members` and `pairs` exclude each other: a group has the pairs as its members, or its own";
             wrong(entry.key_span, what, "make two tests of it");
@@ -225,7 +226,7 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
             wrong(entry.key_span, &what, "leave `concurrent` out");
         }
     }
-    for key in ["find", "stop_when"].into_iter().filter(|_| !among.alone) {
+    for key in [key::find, key::stop_when].into_iter().filter(|_| !among.alone) {
         if let Some(entry) = body.entry(key) {
             let what = format!("`{key}` decides for one case, and pairs are measured several at a time");
             wrong(entry.key_span, &what, "add `alone: true` to `pairs`");
@@ -233,7 +234,7 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
     }
     // A mistake in the workload is reported with the case.
     let kind = |entry: &Entry| entry.value.text()?.parse::<Workload>().ok().map(|workload| workload.kind);
-    if let Some((entry, kind)) = body.entry("workload").and_then(|entry| Some((entry, kind(entry)?))) {
+    if let Some((entry, kind)) = body.entry(key::workload).and_then(|entry| Some((entry, kind(entry)?))) {
         let what = match kind {
             Kind::Traffic { .. } => return good,
             Kind::Responsiveness if among.alone => return good,
@@ -268,7 +269,7 @@ fn members<'a>(
             out.error(among.span, format!("two pairs have the same name, `{name}`"), "rename a host");
             return None;
         }
-        let ends = vec![entry("from", among.node(*from)), entry("to", among.node(*to))];
+        let ends = vec![entry(key::from, among.node(*from)), entry(key::to, among.node(*to))];
         members.push(entry(&name, Node { value: Value::Map(ends), span: among.span }));
     }
     body.set("concurrent.members", Node { value: Value::Map(members), span: among.span });

@@ -13,7 +13,8 @@ use super::{
     case::{Assertion, Find, Member, Policy, StopWhen},
     condition::Condition,
     diagnostics::{Diagnostics, suggest},
-    keys, measures,
+    keys::{self, key},
+    measures,
     model::{self, FindBy, TestBody},
     source::Span,
     tree::Node,
@@ -59,23 +60,23 @@ pub(super) fn iterations(
     let confidence = detail.confidence.map_or(LEVEL, |r| r.0);
     let margin = detail.margin.map_or(0.025, |r| r.0);
     if max < min {
-        out.error(place("iterations"), "`max` iterations are fewer than `min`", "exchange them");
+        out.error(place(key::iterations), "`max` iterations are fewer than `min`", "exchange them");
     }
     if !(0.5..1.0).contains(&confidence) {
         out.error(
-            place("iterations"),
+            place(key::iterations),
             format!("the confidence is {} %", confidence * 100.0),
             "between 50 % and 100 % (exclusive), for example 95%",
         );
     }
     if margin <= 0.0 {
-        out.error(place("iterations"), "a margin of 0 is never reached", "for example margin: 2.5%");
+        out.error(place(key::iterations), "a margin of 0 is never reached", "for example margin: 2.5%");
     }
     let all: Vec<&Member> = members.iter().collect();
     let metrics = match &detail.metrics {
         Some(list) => {
             for metric in list {
-                check_metric(&all, metric.0, place("iterations"), out);
+                check_metric(&all, metric.0, place(key::iterations), out);
             }
             list.iter().map(|m| m.0).collect()
         }
@@ -84,7 +85,7 @@ pub(super) fn iterations(
                 vec![metric]
             } else {
                 out.error(
-                    place("iterations"),
+                    place(key::iterations),
                     "a command has no metric of its own",
                     "name it: iterations: {metrics: [throughput]}",
                 );
@@ -103,7 +104,7 @@ pub(super) fn asserts(
     in_survey: bool,
     out: &mut Diagnostics,
 ) -> Vec<Assertion> {
-    let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
+    let items = tree.get(key::assert).and_then(Node::items).unwrap_or_default();
     let mut asserts = Vec::new();
     for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
         let span = node.get("that").map_or(node.span, |n| n.span);
@@ -184,7 +185,7 @@ fn of_difference<'a>(
 
 /// The assertions about all pairs of a survey together. `tree`: the test without the ends of its pairs.
 pub(super) fn survey_asserts(tree: &Node, typed: &TestBody, out: &mut Diagnostics) -> Vec<Assertion> {
-    let items = tree.get("assert").and_then(Node::items).unwrap_or_default();
+    let items = tree.get(key::assert).and_then(Node::items).unwrap_or_default();
     let mut asserts = Vec::new();
     for (node, model::Assert(detail)) in items.iter().zip(typed.assert.iter().flatten()) {
         let figure = detail.that.0.metric;
@@ -192,7 +193,7 @@ pub(super) fn survey_asserts(tree: &Node, typed: &TestBody, out: &mut Diagnostic
             continue;
         }
         let of_pair = node.get("when").and_then(Node::entries).unwrap_or_default().iter();
-        let of_pair = of_pair.filter(|entry| matches!(&*entry.key, "from" | "to")).map(|entry| entry.key_span);
+        let of_pair = of_pair.filter(|entry| matches!(&*entry.key, key::from | key::to)).map(|entry| entry.key_span);
         let others = ["member", "scope", "judge"].into_iter().filter_map(|key| node.key_span(key));
         if let Some(span) = of_pair.chain(others).next() {
             let what = format!("`{}` is a figure of all pairs together, and has no part to choose", figure.name);
@@ -232,7 +233,7 @@ pub(super) fn stop_when(
     out: &mut Diagnostics,
 ) -> Option<StopWhen> {
     let model::StopWhen(detail) = typed.stop_when.as_ref()?;
-    let span = place("stop_when");
+    let span = place(key::stop_when);
     if detail.that.0.difference.is_some() {
         out.error(
             span,
@@ -284,7 +285,7 @@ pub(super) fn find(
     place: &dyn Fn(&str) -> Span,
     out: &mut Diagnostics,
 ) -> Option<Find> {
-    let span = place("find");
+    let span = place(key::find);
     let (find, member, base) = match search(typed.find.as_ref()?, members) {
         Ok(found) => found,
         Err((message, help)) => {

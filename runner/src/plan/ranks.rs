@@ -23,6 +23,7 @@ use super::{
     expand::Expander,
     inventory,
     job::{differences, json},
+    keys::key,
     model::{TestBody, Warmup},
     quantity::Time,
     ranges,
@@ -31,12 +32,6 @@ use super::{
     spec::{SpecError, error},
     tree::Node,
 };
-
-/// Keys of traffic that have a meaning for ranks. Those of [`OWN_KEYS`] have one for ranks only.
-const KEYS: [&str; 7] = ["message_size", "socket", "integrity", "cpu", "warmup", "duration", "transactions"];
-
-/// Keys of tests of ranks.
-pub(super) const OWN_KEYS: [&str; 5] = ["ranks", "ranks_per_host", "operation", "class", "compute"];
 
 /// Assumed operations per second of a rank in a kernel of the NAS benchmarks, which has a CPU of its own.
 const KERNEL_PER_S: f64 = 25e6;
@@ -63,15 +58,6 @@ pub(super) fn family(is_kernel: bool) -> Family {
 impl RanksJob {
     fn is_kernel(&self) -> bool {
         matches!(self.spec.work, Work::Nas { .. })
-    }
-
-    /// What to do about a key without a meaning for ranks; `None`: it has one. `is_traffic`: it is a key of traffic.
-    pub(super) fn refuses(key: &str, is_traffic: bool) -> Option<&'static str> {
-        match key {
-            "from" | "to" => Some("`ranks` names their hosts"),
-            _ if is_traffic && !KEYS.contains(&key) && !OWN_KEYS.contains(&key) => Some("leave it out"),
-            _ => None,
-        }
     }
 
     /// Why it cannot deliver a metric; `None`: it can.
@@ -102,6 +88,7 @@ impl RanksJob {
         };
         Some(missing.to_owned())
     }
+
     /// Its main metric.
     pub(super) fn headline(&self) -> Option<&'static Metric> {
         family(self.is_kernel()).headline(|metric| self.lacks(metric).is_none())
@@ -145,6 +132,7 @@ impl RanksJob {
         row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
         row.remote_cpu.clone_from(&row.local_cpu);
     }
+
     /// Everything that affects the workload, without defaults.
     pub(super) fn settings(&self) -> Json {
         let mut value = differences(&self.spec, &RanksSpec::new(self.spec.transport, self.spec.work));
@@ -175,17 +163,17 @@ pub(super) fn translate(
     }
     match &body.warmup {
         Some(Warmup::For(time)) => spec.warmup_ns = time.nanoseconds(),
-        Some(Warmup::Auto(_)) => errors.push(error("warmup", "a warm-up of ranks has a length", "for example 1s")),
+        Some(Warmup::Auto(_)) => errors.push(error(key::warmup, "a warm-up of ranks has a length", "for example 1s")),
         None => {}
     }
     match (body.duration.map(Time::nanoseconds), body.transactions) {
         (Some(_), Some(_)) => errors.push(error(
-            "transactions",
+            key::transactions,
             "`duration` and `transactions` both say when to stop",
             "keep one of them",
         )),
         (Some(0), None) | (None, Some(0)) => {
-            let key = if body.duration.is_some() { "duration" } else { "transactions" };
+            let key = if body.duration.is_some() { key::duration } else { key::transactions };
             errors.push(error(key, format!("`{key}` is 0"), "it must be greater than 0"));
         }
         (Some(ns), None) => spec.stop = Stop::AfterNs(ns),
@@ -207,19 +195,19 @@ pub(super) fn translate(
 fn misplaced(body: &TestBody, is_kernel: bool) -> Vec<(&'static str, bool)> {
     if is_kernel {
         vec![
-            ("operation", body.operation.is_some()),
-            ("compute", body.compute.is_some()),
-            ("message_size", body.message_size.is_some()),
+            (key::operation, body.operation.is_some()),
+            (key::compute, body.compute.is_some()),
+            (key::message_size, body.message_size.is_some()),
         ]
     } else {
-        vec![("class", body.class.is_some())]
+        vec![(key::class, body.class.is_some())]
     }
 }
 
 fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
     let operation = body.operation.unwrap_or_else(|| {
         let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
-        errors.push(error("operation", "no `operation` says what the ranks do", names.join(", ")));
+        errors.push(error(key::operation, "no `operation` says what the ranks do", names.join(", ")));
         Operation::Barrier
     });
     let facts = operation.facts();
@@ -227,18 +215,18 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
         _ if operation == Operation::Barrier => 0,
         None => MESSAGE,
         Some(0) => {
-            errors.push(error("message_size", "`message_size` is 0", "1 byte or more"));
+            errors.push(error(key::message_size, "`message_size` is 0", "1 byte or more"));
             MESSAGE
         }
         Some(bytes) if bytes > MESSAGE_MAX => {
             let message = format!("`message_size` is {bytes} bytes");
-            errors.push(error("message_size", message, format!("the limit is {MESSAGE_MAX} bytes")));
+            errors.push(error(key::message_size, message, format!("the limit is {MESSAGE_MAX} bytes")));
             MESSAGE
         }
         Some(bytes) if facts.adds && bytes % 8 != 0 => {
             let message =
                 format!("{} adds numbers of 8 bytes, and {bytes} bytes are no whole number of them", facts.name);
-            errors.push(error("message_size", message, format!("for example {}", bytes.next_multiple_of(8))));
+            errors.push(error(key::message_size, message, format!("for example {}", bytes.next_multiple_of(8))));
             MESSAGE
         }
         Some(bytes) => bytes,
@@ -247,12 +235,12 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
         let message = format!("{} has no busy time between exchanges", facts.name);
         let skeletons: Vec<&str> =
             Operation::ALL.iter().filter(|other| other.facts().skeleton).map(|other| other.name()).collect();
-        errors.push(error("compute", message, format!("{} have", skeletons.join(", "))));
+        errors.push(error(key::compute, message, format!("{} have", skeletons.join(", "))));
     }
     let compute_ns = body.compute.map_or(0, Time::nanoseconds);
     if compute_ns > MOST_COMPUTE_NS {
         let message = format!("`compute` is {} s", compute_ns / 1_000_000_000);
-        errors.push(error("compute", message, format!("the limit is {} s", MOST_COMPUTE_NS / 1_000_000_000)));
+        errors.push(error(key::compute, message, format!("the limit is {} s", MOST_COMPUTE_NS / 1_000_000_000)));
     }
     Work::Operation { operation, message_bytes, compute_ns: compute_ns.min(MOST_COMPUTE_NS) }
 }
@@ -267,11 +255,11 @@ impl Expander<'_> {
         at: Span,
         out: &mut Diagnostics,
     ) -> Option<RanksJob> {
-        let node = tree.get("ranks");
+        let node = tree.get(key::ranks);
         let span = node.map_or(at, |node| node.span);
         let Some(node) = node else {
             let help = "ranks: 4 for so many on this machine, or hosts: ranks: \"node[1-4]\"";
-            out.error(tree.key_span("workload").unwrap_or(at), "no `ranks` says between whom", help);
+            out.error(tree.key_span(key::workload).unwrap_or(at), "no `ranks` says between whom", help);
             return None;
         };
         let count = node.text().filter(|text| text.chars().all(|c| c.is_ascii_digit()));
@@ -279,14 +267,14 @@ impl Expander<'_> {
             let count: u32 = count.parse().unwrap_or(u32::MAX);
             vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
         } else {
-            let names = inventory::each_once(node, "ranks", self.hosts, out)?;
+            let names = inventory::each_once(node, key::ranks, self.hosts, out)?;
             let daemons = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
             speaks::check_daemon(node, "a rank", daemons, out);
             names.into_iter().map(Endpoint::Host).collect()
         };
         let each = body.ranks_per_host.unwrap_or(1);
         if each == 0 {
-            out.error(tree.key_span("ranks_per_host").unwrap_or(span), "`ranks_per_host` is 0", "1 or more");
+            out.error(tree.key_span(key::ranks_per_host).unwrap_or(span), "`ranks_per_host` is 0", "1 or more");
             return None;
         }
         let total = ends.len().saturating_mul(each as usize);
@@ -298,7 +286,7 @@ impl Expander<'_> {
         let ends: Vec<_> = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
         // As each end will, at the key that decides.
         if let Err(error) = ranks::check(&spec, u32::try_from(ends.len()).unwrap_or(u32::MAX), memory::MOST_BYTES) {
-            let key = ["message_size", "class", "operation"].into_iter().find_map(|key| tree.get(key));
+            let key = [key::message_size, key::class, key::operation].into_iter().find_map(|key| tree.get(key));
             out.error(key.map_or(span, |node| node.span), error.to_string(), "");
         }
         Some(RanksJob { spec, ends })

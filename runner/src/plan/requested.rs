@@ -11,6 +11,7 @@ use schemas::{
 
 use super::{
     case::{Case, Member},
+    keys::key,
     model::FindBy,
 };
 
@@ -28,7 +29,7 @@ pub fn is_told(path: &str, cases: &[Case]) -> bool {
             // The total of a group is about both directions.
             let has_both = member.spec().is_some_and(|spec| ways(spec.direction).len() > 1) || case.group.is_some();
             let cell = (member.name.as_str(), others.clone(), row.text(column));
-            !(path == "direction" && has_both) && *value_of.entry(cell).or_insert(value) == value
+            !(path == key::direction && has_both) && *value_of.entry(cell).or_insert(value) == value
         })
     })
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{
     diagnostics::{Diagnostics, suggest},
-    keys::{self, Scope},
+    keys::{self, Scope, key},
     merge,
     tree::{Node, Value},
 };
@@ -121,7 +121,7 @@ impl Layers<'_> {
         layers: &mut Vec<Layer>,
         out: &mut Diagnostics,
     ) {
-        let Some(extends) = body.get("extends") else { return };
+        let Some(extends) = body.get(key::extends) else { return };
         let names: Vec<&Node> = match &extends.value {
             Value::List(items) => items.iter().collect(),
             _ => vec![extends],

@@ -9,6 +9,7 @@ use schemas::units;
 
 use super::{
     diagnostics::Diagnostics,
+    keys::key,
     load::BUILT_IN_SOURCE,
     merge,
     source::Span,
@@ -24,32 +25,32 @@ const PROBES: [(&str, &str); 2] = [("udp", "udp_rr"), ("tcp", "tcp_rr")];
 
 /// Keys of a test that are about the streams.
 const OF_LOAD: [&str; 15] = [
-    "streams",
-    "threads",
-    "message_size",
-    "receive_size",
-    "rate",
-    "pacing",
-    "arrival",
-    "io",
-    "receive",
-    "buffers",
-    "remote_buffers",
-    "payload",
-    "integrity",
-    "ports",
-    "remote_ports",
+    key::streams,
+    key::threads,
+    key::message_size,
+    key::receive_size,
+    key::rate,
+    key::pacing,
+    key::arrival,
+    key::io,
+    key::receive,
+    key::buffers,
+    key::remote_buffers,
+    key::payload,
+    key::integrity,
+    key::ports,
+    key::remote_ports,
 ];
 
 /// Keys of a test that are about the probes.
-const OF_PROBE: [&str; 4] = ["request_size", "response_size", "inflight", "reply_timeout"];
+const OF_PROBE: [&str; 4] = [key::request_size, key::response_size, key::inflight, key::reply_timeout];
 
 /// The probes' rate: the draft's limit of probes per second (MPS). Probes without pauses would be a load themselves.
 const PROBE_RATE: &str = "100/s";
 
 /// Values where the plan has none: streams each way as in flent's rrul, the time that TCP takes to fill a path, and the draft's
 /// interval.
-const DEFAULTS: [(&str, &str); 3] = [("streams", "4"), ("warmup", "2s"), ("interval", "1s")];
+const DEFAULTS: [(&str, &str); 3] = [(key::streams, "4"), (key::warmup, "2s"), (key::interval, "1s")];
 
 /// Time between two phases, for the queue of the first to drain.
 const GAP: Duration = Duration::from_secs(1);
@@ -59,39 +60,39 @@ const MAX_SKEW: &str = "50ms";
 
 /// Whether a test is of this workload.
 pub fn is_of(test: &Node) -> bool {
-    let named = test.get("workload").and_then(Node::text).and_then(|text| text.parse::<Workload>().ok());
+    let named = test.get(key::workload).and_then(Node::text).and_then(|text| text.parse::<Workload>().ok());
     named.is_some_and(|workload| matches!(workload.kind, Kind::Responsiveness))
 }
 
 /// The test with its group spelled out. A group that the plan writes beside the workload is merged over it.
 pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
     let mut test = test.clone();
-    let span = test.remove("workload").map_or_else(Span::default, |entry| entry.value.span);
+    let span = test.remove(key::workload).map_or_else(Span::default, |entry| entry.value.span);
     let word = |text: &str| Node { value: Value::Scalar(Scalar::plain(text)), span };
     // A phase shorter than an interval has none.
-    let has_intervals = time(&test, "duration") >= Duration::from_secs(1);
-    for (key, value) in DEFAULTS.into_iter().filter(|(key, _)| *key != "interval" || has_intervals) {
+    let has_intervals = time(&test, key::duration) >= Duration::from_secs(1);
+    for (key, value) in DEFAULTS.into_iter().filter(|(key, _)| *key != key::interval || has_intervals) {
         if test.get(key).is_none_or(|node| node.span.source == BUILT_IN_SOURCE) {
             test.set(key, word(value));
         }
     }
-    for rule in ["bytes", "transactions"] {
+    for rule in [key::bytes, key::transactions] {
         if let Some(wrong) = test.entry(rule) {
             let help = "its phases follow each other in time: write `duration`";
             out.error(wrong.key_span, format!("`{rule}` cannot end a phase of responsiveness"), help);
         }
     }
-    let direction = test.remove("direction");
+    let direction = test.remove(key::direction);
     let chosen = direction.as_ref().and_then(|entry| entry.value.text());
     let loads: Vec<_> = LOADS.into_iter().filter(|(_, way)| chosen.is_none_or(|chosen| chosen == *way)).collect();
     if let (true, Some(entry)) = (loads.is_empty(), &direction) {
         let help = "forward, reverse or bidirectional; left out: each of them, in turn";
         out.error(entry.value.span, "responsiveness has no such direction", help);
     }
-    let own_group = test.remove("concurrent");
+    let own_group = test.remove(key::concurrent);
     let mut taken = |keys: &[&str], workload: &str| {
         let mut body = Node::empty_map(span);
-        body.set("workload", word(workload));
+        body.set(key::workload, word(workload));
         // Built-in values are the engine's own.
         let written = |entry: &Entry| entry.value.span.source != BUILT_IN_SOURCE;
         for entry in keys.iter().filter_map(|key| test.remove(key)).filter(written) {
@@ -100,7 +101,7 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
         body
     };
     let (stream, probe) = (taken(&OF_LOAD, "tcp_stream"), taken(&OF_PROBE, ""));
-    let length = ["warmup", "duration", "cooldown"].into_iter().map(|key| time(&test, key)).sum::<Duration>();
+    let length = [key::warmup, key::duration, key::cooldown].into_iter().map(|key| time(&test, key)).sum::<Duration>();
     let step = length.saturating_add(GAP);
     let mut group = Node::empty_map(span);
     group.set("start.max_skew", word(MAX_SKEW));
@@ -110,27 +111,27 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
         let after = word(&format!("{}ms", step.saturating_mul(number).as_millis()));
         let mut add = |name: &str, mut body: Node| {
             if number > 0 {
-                body.set("after", after.clone());
+                body.set(key::after, after.clone());
             }
             group.set(&format!("members.{name}"), body);
         };
         if let Some(way) = way {
             let mut load = stream.clone();
-            load.set("direction", word(way));
+            load.set(key::direction, word(way));
             add(phase, load);
         }
         for (name, workload) in PROBES {
             let mut body = probe.clone();
-            body.set("workload", word(workload));
-            body.set("rate", word(PROBE_RATE));
+            body.set(key::workload, word(workload));
+            body.set(key::rate, word(PROBE_RATE));
             if way.is_some() {
-                body.set("idle", word(&format!("idle-{name}")));
+                body.set(key::idle, word(&format!("idle-{name}")));
             }
             add(&format!("{phase}-{name}"), body);
         }
     }
     let group = own_group.map_or_else(|| group.clone(), |own| merge::body(group.clone(), &own.value));
-    test.set("concurrent", group);
+    test.set(key::concurrent, group);
     test
 }
 

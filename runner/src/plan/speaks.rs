@@ -3,6 +3,7 @@
 use super::{
     case::Endpoint,
     diagnostics::Diagnostics,
+    keys::key,
     model::Host,
     source::Span,
     tree::{Entry, Node},
@@ -36,7 +37,7 @@ pub(super) fn check_ends(
     far: Option<&Host>,
     out: &mut Diagnostics,
 ) {
-    let span = tree.get("from").map_or(at, |node| node.span);
+    let span = tree.get(key::from).map_or(at, |node| node.span);
     if let Some(program) = near.and_then(|host| host.speaks) {
         out.error(
             span,

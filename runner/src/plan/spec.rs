@@ -3,14 +3,15 @@
 use netcore::{
     peers,
     spec::{
-        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport, key,
-        support,
+        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport,
+        key as engine, support,
     },
 };
 use schemas::units::Rate;
 
 use super::{
     ends::{bind, buffers, ports},
+    keys::key,
     model::{Control, Host, TestBody, Warmup},
     quantity::{Size, Time},
     workload::{Kind, Workload},
@@ -54,10 +55,10 @@ pub fn translate(
     let Kind::Traffic { pattern, transport, direction, io, pingpong } = workload.kind else { return None };
     let mut out = TestSpec::new(pattern, transport);
     let written = body.io.filter(|io| *io != Io::Auto);
-    out.io = one_of("io", "io method", written, io, workload, errors);
-    out.direction = one_of("direction", "direction", body.direction, direction, workload, errors);
+    out.io = one_of(key::io, "io method", written, io, workload, errors);
+    out.direction = one_of(key::direction, "direction", body.direction, direction, workload, errors);
     if body.direction == Some(Direction::Duplex) {
-        errors.push(error("direction", "unknown value `duplex`", "it is a workload, for example tcp_duplex"));
+        errors.push(error(key::direction, "unknown value `duplex`", "it is a workload, for example tcp_duplex"));
     }
     out.near.socket = body.socket.clone().unwrap_or_default();
     out.far.socket = body.remote_socket.clone().unwrap_or_default();
@@ -69,9 +70,9 @@ pub fn translate(
     if out.far.socket.ipv6.take().is_some() {
         errors.push(error("remote_socket.ipv6", "both ends use one IP version", "write it in `socket`"));
     }
-    out.streams = positive("streams", body.streams, errors).unwrap_or(1);
-    out.threads = positive("threads", body.threads, errors);
-    out.inflight = positive("inflight", body.inflight, errors).unwrap_or(1);
+    out.streams = positive(key::streams, body.streams, errors).unwrap_or(1);
+    out.threads = positive(key::threads, body.threads, errors);
+    out.inflight = positive(key::inflight, body.inflight, errors).unwrap_or(1);
     out.receive = body.receive.unwrap_or_default();
     out.coalesce = body.coalesce.unwrap_or(false);
     sizes(body, transport, pingpong, &mut out, errors);
@@ -97,13 +98,17 @@ pub fn translate(
     if let Some(program) = to.and_then(|host| host.speaks) {
         if out.is_alone() {
             let help = "leave `control` out, or name a host without `speaks`";
-            errors.push(error("control", "`control: none` is for services, and this host `speaks` a protocol", help));
+            errors.push(error(
+                key::control,
+                "`control: none` is for services, and this host `speaks` a protocol",
+                help,
+            ));
         }
         out.dialect = program.dialect();
     }
     if out.is_alone() && to.is_none() {
         errors.push(error(
-            "control",
+            key::control,
             "`control: none` needs a host in `to`: where the service is",
             "add hosts.NAME.address to the plan and `to: NAME` to the test",
         ));
@@ -126,7 +131,7 @@ pub fn beyond_the_engines(spec: &TestSpec, workload: &Workload) -> Option<SpecEr
     let unsupported = support::check(spec).and_then(|()| peers::check(spec)).err()?;
     // A plan has one key for some pairs of engine keys.
     let key = match unsupported.key {
-        key::port | key::port_count => key::ports,
+        engine::port | engine::port_count => key::ports,
         key::request_size | key::response_size if matches!(workload.kind, Kind::Traffic { pingpong: true, .. }) => {
             key::message_size
         }
@@ -172,18 +177,18 @@ fn sizes(body: &TestBody, transport: Transport, pingpong: bool, out: &mut TestSp
     if pingpong {
         // The same size both ways, by default that of any request and response.
         let mut both = out.sizes.request_bytes;
-        size("message_size", body.message_size, &mut both);
+        size(key::message_size, body.message_size, &mut both);
         (out.sizes.request_bytes, out.sizes.response_bytes) = (both, both);
         return;
     }
-    size("message_size", body.message_size, &mut out.sizes.message_bytes);
+    size(key::message_size, body.message_size, &mut out.sizes.message_bytes);
     if transport.is_datagram() || transport == Transport::UnixSeqpacket {
         // A shorter read would truncate messages.
         out.sizes.receive_bytes = out.sizes.receive_bytes.max(out.sizes.message_bytes);
     }
-    size("receive_size", body.receive_size, &mut out.sizes.receive_bytes);
-    size("request_size", body.request_size, &mut out.sizes.request_bytes);
-    size("response_size", body.response_size, &mut out.sizes.response_bytes);
+    size(key::receive_size, body.receive_size, &mut out.sizes.receive_bytes);
+    size(key::request_size, body.request_size, &mut out.sizes.request_bytes);
+    size(key::response_size, body.response_size, &mut out.sizes.response_bytes);
 }
 
 fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
@@ -201,9 +206,9 @@ fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
     out.phases.cooldown_ns = body.cooldown.map_or(0, Time::nanoseconds);
     out.phases.interval_ns = body.interval.map_or(0, Time::nanoseconds);
     let rules: Vec<(&str, Stop, bool)> = [
-        body.duration.map(|t| ("duration", Stop::AfterNs(t.nanoseconds()), t.0.is_zero())),
-        body.bytes.map(|b| ("bytes", Stop::AfterBytes(b.0), b.0 == 0)),
-        body.transactions.map(|n| ("transactions", Stop::AfterTransactions(n), n == 0)),
+        body.duration.map(|t| (key::duration, Stop::AfterNs(t.nanoseconds()), t.0.is_zero())),
+        body.bytes.map(|b| (key::bytes, Stop::AfterBytes(b.0), b.0 == 0)),
+        body.transactions.map(|n| (key::transactions, Stop::AfterTransactions(n), n == 0)),
     ]
     .into_iter()
     .flatten()
@@ -224,11 +229,11 @@ fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
     if let Stop::AfterNs(ns) = out.phases.stop
         && out.phases.interval_ns > ns
     {
-        errors.push(error("interval", "`interval` is longer than `duration`", "shorten it, or leave it out"));
+        errors.push(error(key::interval, "`interval` is longer than `duration`", "shorten it, or leave it out"));
     }
     // Intervals under a millisecond measure the sampler.
     if (1..1_000_000).contains(&out.phases.interval_ns) {
-        errors.push(error("interval", "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
+        errors.push(error(key::interval, "`interval` is shorter than a millisecond", "1ms or more, or 0 for none"));
     }
 }
 
@@ -259,7 +264,7 @@ fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<
         }
         (Some(Rate::Bits(bits)), None) if stream => bits / 8.0 / out.sizes.message_bytes as f64 / streams,
         (Some(Rate::Bits(_)), None) => {
-            errors.push(error("rate", "transactions have no bit rate", "write it per second: 20k/s"));
+            errors.push(error(key::rate, "transactions have no bit rate", "write it per second: 20k/s"));
             return None;
         }
         (Some(Rate::Events(events)), None) => events / streams,
@@ -270,15 +275,19 @@ fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<
         (None, Some(every)) => f64::from(burst) / every.0.as_secs_f64(),
         (None, None) => {
             if body.pacing.is_some() {
-                errors.push(error("pacing", "`pacing` without a rate paces nothing", "add `rate`, or `pacing.every`"));
+                errors.push(error(
+                    key::pacing,
+                    "`pacing` without a rate paces nothing",
+                    "add `rate`, or `pacing.every`",
+                ));
             } else if matches!(body.arrival, Some(Arrival::Uniform | Arrival::Poisson)) {
-                errors.push(error("arrival", "`arrival` needs a rate", "add `rate`, for example 20k/s"));
+                errors.push(error(key::arrival, "`arrival` needs a rate", "add `rate`, for example 20k/s"));
             }
             return None;
         }
     };
     if events_per_s <= 0.0 || !events_per_s.is_finite() {
-        errors.push(error("rate", "the rate is 0", "leave it out to send as fast as it goes"));
+        errors.push(error(key::rate, "the rate is 0", "leave it out to send as fast as it goes"));
         return None;
     }
     Some(Pace {
