@@ -57,6 +57,15 @@ fn is_command(text: &str) -> bool {
     word.contains(|c: char| !c.is_ascii_hexdigit())
 }
 
+/// An identifier as people tell it from others: its end, since that is random, and its start is a time.
+#[must_use]
+pub fn short_id(id: &str) -> String {
+    match id.char_indices().nth_back(5) {
+        Some((at, _)) if at > 6 => format!("…{}", &id[at..]),
+        _ => id.to_owned(),
+    }
+}
+
 /// A text in which each case is named by the values that tell it apart: `load[cubic, 1 stream]` where the text has
 /// `load[socket.congestion_control=cubic,streams=1]`. For people: tables and options have the whole names. What stands in
 /// quotes or backticks is meant to be typed, and stays.
@@ -70,10 +79,10 @@ pub fn short_names(text: &str) -> String {
         is_command ^= before.matches('`').count() % 2 == 1;
         let is_case = !is_command && !name.is_empty() && !name.contains(['\'', '"', '=']);
         match swept(inside).filter(|_| is_case) {
-            Some(values) => {
+            Some(pairs) => {
                 out.push_str(before);
                 // Writing to a String cannot fail.
-                let _ = write!(out, "[{}]", values.join(", "));
+                let _ = write!(out, "[{}]", values_in_words(&pairs).join(", "));
             }
             None => out.push_str(&rest[..=close]),
         }
@@ -84,18 +93,34 @@ pub fn short_names(text: &str) -> String {
     out
 }
 
-/// The values of `key=value,key=value`, with their keys where a value does not say what it is of.
-fn swept(text: &str) -> Option<Vec<String>> {
-    let mut all: Vec<(&str, String)> = Vec::new();
+/// A case's name as its test and its swept keys with their values: `bulk[streams=4,rate=1Gbit/s]`.
+#[must_use]
+pub fn case_parts(case: &str) -> (&str, Vec<(&str, &str)>) {
+    let parts = case.strip_suffix(']').and_then(|rest| rest.split_once('['));
+    parts.and_then(|(test, inside)| Some((test, swept(inside)?))).unwrap_or((case, Vec::new()))
+}
+
+/// The pairs of `key=value,key=value`; `None` for other text.
+fn swept(text: &str) -> Option<Vec<(&str, &str)>> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    let mut end = 0;
     for part in text.split(',') {
+        let start = end;
+        end = start + part.len() + 1;
         match part.split_once('=').filter(|(key, _)| is_key(key)) {
-            Some((key, value)) => all.push((key, value.to_owned())),
+            Some(pair) => all.push(pair),
             // A comma inside a value.
-            None => all.last_mut()?.1.extend([",", part]),
+            None => all.last_mut().map(|(_, value)| *value = &text[start - 1 - value.len()..end - 1])?,
         }
     }
-    let is_alone = |value: &str| all.iter().filter(|(_, other)| other == value).count() == 1;
-    Some(all.iter().map(|(key, value)| of_key(key, value, is_alone(value))).collect())
+    Some(all)
+}
+
+/// Swept values in words, with their keys where a value does not say what it is of: `1 stream`, `cubic`, `mss 500`.
+#[must_use]
+pub fn values_in_words(pairs: &[(&str, &str)]) -> Vec<String> {
+    let is_alone = |value: &str| pairs.iter().filter(|(_, other)| *other == value).count() == 1;
+    pairs.iter().map(|(key, value)| of_key(key, value, is_alone(value))).collect()
 }
 
 fn is_key(text: &str) -> bool {
@@ -118,8 +143,9 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     }
 }
 
-/// Exact, since sizes that are swept may differ by a byte.
-fn bytes(n: u64) -> String {
+/// A size, exact: swept ones may differ by a byte.
+#[must_use]
+pub fn bytes(n: u64) -> String {
     const STEPS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let step = STEPS.into_iter().find(|(step, _)| n >= *step && n.is_multiple_of(*step));
     step.map_or_else(|| format!("{n} B"), |(step, unit)| format!("{} {unit}", n / step))
@@ -162,6 +188,20 @@ mod tests {
         ] {
             assert_eq!(short_names(whole), short);
         }
+    }
+
+    #[test]
+    fn identifiers_are_shown_by_their_end() {
+        assert_eq!(short_id("01a214a9-ad12-726a-b2fa-85a3a0da064b"), "…da064b");
+        assert_eq!([short_id("r1"), short_id("nightly-1204"), short_id("")], ["r1", "nightly-1204", ""]);
+    }
+
+    #[test]
+    fn a_case_is_its_test_and_its_swept_values() {
+        assert_eq!(case_parts("bulk"), ("bulk", vec![]));
+        assert_eq!(case_parts("bulk[streams=4,rate=1Gbit/s]"), ("bulk", vec![("streams", "4"), ("rate", "1Gbit/s")]));
+        assert_eq!(case_parts("b[cpus=0,2,3,streams=4]"), ("b", vec![("cpus", "0,2,3"), ("streams", "4")]));
+        assert_eq!(case_parts("odd[name]"), ("odd[name]", vec![]));
     }
 
     #[test]

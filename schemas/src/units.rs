@@ -9,7 +9,7 @@ mod parse;
 mod range;
 
 pub use human::{WIDEST_MARGIN, human, human_with_spread, level, margin, margin_of_error, spread, three_digits};
-pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size};
+pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size, parse_with_unit};
 pub use range::Range;
 
 /// The unit of a metric's column.

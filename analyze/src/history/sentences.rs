@@ -130,7 +130,7 @@ fn span(first: &Run, last: &Run) -> String {
 
 /// A share that may be below 0.
 fn signed(ratio: f64) -> String {
-    if ratio < 0.0 { format!("−{}", margin(-ratio)) } else { margin(ratio) }
+    margin(ratio)
 }
 
 /// The day on which a run began, in UTC.

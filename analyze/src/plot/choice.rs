@@ -107,8 +107,8 @@ impl Records {
         for (index, wanted) in columns.axes.iter().enumerate() {
             let column = match wanted {
                 Wanted::Nothing => continue,
-                Wanted::Column(name) => self.own_name(name),
-                Wanted::Default => match self.varying().into_iter().find(|name| !self.taken(columns, index, name)) {
+                Wanted::Column(name) => self.swept_name(name),
+                Wanted::Default => match self.varying_beside(columns, index) {
                     Some(column) => column,
                     None if self.list.is_empty() => String::new(),
                     None => {
@@ -131,15 +131,33 @@ impl Records {
         Ok(())
     }
 
-    /// Whether another axis has the column.
-    fn taken(&self, columns: &Columns<'_>, index: usize, name: &str) -> bool {
-        let others = columns.axes.iter().enumerate().filter(|(at, _)| *at != index).filter_map(|(_, w)| w.given());
-        self.axes.iter().any(|axis| axis == name) || others.into_iter().any(|other| self.own_name(other) == name)
+    /// The table's name of a column, or the axis column of the swept key that fills it.
+    pub(super) fn swept_name(&self, name: &str) -> String {
+        let own = self.own_name(name);
+        vocabulary::axis_of(&own).filter(|axis| self.columns.contains_key(axis)).unwrap_or(own)
     }
 
-    /// Parameters with several values within a test, usual axes first.
-    fn varying(&self) -> Vec<String> {
-        let names = AXES.into_iter().chain(identity::parameters()).map(str::to_owned);
+    /// The first parameter that varies and that no other axis has. Where an axis is still to be chosen, another parameter
+    /// must vary beside it.
+    fn varying_beside(&self, columns: &Columns<'_>, index: usize) -> Option<String> {
+        let given = columns.axes.iter().filter_map(|wanted| wanted.given()).map(|name| self.swept_name(name));
+        let taken: Vec<String> = given.chain(self.axes.iter().cloned()).collect();
+        let free = |found: Vec<String>| found.into_iter().filter(|name| !taken.contains(name)).collect::<Vec<_>>();
+        let found = free(self.varying(columns.numeric_axes, None));
+        if !columns.axes[index + 1..].contains(&Wanted::Default) {
+            return found.into_iter().next();
+        }
+        let pairs =
+            |name: &String| free(self.varying(columns.numeric_axes, Some(name))).iter().any(|other| other != name);
+        found.iter().find(|name| pairs(name)).or(found.first()).cloned()
+    }
+
+    /// Parameters with several values within a test, the swept ones and the usual axes first. `with` leaves out rows
+    /// without that column.
+    fn varying(&self, is_numeric: bool, with: Option<&str>) -> Vec<String> {
+        let usual = AXES.iter().map(|name| self.swept_name(name)).filter(|name| self.swept.contains(name));
+        let swept = usual.chain(self.swept.iter().cloned());
+        let names = swept.chain(AXES.into_iter().chain(identity::parameters()).map(str::to_owned));
         let axes = self.columns.keys().filter(|name| name.starts_with(AXIS_PREFIX)).cloned();
         let mut axes: Vec<String> = axes.collect();
         axes.sort_unstable();
@@ -156,13 +174,13 @@ impl Records {
             let mut several = false;
             for record in &self.list {
                 let value = self.text(record, &name);
-                if value.is_empty() {
+                if value.is_empty() || with.is_some_and(|with| self.text(record, with).is_empty()) {
                     continue;
                 }
                 numeric &= parse_number(value).is_ok_and(|v| v.is_some());
                 several |= *first.entry(self.text(record, column::test)).or_insert(value) != value;
             }
-            if numeric && several {
+            if (numeric || !is_numeric) && several {
                 found.push(name);
             }
         }

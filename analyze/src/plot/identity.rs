@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{error::Error, table::Record as RecordKind};
 use schemas::{
-    columns::{AXIS_PREFIX, COLUMNS, results::column, verdicts::column as verdict},
-    metrics,
-    units::{Unit, human},
+    columns::{AXIS_PREFIX, COLUMNS, axis_column, results::column, verdicts::column as verdict},
+    text::{case_parts, short_id, values_in_words},
+    vocabulary,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -39,9 +39,6 @@ pub const FACTS: [&str; 7] = [
     column::search,
 ];
 
-/// The key of a swept rate in a case's name.
-pub const SWEPT_RATE: &str = "rate";
-
 /// The parameters of the contract; `axis_` columns are parameters, too.
 pub fn parameters<'a>() -> impl Iterator<Item = &'a str> {
     COLUMNS.iter().filter(|c| c.is_parameter()).map(|c| c.name)
@@ -61,103 +58,25 @@ impl Labels {
     }
 }
 
-/// A case's name as the test and its swept values: `bulk[streams=4,rate=1Gbit/s]`.
-fn parts(case: &str) -> (&str, Vec<(&str, &str)>) {
-    let Some((test, swept)) = case.strip_suffix(']').and_then(|rest| rest.split_once('[')) else {
-        return (case, Vec::new());
-    };
-    let mut pairs: Vec<(&str, &str)> = Vec::new();
-    let mut rest = swept;
-    while !rest.is_empty() {
-        // A value may have commas: the next pair begins at one that a key follows.
-        let ends = rest.match_indices(',').map(|(at, _)| at).find(|at| {
-            let next = &rest[at + 1..];
-            next.split_once('=').is_some_and(|(key, _)| {
-                !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.'))
-            })
-        });
-        let (pair, remainder) = ends.map_or((rest, ""), |at| (&rest[..at], &rest[at + 1..]));
-        let Some((key, value)) = pair.split_once('=') else { return (case, Vec::new()) };
-        pairs.push((key, value));
-        rest = remainder;
-    }
-    (test, pairs)
-}
-
-/// The value of a swept key in a case's name.
-pub fn swept<'a>(case: &'a str, key: &str) -> Option<&'a str> {
-    parts(case).1.into_iter().find(|(known, _)| *known == key).map(|(_, value)| value)
-}
-
-/// A swept value for people: `message_size`, `65536` → `message size 64 KiB`.
-fn words(key: &str, value: &str) -> String {
-    let label = label(key);
-    let value = amount(key, value);
-    if label == key { format!("{key}={value}") } else { format!("{label} {value}") }
-}
-
-fn label(key: &str) -> String {
-    metrics::find(key).map_or_else(|| key.to_owned(), |metric| metric.label.to_owned())
-}
-
-fn amount(key: &str, value: &str) -> String {
-    let unit = metrics::find(key).map(|metric| metric.unit).or_else(|| key.ends_with("_buffer").then_some(Unit::Bytes));
-    match (unit, value.parse::<f64>()) {
-        (Some(unit), Ok(number)) => human(unit, number),
-        _ => value.to_owned(),
-    }
-}
-
-/// The test of a case's name.
-pub fn test_of(case: &str) -> &str {
-    parts(case).0
-}
-
-/// A case's name for people.
-pub fn readable(case: &str) -> String {
-    let (test, pairs) = parts(case);
-    let swept = pairs.iter().map(|(key, value)| words(key, value));
-    std::iter::once(test.to_owned()).chain(swept).collect::<Vec<_>>().join(" · ")
-}
-
 impl Records {
-    /// Adds the swept keys of the cases' names as columns, where no column has that name. A key may have no column of
-    /// its own, and the names say which parameters a plan varied.
-    pub(super) fn add_swept(&mut self) {
-        let mut keys: Vec<String> = Vec::new();
+    /// Finds the columns of the keys that were swept. The cases' names say which keys these are.
+    pub(super) fn find_swept(&mut self) {
+        let mut found: Vec<String> = Vec::new();
         for case in self.distinct(column::case) {
-            for (key, _) in parts(case).1 {
-                if !keys.iter().any(|known| known == key) {
-                    keys.push(key.to_owned());
-                }
+            for (key, _) in case_parts(case).1 {
+                let columns = [Some(axis_column(key)), vocabulary::column_of_key(key).map(str::to_owned)];
+                let column = columns.into_iter().flatten().find(|name| self.columns.contains_key(name));
+                found.extend(column.filter(|column| !found.contains(column)));
             }
         }
-        self.swept.clone_from(&keys);
-        keys.retain(|key| !self.columns.contains_key(key));
-        let first = self.list.first().map_or(0, |record| record.cells.len());
-        let mut list = std::mem::take(&mut self.list);
-        for record in &mut list {
-            let case = self.text(record, column::case).to_owned();
-            let pairs = parts(&case).1;
-            for key in &keys {
-                let value = pairs.iter().find(|pair| pair.0 == key).map_or("", |pair| pair.1);
-                record.cells.push(value.into());
-            }
-        }
-        self.list = list;
-        for (index, key) in keys.iter().enumerate() {
-            self.columns.insert(key.clone(), first + index);
-        }
+        self.swept = found;
     }
 
     /// Decides which columns tell series apart, and names the series.
     pub(super) fn tell_apart(&mut self, options: &Options, columns: &Columns<'_>) -> Result<(), Error> {
         self.name_cases();
-        let by: Vec<String> = options.by.iter().map(|name| self.own_name(name)).collect();
+        let by: Vec<String> = options.by.iter().map(|name| self.swept_name(name)).collect();
         let by = &by[..];
-        if let Some(at) = self.unknown.iter().position(|(name, _)| !self.swept.contains(name)) {
-            return Err(self.unknown.swap_remove(at).1);
-        }
         let (found, along) = self.distinguishing(by, columns);
         if by.is_empty() {
             self.by = found;
@@ -178,13 +97,10 @@ impl Records {
             self.notes.extend(self.implied.take());
         }
         if let [x] = &self.axes[..] {
-            // The key of x itself has other words for the same values.
-            let own = |key: &String| {
-                label(key) == self.quantity(x).label || (key == SWEPT_RATE && x == column::offered_per_s)
-            };
+            // Another column may have the same values.
             let same = |key: &String| self.list.iter().all(|r| self.text(r, key) == self.text(r, x));
             let others: Vec<String> =
-                along.iter().filter(|key| !own(key) && !same(key)).map(|key| label(key)).collect();
+                along.iter().filter(|key| !same(key)).map(|key| self.quantity(key).label).collect();
             if !others.is_empty() {
                 self.notes.push(goes_along(&others, &self.quantity(x).label));
             }
@@ -234,10 +150,7 @@ impl Records {
             _ if value.is_empty() => None,
             "file" => Some(stem(value).to_owned()),
             column::case => Some(self.labels.get(value).to_owned()),
-            // The end of an identifier is random, its start is a time.
-            column::run_id => {
-                Some(format!("run …{}", &value[value.floor_char_boundary(value.len().saturating_sub(6))..]))
-            }
+            column::run_id => Some(format!("run {}", short_id(value))),
             column::from | column::to => Some(format!("{column} {value}")),
             column::plan
             | column::test
@@ -248,13 +161,15 @@ impl Records {
             | column::congestion_control
             | column::transport
             | column::io => Some(value.to_owned()),
-            _ => Some(match (column.strip_prefix(AXIS_PREFIX), self.quantity(column)) {
-                (Some(path), _) => format!("{} {}", path.replace('_', " "), amount(path, value)),
-                (None, Quantity { label, unit: Some(_), .. }) if value.parse::<f64>().is_ok() => {
-                    format!("{label} {}", self.quantity(column).name(value))
-                }
-                _ => format!("{column}={}", amount(column, value)),
-            }),
+            _ => {
+                let quantity = self.quantity(column);
+                let key = column.strip_prefix(AXIS_PREFIX).unwrap_or(column);
+                Some(match quantity.unit {
+                    Some(_) => format!("{} {}", quantity.label, quantity.name(value)),
+                    None if key == column::inflight => values_in_words(&[(key, value)]).concat(),
+                    None => values_in_words(&[(&quantity.label, value)]).concat(),
+                })
+            }
         }
     }
 
@@ -266,12 +181,12 @@ impl Records {
             if self.kind == Some(RecordKind::Probe) { &[column::offered_per_s, column::inflight] } else { &[] };
         let along: Vec<&str> =
             columns.along.iter().chain(searched).copied().chain(self.axes.iter().map(String::as_str)).collect();
-        let mut axis_columns: Vec<&str> =
+        let mut swept: Vec<&str> =
             self.columns.keys().map(String::as_str).filter(|name| name.starts_with(AXIS_PREFIX)).collect();
-        axis_columns.sort_unstable();
+        swept.sort_unstable();
+        swept.splice(..0, self.swept.iter().map(String::as_str).filter(|name| !name.starts_with(AXIS_PREFIX)));
         let names = NAMES.into_iter().filter(|name| columns.by_case || *name != column::case);
-        let swept = axis_columns.iter().copied().chain(self.swept.iter().map(String::as_str));
-        let candidates = names.chain(parameters()).chain([column::latency_kind]).chain(swept.clone());
+        let candidates = names.chain(swept.iter().copied()).chain(parameters()).chain([column::latency_kind]);
         let (mut found, mut along_with_x): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for name in candidates.filter(|name| self.columns.contains_key(*name)) {
             if along.contains(&name) || given.iter().chain(&found).any(|known| known == name) {
@@ -334,7 +249,7 @@ impl Records {
     /// Labels the cases by what differs between them, and notes what they share.
     fn name_cases(&mut self) {
         let cases: Vec<String> = self.distinct(column::case).into_iter().map(str::to_owned).collect();
-        let all: Vec<(&str, Vec<(&str, &str)>)> = cases.iter().map(|case| parts(case)).collect();
+        let all: Vec<(&str, Vec<(&str, &str)>)> = cases.iter().map(|case| case_parts(case)).collect();
         let Some((first, pairs)) = all.first() else { return };
         let one_test = all.iter().all(|(test, _)| test == first);
         let shared: Vec<(&str, &str)> =
@@ -356,27 +271,25 @@ impl Records {
             });
             if follows { implied.push(key) } else { keys.push(key) }
         }
-        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            let own = pairs.iter().filter(|pair| keys.contains(&pair.0) && !shared.contains(pair));
-            own.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        let own = |pairs: &[(&str, &str)]| -> Vec<usize> {
+            (0..pairs.len()).filter(|at| keys.contains(&pairs[*at].0)).collect()
         };
         let alone = one_test && keys.len() == 1 && all.iter().all(|(_, pairs)| own(pairs).len() == 1);
         let label = |(test, pairs): &(&str, Vec<(&str, &str)>)| {
-            let own = own(pairs);
+            let own: Vec<(&str, &str)> = own(pairs).into_iter().map(|at| pairs[at]).collect();
             if alone {
-                return amount(&own[0].0, &own[0].1);
+                return Quantity::of_column(own[0].0).name(own[0].1);
             }
             let test = (!one_test || own.is_empty()).then(|| (*test).to_owned());
-            test.into_iter().chain(own.iter().map(|(key, value)| words(key, value))).collect::<Vec<_>>().join(" · ")
+            test.into_iter().chain(values_in_words(&own)).collect::<Vec<_>>().join(" · ")
         };
         let of = cases.iter().cloned().zip(all.iter().map(label)).collect();
-        let title = alone.then(|| self::label(keys[0]));
+        let title = alone.then(|| Quantity::of_column(keys[0]).label);
         if !shared.is_empty() {
-            let shared: Vec<String> = shared.iter().map(|(key, value)| words(key, value)).collect();
-            self.notes.push(format!("all with {}", shared.join(", ")));
+            self.notes.push(format!("all with {}", values_in_words(&shared).join(", ")));
         }
         if !implied.is_empty() {
-            let labels = |keys: &[&str]| keys.iter().map(|key| self::label(key)).collect::<Vec<_>>();
+            let labels = |keys: &[&str]| keys.iter().map(|key| Quantity::of_column(key).label).collect::<Vec<_>>();
             let what = if keys.is_empty() { "the test".to_owned() } else { labels(&keys).join(" and ") };
             self.implied = Some(goes_along(&labels(&implied), &what));
         }
@@ -408,15 +321,6 @@ fn stem(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_case_is_its_test_and_its_swept_values() {
-        assert_eq!(parts("bulk"), ("bulk", vec![]));
-        assert_eq!(parts("bulk[streams=4,rate=1Gbit/s]"), ("bulk", vec![("streams", "4"), ("rate", "1Gbit/s")]));
-        assert_eq!(parts("b[cpus=0,2,streams=4]"), ("b", vec![("cpus", "0,2"), ("streams", "4")]));
-        assert_eq!(parts("odd[name]"), ("odd[name]", vec![]));
-        assert_eq!(readable("bulk[message_size=65536]"), "bulk · message size 64 KiB");
-    }
 
     #[test]
     fn files_are_series_too() {

@@ -29,7 +29,9 @@ impl Quantity {
         }
         let (stem, unit) = Unit::of_column(name).map_or((name, None), |(stem, unit)| (stem, Some(unit)));
         let stem = stem.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(stem);
-        let label = if stem == "inflight" { IN_FLIGHT.to_owned() } else { stem.replace('_', " ") };
+        let unit = unit.or_else(|| stem.ends_with("_buffer").then_some(Unit::Bytes));
+        let label =
+            if stem == "inflight" { IN_FLIGHT.to_owned() } else { stem.replace("socket_", "").replace('_', " ") };
         Self::new(label, unit)
     }
 
@@ -50,6 +52,9 @@ impl Quantity {
 impl Quantity {
     /// A cell for people: `65536` of a size becomes `64 KiB`. Text stays as it is.
     pub fn name(&self, text: &str) -> String {
+        if let (Some(Unit::Bytes), Ok(size)) = (self.unit, text.parse()) {
+            return schemas::text::bytes(size);
+        }
         match (self.unit, text.parse::<f64>()) {
             (Some(unit), Ok(value)) => human(unit, value),
             _ => text.to_owned(),
@@ -63,7 +68,9 @@ mod tests {
 
     #[test]
     fn columns_outside_the_registry_take_the_unit_of_their_name() {
-        assert_eq!(Quantity::of_column("axis_socket_mss").label, "socket mss");
+        assert_eq!(Quantity::of_column("axis_socket_mss").label, "mss");
+        assert_eq!(Quantity::of_column("socket.send_buffer"), Quantity::new("send buffer", Some(Unit::Bytes)));
+        assert_eq!(["65536", "65537"].map(|size| Quantity::of_column("queue_bytes").name(size)), ["64 KiB", "65537 B"]);
         assert_eq!(Quantity::of_column("queue_bytes"), Quantity::new("queue", Some(Unit::Bytes)));
         assert_eq!(Quantity::of_column("streams"), Quantity::new("streams", None));
     }

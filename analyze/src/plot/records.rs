@@ -58,15 +58,13 @@ pub struct Records {
     pub(super) names: HashMap<Vec<Box<str>>, String>,
     /// Labels of cases, without the part that all share.
     pub(super) labels: identity::Labels,
-    /// Keys that the cases' names have with their swept values.
+    /// The columns of the swept keys.
     pub(super) swept: Vec<String>,
     /// A sentence about swept keys that the cases' labels leave out.
     pub(super) implied: Option<String>,
-    /// Unit of the offered loads.
-    offered: Option<Unit>,
+    /// Units of columns whose values say them.
+    units: HashMap<String, Unit>,
     lacking: Lacking,
-    /// Names in `--by` that are no columns, with the error that says so. A case's swept key may have such a name.
-    pub(super) unknown: Vec<(String, Error)>,
     /// The table's own names of the columns, by their places.
     own: Vec<String>,
 }
@@ -172,6 +170,9 @@ impl Records {
     pub fn one_case(&self, what: &str) -> Result<(), Error> {
         let Some(first) = self.by.first() else { return Ok(()) };
         let names = self.by.iter().map(|b| format!("`{b}`")).collect::<Vec<_>>().join(" and ");
-        Err(Error::Usage(format!("{what}; the rows differ in {names}: choose with --where {first}=…")))
+        Err(Error::Usage(format!(
+            "{what}; the rows differ in {names}: choose with --where {first}={}",
+            self.distinct(first).first().unwrap_or(&"…")
+        )))
     }
 }

@@ -193,6 +193,9 @@ pub fn numbers(counts: impl Iterator<Item = f64>) -> String {
     }
 }
 
+/// The ratio of the ends of an interval from which on a picture says so: its point could be twice as high.
+const WIDE: f64 = 2.0;
+
 /// The note about points and intervals, with the number of values behind them.
 pub fn explain<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Condense, records: &Records) -> String {
     let of = match records.kind {
@@ -219,9 +222,18 @@ fn sentence<'a>(points: &(impl Iterator<Item = &'a Point> + Clone), how: &Conden
     if !points.clone().any(|p| p.low.is_some()) {
         return format!("{centre} of {of}s, {n}");
     }
+    let is_wide = |(low, high): &(f64, f64)| {
+        let (near, far) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+        far > near * WIDE || (*low < 0.0 && *high > 0.0)
+    };
+    let ends = || points.clone().filter_map(|p| p.low.zip(p.high));
+    let factor = match ends().filter(is_wide).count() {
+        0 => String::new(),
+        wide => format!("; {wide} of {} intervals span more than a factor of {WIDE}", ends().count()),
+    };
     match how.spread {
         Spread::Ci => {
-            format!("{centre} of {of}s with {} confidence interval (Student's t), {n}", units::level(how.level))
+            format!("{centre} of {of}s with {} confidence interval (Student's t), {n}{factor}", units::level(how.level))
         }
         Spread::Range => format!("{centre} of {of}s with smallest and largest, {n}"),
         Spread::Stddev => format!("{centre} of {of}s ± one standard deviation, {n}"),
@@ -339,11 +351,15 @@ mod tests {
 
     #[test]
     fn the_interval_is_named() {
-        let points = [Point::of(1.0, &[9.0, 10.0], &CI).unwrap(), Point::of(2.0, &[9.0, 10.0, 11.0], &CI).unwrap()];
+        let points = [Point::of(1.0, &[9.0, 9.1], &CI).unwrap(), Point::of(2.0, &[9.0, 10.0, 11.0], &CI).unwrap()];
         assert_eq!(
             sentence(&points.iter(), &CI, "iteration"),
             "mean of iterations with 95 % confidence interval (Student's t), n = 2 … 3"
         );
         assert!(sentence(&points[..0].iter(), &CI, "iteration").contains("n = 0"));
+        let point = |low, high| Point { x: 1.0, y: 1.0, low: Some(low), high: Some(high), n: 2 };
+        let points = [point(1.0, 2.0), point(1.0, 2.5), point(-1.0, 1.0), point(-3.0, -2.0), point(0.0, 0.0)];
+        let text = sentence(&points.iter(), &CI, "iteration");
+        assert!(text.ends_with("; 2 of 5 intervals span more than a factor of 2"), "{text}");
     }
 }

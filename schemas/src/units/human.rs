@@ -33,7 +33,12 @@ pub fn three_digits(value: f64) -> String {
         m if m >= 0.009_995 => 4,
         _ => 6,
     };
-    format!("{value:.decimals$}")
+    signed(format!("{value:.decimals$}"))
+}
+
+/// A number with a minus sign, which is as wide as a plus, in place of the hyphen.
+fn signed(number: String) -> String {
+    if number.starts_with('-') { number.replacen('-', "−", 1) } else { number }
 }
 
 /// The words for a value of that unit, for tables and axes: `41.8 Gbit/s`, `19.7 k/s`, `49 µs`, `48 %`, `64 KiB`.
@@ -51,7 +56,7 @@ pub fn human(unit: Unit, value: f64) -> String {
         Unit::Microseconds => human_seconds(value / 1e6),
         Unit::Ratio => format!("{} %", three_digits(value * 100.0)),
         // 9 retransmits are not 9.00 of them.
-        Unit::Count if value.fract() == 0.0 && value.abs() < 1000.0 => format!("{value:.0}"),
+        Unit::Count if value.fract() == 0.0 && value.abs() < 1000.0 => signed(format!("{value:.0}")),
         Unit::Count => si(value).trim_end().to_owned(),
         Unit::ServiceDemand => format!("{} µs", three_digits(value)),
     }
@@ -67,7 +72,7 @@ pub fn margin(ratio: f64) -> String {
         m if m >= 0.995 => 1,
         _ => 2,
     };
-    format!("{percent:.decimals$} %")
+    signed(format!("{percent:.decimals$} %"))
 }
 
 /// A confidence level, 0 … 1, in words: `95 %`, `99.9 %`. It has two digits of what is missing to 100 %, so that none
@@ -135,13 +140,13 @@ fn human_bytes(value: f64) -> String {
         if value.abs() >= step {
             let scaled = value / step;
             return if scaled.fract() == 0.0 {
-                format!("{scaled:.0} {name}")
+                signed(format!("{scaled:.0} {name}"))
             } else {
                 format!("{} {name}", three_digits(scaled))
             };
         }
     }
-    format!("{value:.0} B")
+    signed(format!("{value:.0} B"))
 }
 
 fn human_seconds(value: f64) -> String {
@@ -176,6 +181,8 @@ mod tests {
         assert_eq!(human(Unit::Count, 9.0), "9");
         assert_eq!(human(Unit::Count, 9.5), "9.50");
         assert_eq!(human(Unit::Count, 24_501.0), "24.5 k");
+        assert_eq!(human(Unit::Microseconds, -49.0), "−49.0 µs");
+        assert_eq!([human(Unit::Count, -9.0), human(Unit::Bytes, -2048.0), margin(-0.05)], ["−9", "−2 KiB", "−5.0 %"]);
         assert_eq!([0.123, 0.0192, 0.00514, 0.0].map(margin), ["12 %", "1.9 %", "0.51 %", "0 %"]);
     }
 
@@ -210,6 +217,7 @@ mod tests {
         assert_eq!(us(100.0, 99.5, 104.0), "−0.50 % … +4.0 %");
         assert_eq!(us(60.0, 6.08, 1857.0), "6.08 µs … 1.86 ms");
         assert_eq!(us(60.0, 12.0, 394.0), "12.0 … 394 µs");
+        assert_eq!(us(-60.0, -394.0, 12.0), "−394 … 12.0 µs");
         assert_eq!(us(0.0, 0.0, 3.0), "0 s … 3.00 µs");
         assert_eq!(us(100.0, 102.0, 104.0), "102 … 104 µs", "around another value");
         assert_eq!([us(100.0, 100.0, 100.0), us(0.0, 0.0, 0.0)], ["", ""], "equal values");

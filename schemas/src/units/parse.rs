@@ -209,6 +209,23 @@ pub fn parse_rate(text: &str) -> Result<Rate, QuantityError> {
     Err(unknown(help))
 }
 
+/// Reads a quantity that says its unit, `50ms`, `1Gbit/s`, `20k/s` or `64KiB`, and returns it in that unit. `None` for other
+/// text, also for a plain number.
+#[must_use]
+pub fn parse_with_unit(text: &str) -> Option<(Unit, f64)> {
+    if split(text).1.is_empty() {
+        return None;
+    }
+    let rate = parse_rate(text).ok().map(|rate| match rate {
+        Rate::Bits(value) => (Unit::BitsPerSecond, value),
+        Rate::Events(value) => (Unit::PerSecond, value),
+    });
+    let duration = || parse_duration(text).ok().map(|duration| (Unit::Seconds, duration.as_secs_f64()));
+    let size = || parse_size(text).ok().map(|bytes| (Unit::Bytes, bytes as f64));
+    let ratio = || parse_ratio(text).ok().map(|ratio| (Unit::Ratio, ratio));
+    rate.or_else(duration).or_else(size).or_else(ratio)
+}
+
 /// Reads a limit for a metric in the metric's own unit and returns it in the unit of the metric's column.
 pub fn parse_for(unit: Unit, text: &str) -> Result<f64, QuantityError> {
     match unit {
@@ -284,6 +301,16 @@ mod tests {
         assert!(matches!(parse_size("-1"), Err(QuantityError::OutOfRange { .. })));
         assert!(parse_size("64kib").unwrap_err().to_string().contains("write KiB"));
         assert!(matches!(parse_size(""), Err(QuantityError::NotANumber { .. })));
+    }
+
+    #[test]
+    fn a_unit_in_the_text_says_what_it_is() {
+        assert_eq!(parse_with_unit("50ms"), Some((Unit::Seconds, 0.05)));
+        assert_eq!(parse_with_unit("1Gbit/s"), Some((Unit::BitsPerSecond, 1e9)));
+        assert_eq!(parse_with_unit("20k/s"), Some((Unit::PerSecond, 20_000.0)));
+        assert_eq!(parse_with_unit("64KiB"), Some((Unit::Bytes, 65_536.0)));
+        assert_eq!(parse_with_unit("1%"), Some((Unit::Ratio, 0.01)));
+        assert_eq!(["50", "cubic", "1e3", ""].map(parse_with_unit), [None; 4]);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The subject and the footer of a picture, from the rows that are drawn.
 
 use super::Records;
-use schemas::columns::{results::column, verdicts::column as verdict};
+use schemas::{
+    columns::{results::column, verdicts::column as verdict},
+    text::short_id,
+};
 
 impl Records {
     /// The footer: run, hosts, date, iterations.
@@ -10,7 +13,7 @@ impl Records {
         for (column, word) in [(column::run_id, "run"), (verdict::baseline_run_id, "baseline run")] {
             match self.distinct(column)[..] {
                 [] => {}
-                [run] => parts.push(format!("{word} {run}")),
+                [run] => parts.push(format!("{word} {}", short_id(run))),
                 ref runs => parts.push(format!("{} {word}s", runs.len())),
             }
         }

@@ -1,8 +1,7 @@
 //! Rows that a picture leaves out, and the notes that say so.
 
 use super::{Record, Records};
-use crate::plot::identity;
-use schemas::columns::results::column;
+use schemas::{columns::results::column, text::short_names};
 use std::collections::HashSet;
 
 /// The start of a note on rows that are not drawn.
@@ -53,10 +52,10 @@ impl Records {
                 self.lacking.iter().filter(|e| e.0.0 == column).map(|e| (&e.0.1, *e.1)).collect();
             let rows: u64 = mine.iter().map(|m| m.1).sum();
             let s = if rows == 1 { "" } else { "s" };
-            let mut cases: Vec<String> = mine.iter().map(|m| identity::readable(m.0)).collect();
+            let mut cases: Vec<String> = mine.iter().map(|m| short_names(m.0)).collect();
             if cases.len() > NAMED {
                 // Of many cases the tests are named.
-                cases = mine.iter().map(|m| identity::test_of(m.0).to_owned()).collect();
+                cases = mine.iter().map(|m| m.0.split('[').next().unwrap_or_default().to_owned()).collect();
             }
             cases.retain(|case| !case.is_empty());
             let mut seen = HashSet::new();

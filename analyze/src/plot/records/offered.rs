@@ -2,10 +2,11 @@
 //! was timed.
 
 use super::{Record, Records};
-use crate::plot::{identity, quantity::Quantity};
+use crate::plot::quantity::Quantity;
 use schemas::{
-    columns::results::column,
-    units::Unit,
+    columns::{AXIS_PREFIX, results::column},
+    text::case_parts,
+    units::{Rate, Unit, parse_rate, parse_with_unit},
     words::{DemandUnit, LatencyKind, OfferedUnit},
 };
 
@@ -16,16 +17,38 @@ pub const TELLING: &[&str] = &[column::service_demand_unit, column::latency_kind
 const OFFERED: &str = column::offered_per_s;
 
 impl Records {
+    /// Reads the values of axis columns that say their unit, as `50ms` does, as numbers of that unit.
+    pub(super) fn read_units(&mut self) {
+        let axes: Vec<(String, usize)> = self
+            .columns
+            .iter()
+            .filter(|(name, _)| name.starts_with(AXIS_PREFIX))
+            .map(|(n, at)| (n.clone(), *at))
+            .collect();
+        for (name, at) in axes {
+            let cells = || self.list.iter().map(|record| &*record.cells[at]).filter(|cell| !cell.is_empty());
+            let Some((unit, _)) = cells().next().and_then(parse_with_unit) else { continue };
+            if !cells().all(|cell| parse_with_unit(cell).is_some_and(|(other, _)| other == unit)) {
+                continue;
+            }
+            for record in self.list.iter_mut().chain(&mut self.answers) {
+                if let Some((_, value)) = parse_with_unit(&record.cells[at]) {
+                    record.cells[at] = schemas::columns::number(value).into();
+                }
+            }
+            self.units.insert(name, unit);
+        }
+    }
+
     /// Offered loads in the unit that people write: datagrams are counted, but their rate is usually swept in bits.
     pub(super) fn scale_offered(&mut self) {
         let unit_of = |records: &Self, record: &Record| match records.text(record, column::offered_unit).parse() {
             Ok(OfferedUnit::Bits) => Some(Unit::BitsPerSecond),
             Ok(OfferedUnit::Transactions) => Some(Unit::PerSecond),
             Ok(OfferedUnit::Messages) => {
-                // `rate` may name the column itself, which has messages.
-                let swept =
-                    identity::swept(records.text(record, column::case), identity::SWEPT_RATE).unwrap_or_default();
-                let counted = !swept.is_empty() && !swept.contains("bit") && !swept.contains('B');
+                // The column has messages; the case's name has the rate as it was written.
+                let swept = case_parts(records.text(record, column::case)).1.into_iter().find(|pair| pair.0 == "rate");
+                let counted = swept.is_some_and(|(_, rate)| matches!(parse_rate(rate), Ok(Rate::Events(_))));
                 let sized = records.number(record, column::message_bytes).is_some();
                 Some(if counted || !sized { Unit::PerSecond } else { Unit::BitsPerSecond })
             }
@@ -36,7 +59,9 @@ impl Records {
         let mut answers = std::mem::take(&mut self.answers);
         for record in list.iter_mut().chain(&mut answers) {
             let unit = unit_of(self, record);
-            self.offered = self.offered.or(unit);
+            if let Some(unit) = unit {
+                self.units.entry(OFFERED.to_owned()).or_insert(unit);
+            }
             let messages = self.text(record, column::offered_unit) == OfferedUnit::Messages.as_str();
             if unit != Some(Unit::BitsPerSecond) || !messages {
                 continue;
@@ -72,8 +97,9 @@ impl Records {
     pub fn quantity(&self, column: &str) -> Quantity {
         let mut quantity = Quantity::of_column(column);
         if column == OFFERED {
-            return Quantity { label: "offered rate".to_owned(), unit: self.offered, ..quantity };
+            return Quantity { label: "offered rate".to_owned(), unit: self.units.get(OFFERED).copied(), ..quantity };
         }
+        quantity.unit = self.units.get(column).copied().or(quantity.unit);
         if let Some(which) = quantity.label.strip_prefix("latency, ") {
             quantity.label = format!("{}, {which}", self.latency());
         }
@@ -88,7 +114,7 @@ impl Records {
     /// The name of a column in the points that a picture writes. The name of an offered load's column says the unit of its
     /// values.
     pub fn header(&self, column: &str) -> String {
-        let in_bits = column == OFFERED && self.offered == Some(Unit::BitsPerSecond);
+        let in_bits = column == OFFERED && self.units.get(OFFERED) == Some(&Unit::BitsPerSecond);
         if in_bits { "offered_bits_per_s".to_owned() } else { column.to_owned() }
     }
 }

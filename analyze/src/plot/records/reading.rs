@@ -14,7 +14,7 @@ use crate::{
         select::{Picker, Preferred, Selection},
     },
 };
-use schemas::columns::AXIS_PREFIX;
+use schemas::{columns::AXIS_PREFIX, units::parse_with_unit, vocabulary};
 use std::collections::HashMap;
 
 /// The cells of a [`Record`].
@@ -24,6 +24,8 @@ struct Places {
     columns: Vec<Option<usize>>,
     /// Those that hold numbers.
     numbers: Vec<usize>,
+    /// Those that hold numbers, or quantities with their units.
+    quantities: Vec<usize>,
     /// Places of cells that every row must have.
     required: Vec<usize>,
 }
@@ -31,6 +33,9 @@ struct Places {
 impl Places {
     fn record(&self, row: &Row<'_>) -> Result<Record, Error> {
         for column in &self.numbers {
+            row.number(*column)?;
+        }
+        for column in self.quantities.iter().filter(|column| parse_with_unit(row.get(**column)).is_none()) {
             row.number(*column)?;
         }
         let cells = self.columns.iter().map(|c| c.map_or(row.file(), |c| row.get(c)).into()).collect();
@@ -47,6 +52,17 @@ impl Places {
         known.extend(std::iter::once(name).chain(own).map(|name| (name.to_owned(), place)));
         place
     }
+}
+
+/// The axis column of a swept key that a name means, where the table has one: it has the swept value in every row. Else
+/// the name.
+fn swept_name(table: &Table, name: &str) -> Result<String, Error> {
+    if name == "file" {
+        return Ok(name.to_owned());
+    }
+    let names = table.header().names();
+    let axis = vocabulary::axis_of(&names[table.require(name)?]);
+    Ok(axis.filter(|axis| names.contains(axis)).unwrap_or_else(|| name.to_owned()))
 }
 
 impl Records {
@@ -119,7 +135,8 @@ impl Records {
         // Rows of other kinds were not asked for.
         lacking.retain(|known| records.kind.is_none_or(|kind| kind == known.0));
         records.lacking = lacking.into_iter().flat_map(|known| known.1).collect();
-        records.add_swept();
+        records.find_swept();
+        records.read_units();
         records.scale_offered();
         records.choose_metric(columns);
         records.choose_axes(columns)?;
@@ -136,13 +153,15 @@ impl Records {
         let asked =
             |wanted: &[Wanted<'_>]| wanted.iter().filter_map(|w| w.given().map(str::to_owned)).collect::<Vec<_>>();
         let metric = asked(&[columns.metric]);
-        let axes = asked(columns.axes);
+        let axes: Vec<String> =
+            asked(columns.axes).iter().map(|name| swept_name(table, name)).collect::<Result<_, _>>()?;
         let (numeric_axes, named) = if columns.numeric_axes { (&axes[..], &[][..]) } else { (&[][..], &axes[..]) };
         for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
             let column = table.require(name)?;
             let place = places.of(name, Some(column), table, known);
             places.required.push(place);
-            places.numbers.push(column);
+            if names[column].starts_with(AXIS_PREFIX) { &mut places.quantities } else { &mut places.numbers }
+                .push(column);
         }
         let headlines = columns.metric.candidates();
         for name in columns.optional.iter().copied().chain(headlines) {
@@ -166,9 +185,7 @@ impl Records {
             }
         }
         for name in options.by.iter().filter(|name| *name != "file") {
-            if let Err(error) = table.require(name) {
-                self.unknown.push((name.clone(), error));
-            }
+            table.require(name)?;
         }
         // A column has several names: the table's own is the one to compare.
         let own = |column: &Option<usize>| column.map_or("file", |column| &names[column]).to_owned();
