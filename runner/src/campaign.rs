@@ -12,7 +12,7 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm, survey, until::Until},
+    gate::{Expectations, confirm::Confirm, survey},
     hosts::Hosts,
     launch::recipe::Allowed,
     metrics::Board,
@@ -28,7 +28,7 @@ use crate::{
         bench::{Bench, MeasureError, Measured, RowSink},
         history::{History, Taken},
         run::{self, Settings},
-        step::{self, Step},
+        step::{self, Enough, Step},
     },
     signals::Interrupts,
     sinks::{
@@ -60,8 +60,8 @@ pub struct Options {
     pub allow_hooks: bool,
     /// `--set`, `--only` and `--host`, for the record.
     pub overrides: Vec<String>,
-    /// Comparisons that decide how many iterations are enough.
-    pub until: Option<Arc<Until>>,
+    /// Decides how many iterations are enough.
+    pub until: Option<Arc<dyn Enough>>,
     /// The facts of the run that scrapes see.
     pub board: Option<Arc<Board>>,
 }
@@ -220,7 +220,7 @@ fn one(
     let mut steps = step::steps(plan, &shared.start.run_id, shared.axis_paths);
     if let Some(until) = &options.until {
         for step in &mut steps {
-            step.until = Some(Arc::clone(until) as _);
+            step.until = Some(Arc::clone(until));
         }
     }
     let seed = plan.run.seed.unwrap_or(shared.start.seed);

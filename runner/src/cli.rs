@@ -11,6 +11,7 @@ mod man;
 mod measure;
 mod netperf;
 mod plans;
+mod power;
 mod run;
 mod schema;
 mod serve;

@@ -62,6 +62,7 @@ mod peer_iperf3_server;
 mod peer_netperf;
 mod peer_netserver;
 mod plans;
+mod power;
 #[path = "../common/program.rs"]
 mod program;
 mod programs;

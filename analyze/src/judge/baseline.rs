@@ -325,7 +325,7 @@ fn concluded(mut row: VerdictRow, comparison: Option<Comparison>, place: &Compar
 
 /// The cases that a promise is about: the case itself, a group's total if it has the metric, else the members that have
 /// it. If none has it, the first stands for the case, so that it does not pass by silence.
-fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
+pub fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
     let of = cases.of(id);
     let with: Vec<&Case> = of.iter().copied().filter(|c| !c.values[m].is_empty()).collect();
     let total: Vec<&Case> = with.iter().copied().filter(|c| c.key.member.is_empty()).collect();

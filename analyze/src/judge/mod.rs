@@ -4,6 +4,7 @@
 //! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
 //! - [`baseline`]: a run against an earlier one
 //! - [`sequential`]: a comparison that is tested again while iterations are added
+//! - [`power`]: how many iterations a comparison needs
 //! - [`environment`]: the machine a run was made on, and how it differs from another
 //! - [`offered`]: whether the load was offered that the values are about
 //! - [`worsening`]: whether data made worse on purpose fail
@@ -18,6 +19,7 @@ pub mod baseline;
 pub mod comparison;
 pub mod environment;
 pub mod offered;
+pub mod power;
 mod row;
 pub mod samples;
 pub mod sequential;

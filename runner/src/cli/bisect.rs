@@ -114,7 +114,7 @@ fn parse_metric(text: &str) -> Result<&'static Metric, String> {
     vocabulary::metric(text)
 }
 
-fn parse_effect(text: &str) -> Result<f64, String> {
+pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
     let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
     if ratio > 0.0 && ratio < 1.0 {
         Ok(ratio)
@@ -184,7 +184,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
         key,
         allow_hooks: args.allow_hooks,
         overrides: args.selection.written(),
-        until: Some(Arc::clone(&until)),
+        until: Some(Arc::clone(&until) as _),
         ..Options::default()
     };
     let report = campaign::run(&[plan], &options, None, &interrupts, progress);

@@ -1,11 +1,19 @@
 //! `plumb check`: checks plans and lists their cases.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
-use super::Selection;
+use super::{Selection, key::KeyFile, power};
 use crate::{
     error::{Error, Exit},
-    plan::{self, Format, Plan, case::Round},
+    gate::power::{TooFew, too_few},
+    plan::{
+        self, Format, Plan,
+        case::{Endpoint, Round},
+        ranges,
+    },
     style,
 };
 
@@ -15,8 +23,13 @@ Examples:
   plumb check --list lab.yaml
   plumb check --explain tests.bulk.socket.no_delay lab.yaml
   plumb check --error-format github plans/*.yaml
+  plumb check --power 3% lab.yaml
 
-Nothing is measured and no host is asked. Exit code 0: the plans can be run; 2: they cannot.";
+Nothing is measured and no host is asked, but for --power. Exit code 0: the plans can be run; 2: they cannot.
+
+--power measures each case at least five times, for about a minute in all where the plan allows it. It then says with how many \
+iterations nine of ten comparisons of two runs find that one is worse by that much, by the rule of the plan's baseline or of \
+plumb compare. What differs between two runs and not within one, such as a machine that was started anew, is not in it.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -32,8 +45,13 @@ pub struct Args {
     /// Format of errors.
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     error_format: Format,
+    /// Measure how much results scatter, and say how many iterations show a change of this size, such as 3%.
+    #[arg(long, value_name = "CHANGE", value_parser = super::bisect::parse_effect, conflicts_with_all = ["list", "explain"])]
+    power: Option<f64>,
     #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    key: KeyFile,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -49,12 +67,18 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
             continue;
         }
         match plan::load(path, &options) {
-            Ok(plan) => {
+            Ok(mut plan) => {
                 let warnings = plan.warnings.render(format);
                 if !warnings.is_empty() {
                     style::tell(warnings.strip_suffix('\n').unwrap_or(&warnings));
                 }
                 super::print(&describe(&plan, args.list))?;
+                if let Some(change) = args.power {
+                    match power::run(&mut plan, change, args.key.load()?)? {
+                        Exit::Success => {}
+                        exit => return Ok(exit),
+                    }
+                }
             }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(format)),
         }
@@ -91,6 +115,9 @@ fn describe(plan: &Plan, list: bool) -> String {
         if cases == 1 { "" } else { "s" },
         plan.estimate()
     );
+    for line in needs(plan).into_iter().chain(undecided(plan)) {
+        let _ = writeln!(text, "  {line}");
+    }
     if list {
         let width = plan.cases.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
         for case in &plan.cases {
@@ -117,4 +144,40 @@ fn describe(plan: &Plan, list: bool) -> String {
         }
     }
     text
+}
+
+/// What each host must offer, and what the command line must allow, in one line.
+fn needs(plan: &Plan) -> Option<String> {
+    let cases = || plan.cases.iter().filter(|case| case.skip.is_none());
+    let mut by_need: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for member in cases().flat_map(|case| &case.members) {
+        let daemons = member.ends();
+        for end in member.places() {
+            let Endpoint::Host(name) = end else { continue };
+            let has_daemon = daemons.iter().any(|(other, has)| *other == end && *has);
+            if let Some(need) = plan.hosts.get(name).and_then(|host| host.need(has_daemon)) {
+                by_need.entry(need).or_default().insert(name);
+            }
+        }
+    }
+    let mut parts: Vec<String> =
+        by_need.into_iter().map(|(need, names)| format!("{}: {need}", ranges::fold(names))).collect();
+    let has_command = cases().any(|case| case.members.iter().any(|member| member.job.command().is_some()));
+    parts.extend(has_command.then(|| "plumb run --allow-commands".to_owned()));
+    parts.extend(cases().any(|case| !case.hooks.is_empty()).then(|| "plumb run --allow-hooks".to_owned()));
+    (!parts.is_empty()).then(|| format!("needs {}", parts.join(" · ")))
+}
+
+/// Says that the plan's iterations cannot tell two runs of it apart. One iteration is not meant to, unless there is a baseline.
+fn undecided(plan: &Plan) -> Option<String> {
+    let TooFew { has, needed, comparisons, alpha } =
+        too_few(plan).filter(|few| few.has > 1 || plan.baseline.is_some())?;
+    let what = match (comparisons, plan.baseline.is_some()) {
+        (1, true) => "the comparison with its baseline".to_owned(),
+        (count, true) => format!("{count} comparisons with its baseline"),
+        (1, false) => "a comparison with another run".to_owned(),
+        (count, false) => format!("{count} comparisons with another run"),
+    };
+    let (s, fewer) = (if has == 1 { "" } else { "s" }, if comparisons == 1 { "" } else { ", or fewer cases (--only)" });
+    Some(format!("{has} iteration{s} cannot decide {what} at α = {alpha}: {needed} can{fewer}"))
 }

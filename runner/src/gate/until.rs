@@ -120,18 +120,6 @@ impl Until {
         Ok(Self { baseline, looks, deadline: question.deadline, found: Mutex::default() })
     }
 
-    /// Refuses to compare with another machine. Returns a note where the baseline's is not known.
-    pub fn check(&self, here: &Environment) -> Result<Option<String>, Error> {
-        match self.baseline.machine_differs(here) {
-            Ok(None) => Ok(None),
-            Ok(Some(what)) => Err(Error::Usage(format!(
-                "the baseline {} is of another machine: {what}: measure one on this machine",
-                self.baseline.source().display()
-            ))),
-            Err(why) => Ok(Some(why.to_owned())),
-        }
-    }
-
     /// The comparisons at their last looks.
     pub fn outcome(&self) -> Vec<(Said, VerdictRow)> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,6 +135,17 @@ impl Until {
 }
 
 impl Enough for Until {
+    fn check(&self, here: &Environment) -> Result<Option<String>, Error> {
+        match self.baseline.machine_differs(here) {
+            Ok(None) => Ok(None),
+            Ok(Some(what)) => Err(Error::Usage(format!(
+                "the baseline {} is of another machine: {what}: measure one on this machine",
+                self.baseline.source().display()
+            ))),
+            Err(why) => Ok(Some(why.to_owned())),
+        }
+    }
+
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
         let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,8 +173,8 @@ impl Enough for Until {
 }
 
 /// One promise per metric, about the cases that are compared by it.
-fn promises(
-    cases: &[Case],
+pub(super) fn promises<'a>(
+    cases: impl IntoIterator<Item = &'a Case>,
     measured: &dyn Fn(&Member) -> Option<&'static Metric>,
     min_effect: f64,
     alpha: f64,

@@ -115,12 +115,19 @@ impl Case {
     /// the last member. A group without a total has each member that measures the metric.
     pub fn judged(&self, detail: &AssertDetail) -> Vec<usize> {
         let of_difference = detail.that.0.difference.as_ref().map(|difference| &difference.member);
-        match (of_difference.or(detail.member.as_ref()), &self.group) {
-            (Some(name), _) => self.members.iter().position(|m| m.name == *name).into_iter().collect(),
-            (None, None) => vec![0],
-            (None, Some(group)) if group.has_total => vec![self.members.len()],
-            (None, Some(_)) => {
-                let measures = |m: &Member| measures::lacks(m, detail.that.0.metric).is_none();
+        match of_difference.or(detail.member.as_ref()) {
+            Some(name) => self.members.iter().position(|m| m.name == *name).into_iter().collect(),
+            None => self.measuring(detail.that.0.metric),
+        }
+    }
+
+    /// The members by number whose metric is that of the case: the whole, else each that measures it.
+    pub fn measuring(&self, metric: &Metric) -> Vec<usize> {
+        match &self.group {
+            None => vec![0],
+            Some(group) if group.has_total => vec![self.members.len()],
+            Some(_) => {
+                let measures = |m: &Member| measures::lacks(m, metric).is_none();
                 (0..self.members.len()).filter(|m| measures(&self.members[*m])).collect()
             }
         }

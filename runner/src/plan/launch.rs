@@ -188,6 +188,11 @@ impl Launch {
         [ssh, command, slurm, mpi, kubernetes].into_iter().flatten().collect()
     }
 
+    /// Its first engine: `ssh`.
+    pub fn engine(&self) -> Option<&'static str> {
+        Some(self.engines().first()?.name)
+    }
+
     /// The ends that it brings, if it may bring several.
     fn brings(&self) -> Option<Brings> {
         self.engines().into_iter().find_map(|engine| engine.brings)

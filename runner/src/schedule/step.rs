@@ -2,19 +2,28 @@
 
 use std::{fmt::Debug, ops::Deref, sync::Arc, time::Duration};
 
+use analyze::judge::environment::Environment;
 use schemas::{
     columns::Row,
     words::{Record, Way},
 };
 
 use super::run::Finished;
-use crate::plan::{
-    case::{Case, Member, Plan},
-    requested,
+use crate::{
+    error::Error,
+    plan::{
+        case::{Case, Member, Plan},
+        requested,
+    },
 };
 
 /// A rule that decides in place of a case's policy whether it has enough iterations.
 pub trait Enough: Debug + Send + Sync {
+    /// Refuses to measure on these hosts, or returns a note about them.
+    fn check(&self, _: &Environment) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
     /// Asked after each iteration.
     fn enough(&self, step: &Step, so_far: &Finished) -> bool;
 }

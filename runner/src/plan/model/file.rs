@@ -104,6 +104,23 @@ pub struct Host {
     pub group: Option<LaunchGroup>,
 }
 
+impl Host {
+    /// What must be there before a run; `None`: it is this process. `has_daemon`: a daemon of ours takes part.
+    pub fn need(&self, has_daemon: bool) -> Option<String> {
+        let address = self.control.as_ref().or(self.address.as_ref());
+        let at = || address.map_or_else(|| "an address (--host)".to_owned(), |address| format!("at {address}"));
+        let engine = self.launch.as_ref().and_then(Launch::engine);
+        Some(match (engine, self.speaks, &self.netns) {
+            (Some(engine), ..) => format!("{engine}, which starts it"),
+            (None, Some(program), _) => format!("{} {}", program.server(), at()),
+            (None, None, Some(netns)) => format!("the network namespace {netns}, and root here"),
+            _ if self.address.as_deref() == Some("local") => return None,
+            _ if has_daemon => format!("plumb serve {}", at()),
+            _ => format!("a service {}", at()),
+        })
+    }
+}
+
 /// A place among the ends of one launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchGroup {
