@@ -16,6 +16,7 @@ mod run;
 mod schema;
 mod serve;
 mod serve_log;
+mod topics;
 
 pub use serve_log::bounds as log_bounds;
 
@@ -32,6 +33,7 @@ use clap::{
     builder::{StyledStr, Styles},
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use schemas::vocabulary;
 
 use crate::{
     error::{Error, Exit},
@@ -147,12 +149,21 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         let _ = command().print_help();
         return ExitCode::SUCCESS;
     }
+    if let [_, help, topic] = &args[..]
+        && help == "help"
+        && let Some(page) = topic.to_str().and_then(|topic| topics::page(topic, &Sheet::stdout()))
+    {
+        // A closed pipe is no error.
+        let _ = print(&page);
+        return ExitCode::SUCCESS;
+    }
     let parsed = screen(true).try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(mut e) => {
             suggest_key(&mut e, &args);
             suggest_measure(&mut e, &args);
+            suggest_topics(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
@@ -186,6 +197,15 @@ fn suggest_measure(error: &mut clap::Error, args: &[OsString]) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
+/// Lists the topics to somebody who asks for help about something that is none.
+fn suggest_topics(error: &mut clap::Error, args: &[OsString]) {
+    let asks = args.get(1).is_some_and(|word| word == "help") && error.kind() == ErrorKind::InvalidSubcommand;
+    if asks && error.get(ContextKind::SuggestedSubcommand).is_none() {
+        let tip = format!("besides commands, there is help about {}", topics::names());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
 /// Tells how to set the key of a plan that was written as an option: `--duration 5s` is `--set duration=5s`.
 fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
     let takes_keys = |name: &OsString| {
@@ -203,8 +223,8 @@ fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
         Some(path) => (path, "a plan has it as a key"),
         // A similar option is nearer than a similar key.
         None if error.get(ContextKind::SuggestedArg).is_some() => return,
-        None => match nearest(name, known()) {
-            Some(key) => (key.to_owned(), "a plan has a similar key"),
+        None => match vocabulary::key_meant(name, &known().collect::<Vec<_>>()).or_else(|| nearest(name, known())) {
+            Some(key) => (key.replace(": ", "="), "a plan has a similar key"),
             None => return,
         },
     };
@@ -213,7 +233,8 @@ fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
         Some((_, value)) => Some(value),
         None => args.get(at + 1)?.to_str().filter(|next| !next.starts_with('-')),
     });
-    let tip = format!("{words}: --set {path}={}", value.unwrap_or("VALUE"));
+    let whole = if path.contains('=') { path } else { format!("{path}={}", value.unwrap_or("VALUE")) };
+    let tip = format!("{words}: --set {whole}");
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
@@ -265,9 +286,13 @@ fn screen(is_first: bool) -> clap::Command {
     let command = Cli::command();
     let text = grouped(&command, is_first);
     let more = if is_first {
-        "More: `plumb help --all` has the other commands and the exit codes, `plumb COMMAND --help` its options and examples."
+        format!(
+            "More: `plumb help --all` has the other commands, `plumb COMMAND --help` its options and examples, `plumb help TOPIC` \
+             a short page: {}.",
+            topics::names()
+        )
     } else {
-        EXIT_CODES
+        format!("{}\n\n{EXIT_CODES}", topics::list())
     };
     command
         .before_help(text)

@@ -144,6 +144,11 @@ pub fn path_of_option(name: &str) -> Option<String> {
     KEYS.iter().find(inner).map(|key| format!("{}.{name}", key.name))
 }
 
+/// A sentence about a key of a test, from the published schema.
+pub fn about(key: &str) -> Option<&'static str> {
+    inner_keys(&plan_schema_once()["properties"]["defaults"])?[key]["description"].as_str()
+}
+
 /// The keys inside of a key, by the published schema.
 fn properties(key: &str) -> Option<&'static serde_json::Map<String, Json>> {
     inner_keys(&inner_keys(&plan_schema_once()["properties"]["defaults"])?[key])

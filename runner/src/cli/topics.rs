@@ -1,0 +1,251 @@
+//! `plumb help TOPIC`: the short form of a page. The texts are the tables of keys and metrics, and sections of the pages.
+
+use std::fmt::Write as _;
+
+use analyze::table::layout::{Column, Sheet, aligned, paragraph};
+use schemas::{columns, metrics::METRICS};
+
+use super::EXIT_CODES;
+use crate::plan::keys;
+
+/// A page, of which sections are printed.
+const PLAN: &str = include_str!("../../../docs/reference/plan.md");
+
+struct Topic {
+    name: &'static str,
+    about: &'static str,
+    text: Text,
+    /// Where more of it is: commands, and pages of `docs/`.
+    more: &'static str,
+}
+
+enum Text {
+    Plain(&'static str),
+    /// A heading of [`PLAN`], whose text goes to the next one.
+    Section(&'static str),
+    Keys,
+    Metrics,
+}
+
+const TOPICS: &[Topic] = &[
+    Topic {
+        name: "exit-codes",
+        about: "what the exit code of a command says",
+        text: Text::Plain(EXIT_CODES),
+        more: "docs/guide/ci.md",
+    },
+    Topic {
+        name: "units",
+        about: "how sizes, times, rates and shares are written",
+        text: Text::Section("### Quantities"),
+        more: "docs/reference/plan.md",
+    },
+    Topic {
+        name: "keys",
+        about: "the keys of a test in a plan",
+        text: Text::Keys,
+        more: "plumb check --explain tests.bulk.duration lab.yaml\nplumb schema plan\ndocs/reference/plan.md",
+    },
+    Topic {
+        name: "metrics",
+        about: "what can be asserted, compared and drawn",
+        text: Text::Metrics,
+        more: "plumb gate --assert 'latency.p99 < 80us' results.csv\nplumb schema results\ndocs/reference/results.md",
+    },
+    Topic {
+        name: "workloads",
+        about: "what a test can run, over which transports and by which calls",
+        text: Text::Section("### Workloads"),
+        more: "docs/reference/plan.md",
+    },
+    Topic {
+        name: "hosts",
+        about: "where the ends of a test are",
+        text: Text::Section("## Hosts"),
+        more: "plumb hosts lab.yaml\nplumb run lab.yaml --host server=b.lab\ndocs/guide/clusters.md",
+    },
+    Topic {
+        name: "matrix",
+        about: "how values are swept",
+        text: Text::Section("## Matrix"),
+        more: "plumb check --list lab.yaml\ndocs/reference/plan.md",
+    },
+    Topic {
+        name: "assert",
+        about: "what must come out of a test, and how it is judged",
+        text: Text::Section("## Verdicts"),
+        more: "plumb check --power 3% lab.yaml\ndocs/reference/statistics.md",
+    },
+];
+
+/// The names of all topics.
+pub fn names() -> String {
+    TOPICS.iter().map(|topic| topic.name).collect::<Vec<_>>().join(", ")
+}
+
+/// Each topic with what it is about.
+pub fn list() -> String {
+    let width = TOPICS.iter().map(|topic| topic.name.len()).max().unwrap_or(0);
+    let lines: Vec<String> = TOPICS.iter().map(|topic| format!("  {:width$}  {}", topic.name, topic.about)).collect();
+    format!("Topics:\n{}", lines.join("\n"))
+}
+
+/// The page of this topic. `None`: there is none.
+pub fn page(name: &str, sheet: &Sheet) -> Option<String> {
+    let topic = TOPICS.iter().find(|topic| topic.name == name)?;
+    let mut out = format!("{}: {}\n\n", topic.name, topic.about);
+    match topic.text {
+        Text::Plain(text) => out.push_str(text),
+        Text::Section(heading) => out.push_str(&section(heading, sheet)),
+        Text::Keys => {
+            let all: Vec<_> =
+                keys::KEYS.iter().map(|key| (key.name, keys::about(key.name).unwrap_or_default())).collect();
+            let columns = [
+                Column::of("key", false, &all, |(name, _)| (*name).to_owned()),
+                Column::of("meaning", false, &all, |(_, about)| (*about).to_owned()),
+            ];
+            out.push_str(&table(&columns, sheet));
+        }
+        Text::Metrics => {
+            let about = |column: &str| columns::find(column).map_or(String::new(), |c| c.description().to_owned());
+            let columns = [
+                Column::of("metric", false, METRICS, |metric| metric.name.to_owned()),
+                Column::of("unit", false, METRICS, |metric| metric.unit.name().to_owned()),
+                Column::of("meaning", false, METRICS, |metric| about(metric.column)),
+            ];
+            out.push_str(&table(&columns, sheet));
+        }
+    }
+    let more: Vec<String> = topic.more.lines().map(|line| format!("  {line}")).collect();
+    // Writing to a String cannot fail.
+    let _ = write!(out, "\n\nMore:\n{}\n", more.join("\n"));
+    Some(out.replace("\n\n\n", "\n\n"))
+}
+
+fn table(columns: &[Column], sheet: &Sheet) -> String {
+    let mut out = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = aligned(columns, sheet, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// A section of the page up to the next heading of any level: tables are aligned, paragraphs wrapped, code stays.
+fn section(heading: &str, sheet: &Sheet) -> String {
+    let body = PLAN.split_once(&format!("\n{heading}\n")).map_or("", |(_, rest)| rest);
+    let body = body.split("\n#").next().unwrap_or_default();
+    let mut out = String::new();
+    let mut is_code = false;
+    let mut lines = body.trim().lines().peekable();
+    while let Some(line) = lines.next() {
+        let kind = |line: &str| match line {
+            line if line.starts_with("```") => 'c',
+            line if line.starts_with('|') => 't',
+            line if line.starts_with("- ") => '-',
+            line if line.is_empty() => ' ',
+            _ => 'p',
+        };
+        match kind(line) {
+            'c' => is_code = !is_code,
+            _ if is_code => out.push_str(&format!("    {line}\n")),
+            ' ' => out.push('\n'),
+            't' => {
+                let mut rows = vec![cells(line)];
+                while let Some(line) = lines.next_if(|line| kind(line) == 't') {
+                    rows.push(cells(line));
+                }
+                let head = rows.remove(0);
+                rows.retain(|row| row.iter().any(|cell| cell.chars().any(|c| c != '-' && c != ':')));
+                let of = |(i, title): (usize, &String)| {
+                    Column::of(title, false, &rows, |row| row.get(i).cloned().unwrap_or_default())
+                };
+                out.push_str(&table(&head.iter().enumerate().map(of).collect::<Vec<_>>(), sheet));
+            }
+            _ => {
+                let mut text = line.to_owned();
+                while let Some(line) = lines.next_if(|line| kind(line) == 'p') {
+                    text = format!("{text} {}", line.trim());
+                }
+                let mut wrapped = Vec::new();
+                // Writing to memory cannot fail.
+                let _ = paragraph(&plain(&text), 0, Some(sheet.width.unwrap_or(super::COLUMNS)), &mut wrapped);
+                out.push_str(&String::from_utf8_lossy(&wrapped));
+            }
+        }
+    }
+    out
+}
+
+fn cells(row: &str) -> Vec<String> {
+    let row = row.trim().trim_matches('|').replace("\\|", "\u{0}");
+    row.split('|').map(|cell| plain(&cell.replace('\u{0}', "|"))).collect()
+}
+
+/// A text without links and stars. Back quotes stay: they tell words of a plan apart.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.trim();
+    while let Some((before, after)) = rest.split_once("](") {
+        let (text, label) = before.rsplit_once('[').unwrap_or((before, ""));
+        out = out + text + label;
+        rest = after.split_once(')').map_or("", |(_, rest)| rest);
+    }
+    (out + rest).replace("**", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_topic_has_a_page_and_each_of_its_commands_parses() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+        for topic in TOPICS {
+            for width in [None, Some(80)] {
+                let page = page(topic.name, &Sheet { width, ..Sheet::PLAIN }).unwrap();
+                assert!(page.lines().count() > 8, "{page}");
+                assert!(!page.contains("](") && !page.contains("```") && !page.contains("**"), "{page}");
+                let too_long = page.lines().find(|line| width.is_some() && line.chars().count() > 100);
+                assert!(too_long.is_none_or(|line| line.starts_with("    ")), "{too_long:?}");
+            }
+            for line in topic.more.lines() {
+                let Some(words) = line.strip_prefix("plumb ") else {
+                    assert!(std::path::Path::new(docs).join(line).exists(), "{line}");
+                    continue;
+                };
+                let words = words.replace('\'', "\"");
+                let mut parts = words
+                    .split('"')
+                    .enumerate()
+                    .flat_map(|(i, part)| if i % 2 == 1 { vec![part] } else { part.split_whitespace().collect() });
+                let args: Vec<&str> = std::iter::once("plumb").chain(&mut parts).collect();
+                if let Err(e) = super::super::command().try_get_matches_from(args) {
+                    panic!("{line}: {e}");
+                }
+            }
+            assert!(super::super::command().find_subcommand(topic.name).is_none(), "{} is a command", topic.name);
+        }
+    }
+
+    #[test]
+    fn topics_are_derived_from_the_tables() {
+        let page = |name| page(name, &Sheet::PLAIN).unwrap();
+        for key in keys::KEYS {
+            assert!(
+                page("keys").lines().any(|line| line.starts_with(&format!("{} ", key.name)) && line.len() > 20),
+                "{}",
+                key.name
+            );
+        }
+        for metric in METRICS {
+            assert!(page("metrics").lines().any(|line| line.starts_with(metric.name)), "{}", metric.name);
+        }
+        assert!(page("units").contains("`1Gbit/s`") && page("exit-codes").contains("  4    inconclusive only"));
+        assert!(super::page("nope", &Sheet::PLAIN).is_none());
+    }
+
+    #[test]
+    fn markup_is_taken_out() {
+        assert_eq!(plain("see [Io methods](#io-methods), **both** of [`a`](b.md)"), "see Io methods, both of `a`");
+        assert_eq!(cells(r"| `a\|b` | c |"), ["`a|b`", "c"]);
+    }
+}
