@@ -79,16 +79,26 @@ pub struct Header {
     names: Vec<String>,
     /// The index of each column of results, once it was asked for.
     places: Vec<OnceLock<Option<usize>>>,
+    /// The index of [`FILE`], if that was asked for.
+    file: Option<usize>,
 }
+
+/// A column that no input has: the name of the input that a row comes from.
+pub const FILE: &str = "file";
 
 impl Header {
     fn new(names: Vec<String>) -> Self {
-        Self { names, places: vec![OnceLock::new(); COLUMNS.len()] }
+        Self { names, places: vec![OnceLock::new(); COLUMNS.len()], file: None }
     }
 
     /// The index of a column of results; `None` where the table has no such column.
     pub fn place(&self, field: Field) -> Option<usize> {
         *self.places[field as usize].get_or_init(|| self.find(field.name()))
+    }
+
+    /// Whether the column is [`FILE`].
+    pub fn is_file(&self, column: usize) -> bool {
+        self.file == Some(column)
     }
 
     pub fn names(&self) -> &[String] {
@@ -316,7 +326,7 @@ impl Table {
     pub fn require(&self, name: &str) -> Result<usize, Error> {
         let error = |source: &Source, reason: String| source.shape.error(1, None, reason);
         let index = self.header.resolve(name).map_err(|reason| error(&self.sources[0], reason))?;
-        match self.sources.iter().find(|s| s.shape.map[index].is_none()) {
+        match self.sources.iter().find(|s| s.shape.map[index].is_none() && !self.header.is_file(index)) {
             None => Ok(index),
             Some(source) => Err(error(
                 source,
@@ -328,8 +338,13 @@ impl Table {
         }
     }
 
-    /// The columns' own names, for any names that they have in `-g`.
-    pub fn names_of(&self, names: &[String]) -> Result<Vec<String>, Error> {
+    /// The columns' own names, for any names that they have in `-g`, where [`FILE`] is a column.
+    pub fn names_of(&mut self, names: &[String]) -> Result<Vec<String>, Error> {
+        if names.iter().any(|name| name == FILE) && !self.header.names.iter().any(|name| name == FILE) {
+            self.header.file = Some(self.header.names.len());
+            self.header.names.push(FILE.to_owned());
+            self.sources.iter_mut().for_each(|source| source.shape.map.push(None));
+        }
         let own = |name: &String| Ok(self.header.names[self.require(name)?].clone());
         let found = names.iter().map(own).collect::<Result<Vec<_>, Error>>()?;
         no_repeats("-g", &found)?;
@@ -337,7 +352,7 @@ impl Table {
     }
 
     /// The columns to group rows by: those named, else `case`, and `member` and `direction` where the table has them.
-    pub fn group_by(&self, names: &[String]) -> Result<Vec<usize>, Error> {
+    pub fn group_by(&mut self, names: &[String]) -> Result<Vec<usize>, Error> {
         if names.is_empty() {
             let usual = ["member", "direction"].into_iter().filter_map(|name| self.header.find(name));
             return Ok(std::iter::once(self.require("case")?).chain(usual).collect());

@@ -35,8 +35,9 @@ use crate::table::{Header, Picker, Record, Table, TableArgs, no_repeats};
 /// percentiles of all observations. -a mean is the mean of the rows' own percentiles, -a ci its interval.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Group rows by these columns [default: case, and member and direction where they are used]
-    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    /// Group rows by these columns; `file` is the file they come from [default: case, and member and direction where they
+    /// are used]
+    #[arg(short, long, visible_alias = "by", value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Columns or metrics to condense, for example throughput,latency.p99 [default: those that have values of
     /// throughput, transaction_rate, added_latency.p50, latency.p50 and latency.p99, and say something of their workload]
@@ -71,7 +72,7 @@ pub(crate) fn parse_level(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.tables.input)?;
-    let plan = Plan::new(args, &table)?;
+    let plan = Plan::new(args, &mut table)?;
     let (kind, groups) = read(args, &mut table, &plan)?;
     plan.check_kind(kind, table.header())?;
     if plan.resamples() {
@@ -123,11 +124,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &Args, table: &Table) -> Result<Self, Error> {
+    fn new(args: &Args, table: &mut Table) -> Result<Self, Error> {
+        let group = table.group_by(&args.group)?;
         let header = table.header();
         let require = |names: &[String]| names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>();
         let present = |names: &[&str]| names.iter().filter_map(|n| header.find(n)).collect::<Vec<_>>();
-        let group = table.group_by(&args.group)?;
         let metrics = match args.metrics.as_slice() {
             [] => {
                 let headline =

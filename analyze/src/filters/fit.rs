@@ -31,7 +31,7 @@ use crate::table::{Field, Rows, Selection, Table, TableArgs};
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One fit per value of these columns [default: test, member and direction]
-    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    #[arg(short, long, visible_alias = "by", value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Speed of the link, for example 10Gbit/s
     #[arg(long, alias = "link", value_name = "RATE", value_parser = parse_wire)]

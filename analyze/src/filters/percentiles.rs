@@ -20,8 +20,9 @@ use crate::table::{Field, Picker, Table, TableArgs};
 /// results, unless --one-way halves them.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Group rows by these columns [default: case, and member and direction where they are used]
-    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    /// Group rows by these columns; `file` is the file they come from [default: case, and member and direction where they
+    /// are used]
+    #[arg(short, long, visible_alias = "by", value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Percentiles, each from 0 to below 100
     #[arg(
@@ -58,8 +59,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Err(Error::Usage(format!("--p names {} twice", args.p[i].trim())));
     }
     let mut table = Table::open(&args.tables.input)?;
-    let header = table.header();
     let group = table.group_by(&args.group)?;
+    let header = table.header();
     let titles: Vec<String> = group.iter().map(|c| header.names()[*c].clone()).collect();
     let histogram = table.require("latency_histogram")?;
     let mut picker = Picker::new(&args.tables.selection, &table)?;

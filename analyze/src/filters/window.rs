@@ -30,7 +30,7 @@ use instances::Group;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One window per value of these columns; none: all rows together [default: case and iteration]
-    #[arg(short, long, value_name = "COLUMN,…", value_delimiter = ',')]
+    #[arg(short, long, visible_alias = "by", value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Rate to sum [default: throughput, or else transaction rate]
     #[arg(short, long, value_name = "METRIC")]

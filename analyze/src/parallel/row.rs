@@ -119,6 +119,9 @@ impl<'a> Row<'a> {
 
     #[inline(never)]
     fn recorded(&self, column: usize) -> &'a str {
+        if self.layout.header.is_file(column) {
+            return self.file();
+        }
         self.record.zip(self.layout.shape.map[column]).and_then(|(record, own)| record.get(own)).unwrap_or_default()
     }
 

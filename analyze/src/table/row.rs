@@ -112,7 +112,11 @@ pub struct Row<'a> {
 impl<'a> Row<'a> {
     /// See [`Cells::get`].
     pub fn get(&self, column: usize) -> &'a str {
-        self.shape.map[column].and_then(|own| self.record.get(own)).unwrap_or_default()
+        match self.shape.map[column] {
+            Some(own) => self.record.get(own).unwrap_or_default(),
+            None if self.header.is_file(column) => &self.shape.name,
+            None => "",
+        }
     }
 
     /// The text of a column of results; empty where the table has no such column.

@@ -31,6 +31,26 @@ fn groups_stand_in_the_order_of_their_first_rows() {
 }
 
 #[test]
+fn rows_are_grouped_by_their_file() {
+    // The second file has its columns in another order.
+    let (one, two) = (file(SMALL), file("throughput_bits_per_s,case\n10,a\n20,a\n"));
+    let [a, b] = [&one, &two].map(|file| file.path().to_str().unwrap());
+    let of = |arguments: &[&str]| {
+        let args = parsed(["aggregate", a, b, "-m", "throughput", "-a", "mean"].iter().chain(arguments)).unwrap();
+        let mut out = Vec::new();
+        run(&args, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let head = "throughput_bits_per_s_mean";
+    assert_eq!(of(&["-g", "file"]), format!("file,{head}\n{a},3\n{b},15\n"));
+    assert_eq!(of(&["--by", "case,file"]), format!("case,file,{head}\na,{a},2\nb,{a},5\na,{b},15\n"));
+    // A table that has such a column means that.
+    let own = file("file,throughput_bits_per_s\nx,1\ny,2\n");
+    let out = aggregate(&own, &["-g", "file", "-m", "throughput", "-a", "mean"]).unwrap();
+    assert_eq!(out, format!("file,{head}\nx,1\ny,2\n"));
+}
+
+#[test]
 fn fairness_is_that_of_streams() {
     let text = "case,record,iteration,stream,throughput_bits_per_s\na,stream,1,0,4\na,stream,1,1,0\na,stream,2,0,3\n\
         a,stream,2,1,3\na,iteration,1,,4\na,iteration,2,,6\n";
