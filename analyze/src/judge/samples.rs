@@ -15,7 +15,7 @@ use super::Origin;
 use crate::error::Error;
 use crate::limits;
 use crate::stats::quantiles;
-use crate::table::select::{Picker, Preferred, left_out_note};
+use crate::table::select::{Picker, Preferred, leave_out, left_out_note};
 use crate::table::{Field, Header, Row, Selection, Table};
 pub use index::Index;
 
@@ -127,12 +127,7 @@ impl Samples {
                 part.add(&row, kind, &columns)?;
             }
         }
-        let (kind, whole) = whole.into_kept().unwrap_or((Record::Iteration, Reading::default()));
-        if matches!(kind, Record::Interval | Record::Stream) {
-            return Err(Error::Usage(format!(
-                "the rows are {kind}s, which are parts of an observation: iterations can be judged and compared"
-            )));
-        }
+        let whole = whole.of_observations("iterations can be judged and compared")?;
         Ok((whole.samples(skipped.clone()), streams.samples(skipped)))
     }
 
@@ -206,10 +201,7 @@ impl Reading {
         });
         let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
-            match self.left_out.iter_mut().find(|(s, _)| s == status) {
-                Some((_, n)) => *n += 1,
-                None => self.left_out.push((status.to_owned(), 1)),
-            }
+            leave_out(&mut self.left_out, status, 1);
             return Ok(());
         }
         row.text(Field::time).clone_into(&mut case.origin.time);

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemas::columns::{AXIS_PREFIX, results::column};
 use schemas::metrics::{self, Better, Family, Metric};
 use schemas::vocabulary;
-use schemas::words::{Record, Status, Way};
+use schemas::words::{Status, Way};
 
 use super::{Cell, Ends, Matrix};
 use crate::error::Error;
@@ -184,7 +184,6 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     let columns = Columns::of(table, metric)?;
     let mut picker = Picker::of_any_status(selection, table)?;
     let mut kept: Preferred<IndexMap<Vec<String>, Vec<Measurement>>> = Preferred::default();
-    let mut kinds = HashSet::new();
     while let Some(row) = table.next_row()? {
         let Some(kind) = picker.pick(&row)? else { continue };
         let (from, to) = (row.text(Field::from), row.text(Field::to));
@@ -192,18 +191,12 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
         if from.is_empty() || to.is_empty() || from == to {
             continue;
         }
-        kinds.insert(kind);
         if let Some(groups) = kept.slot(kind) {
             let key = columns.key.iter().map(|c| row.get(*c).to_owned()).collect();
             groups.entry(key).or_insert_with(Vec::new).push(columns.measurement(&row)?);
         }
     }
-    let (kind, groups) = kept.into_kept().unwrap_or((Record::Iteration, IndexMap::new()));
-    if matches!(kind, Record::Interval | Record::Stream) {
-        return Err(Error::Usage(format!(
-            "the rows are {kind}s, which are parts of an observation: --record iteration"
-        )));
-    }
+    let groups = kept.of_observations("--record iteration")?;
     let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut surveys = Vec::new();
     for (key, measurements) in groups {

@@ -375,7 +375,7 @@ impl Picker {
         if let Some(column) = self.status {
             let status = row.get(column);
             if !status.is_empty() && status != Status::Ok.as_str() {
-                self.leave_out(status, 1);
+                leave_out(&mut self.left_out, status, 1);
                 return Ok(None);
             }
         }
@@ -385,17 +385,10 @@ impl Picker {
         Ok(Some(kind))
     }
 
-    fn leave_out(&mut self, status: &str, rows: u64) {
-        match self.left_out.iter_mut().find(|(s, _)| s == status) {
-            Some((_, n)) => *n += rows,
-            None => self.left_out.push((status.to_owned(), rows)),
-        }
-    }
-
     /// Adds the counts of a picker for another part of the same input.
     pub fn merge(&mut self, other: &Self) {
         for (status, rows) in &other.left_out {
-            self.leave_out(status, *rows);
+            leave_out(&mut self.left_out, status, *rows);
         }
     }
 
@@ -407,6 +400,14 @@ impl Picker {
     /// A sentence about rows left out because of their status, if there were any.
     pub fn note(&self) -> Option<String> {
         left_out_note(&self.left_out)
+    }
+}
+
+/// Counts rows that are left out because of their status.
+pub(crate) fn leave_out(left_out: &mut Vec<(String, u64)>, status: &str, rows: u64) {
+    match left_out.iter_mut().find(|(s, _)| s == status) {
+        Some((_, n)) => *n += rows,
+        None => left_out.push((status.to_owned(), rows)),
     }
 }
 
@@ -438,6 +439,16 @@ impl<T: Default> Preferred<T> {
             self.kept = Some((kind, T::default()));
         }
         self.kept.as_mut().filter(|(k, _)| *k == kind).map(|(_, t)| t)
+    }
+
+    /// What was collected, unless its rows are parts of an observation. `advice` says what to do then.
+    pub fn of_observations(self, advice: &str) -> Result<T, Error> {
+        match self.kept {
+            Some((kind @ (Record::Interval | Record::Stream), _)) => {
+                Err(Error::Usage(format!("the rows are {kind}s, which are parts of an observation: {advice}")))
+            }
+            kept => Ok(kept.map(|(_, t)| t).unwrap_or_default()),
+        }
     }
 
     /// The kept kind and what was collected for it.
