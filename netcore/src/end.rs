@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-pub use crate::transport::{connection::Token, rendezvous::Endpoints};
+pub use crate::transport::{connection::Token, meeting::Endpoints};
 use running::Reported;
 pub use running::Running;
 

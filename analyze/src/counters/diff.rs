@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-pub use super::fold::folded;
 use super::prose::without_plurals;
 use super::{Bits, Counter, Format, Kind, Snapshot, Value, line_at};
 use crate::error::Error;

@@ -14,7 +14,7 @@ mod builder;
 mod columns;
 mod csv;
 mod detect;
-mod fold;
+pub mod fold;
 mod json;
 mod lines;
 mod openmetrics;

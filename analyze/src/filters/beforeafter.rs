@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::counters::collect::{self, Source};
 use crate::counters::diff::{self, Missing, Settings};
+use crate::counters::fold;
 use crate::counters::losses::Losses;
 use crate::counters::render::{self, Wanted};
 use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
@@ -258,7 +259,7 @@ fn page(
         let losses = Losses::of(&changes);
         losses.warn();
         unusable = unusable.or_else(|| losses.error((after.file, after.text)));
-        let folded = || diff::folded(&changes, args.per_cpu, args.sum_queues);
+        let folded = || fold::folded(&changes, args.per_cpu, args.sum_queues);
         match args.out {
             Out::Text if args.diagnose => {}
             Out::Text => {

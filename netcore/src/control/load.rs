@@ -2,15 +2,20 @@
 //! that it can poll it together with the control connection.
 
 use std::{
+    net::IpAddr,
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use super::{event::Event, part::RunningPart};
+use super::{
+    event::Event,
+    message::Peer,
+    part::{PreparedPart, RunningPart},
+};
 use crate::{
-    end::{End, Running},
+    end::{End, Endpoints, Running},
     error::EndError,
     measure::watch::News,
     report::{Counts, Report, SideReport, Window},
@@ -89,6 +94,24 @@ impl Load {
     fn join(&mut self) -> bool {
         // The waiter cannot panic; if it did, waiting for the report would replace it.
         self.waiter.take().map(JoinHandle::join).is_some()
+    }
+}
+
+impl PreparedPart for End {
+    fn endpoints(&self) -> Endpoints {
+        self.endpoints()
+    }
+
+    fn connect(&mut self, peers: &[Peer], within: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), EndError> {
+        self.connect_unless(peers.first().map(|far| (far.address, &far.endpoints)), within, cancelled)
+    }
+
+    fn accepted_from(&self) -> Vec<IpAddr> {
+        self.peers()
+    }
+
+    fn start(self: Box<Self>, t0_ns: u64, watch: bool) -> Result<Box<dyn RunningPart>, EndError> {
+        Ok(Box::new(Load::start(*self, t0_ns, watch)?))
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{net::IpAddr, os::fd::AsFd, time::Duration};
 
-use super::{
-    load::Load,
-    message::{Part, Peer},
-};
+use super::message::{Part, Peer};
 use crate::{
     end::{End, Endpoints, Token},
     error::EndError,
@@ -67,24 +64,6 @@ pub(crate) fn prepare(
         Part::End { spec, side } => Box::new(End::prepare_with(spec, *side, (address, ports), token, files)?),
         Part::Rank { spec, rank, .. } => Box::new(RankEnd::prepare(spec, *rank as usize, (address, ports), token)?),
     })
-}
-
-impl PreparedPart for End {
-    fn endpoints(&self) -> Endpoints {
-        self.endpoints()
-    }
-
-    fn connect(&mut self, peers: &[Peer], within: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), EndError> {
-        self.connect_unless(peers.first().map(|far| (far.address, &far.endpoints)), within, cancelled)
-    }
-
-    fn accepted_from(&self) -> Vec<IpAddr> {
-        self.peers()
-    }
-
-    fn start(self: Box<Self>, t0_ns: u64, watch: bool) -> Result<Box<dyn RunningPart>, EndError> {
-        Ok(Box::new(Load::start(*self, t0_ns, watch)?))
-    }
 }
 
 impl PreparedPart for RankEnd {

@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Config, session::reply_error};
+use super::Config;
 use crate::{
     control::message::{ErrorCode, Execute, Limits, Part, Peer, READING_TEXT_BYTES, ReplyError},
+    error::EndError,
     io::fill::{FillFiles, Readable, Unread},
     measure::{KEPT_BYTES, LARGEST_KEPT_BYTES},
     pattern, ranks,
@@ -282,6 +283,12 @@ fn destination(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(),
         );
     }
     Ok(())
+}
+
+pub(super) fn reply_error(error: &EndError) -> ReplyError {
+    let unsupported = matches!(error, EndError::Unsupported(_));
+    let code = if unsupported { ErrorCode::Unsupported } else { ErrorCode::Failed };
+    ReplyError::new(code, error.to_string())
 }
 
 /// Admits the peers that a far end here sends datagrams to. A connection proves that its other end wants it; the source of a

@@ -12,9 +12,9 @@ use super::{
     budget::Charge,
     door::Place,
     loads::{self, Client},
+    log::Cause,
     log::{Caller, Event, TestEnding, TestResult},
     plain,
-    tally::Cause,
     turns::Ticket,
 };
 use crate::{

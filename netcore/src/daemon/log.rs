@@ -2,9 +2,11 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use super::tally::Cause;
 use crate::{
-    control::message::Part,
+    control::{
+        channel::ChannelError,
+        message::{ErrorCode, Part, ReplyError},
+    },
     report::{Ending, RankReport, Report, SideReport},
 };
 
@@ -36,6 +38,83 @@ pub enum Event<'a> {
     Program { client: &'a Caller, argv: &'a [String] },
     /// A test ended, or was not admitted.
     Test { client: &'a Caller, part: &'a Part, result: TestResult },
+}
+
+/// The end of a session.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Over {
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    #[error("{0}")]
+    Refused(ReplyError),
+}
+
+/// Why a connection got no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// It came from a network that is not served.
+    Network,
+    /// A newer connection took its place before its greeting was over.
+    Crowded,
+    /// This process had no descriptor or thread for it.
+    Resources,
+    /// It had another key, or none.
+    Key,
+    /// It was silent for too long.
+    Timeout,
+    /// It ended early, or spoke otherwise than a client does.
+    Greeting,
+    /// All sessions were in use, or all of its address.
+    Sessions,
+    /// The daemon was being stopped.
+    Stopping,
+}
+
+impl Cause {
+    pub const ALL: [Self; 8] = [
+        Self::Network,
+        Self::Crowded,
+        Self::Resources,
+        Self::Key,
+        Self::Timeout,
+        Self::Greeting,
+        Self::Sessions,
+        Self::Stopping,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Crowded => "crowded",
+            Self::Resources => "resources",
+            Self::Key => "key",
+            Self::Timeout => "timeout",
+            Self::Greeting => "greeting",
+            Self::Sessions => "sessions",
+            Self::Stopping => "stopping",
+        }
+    }
+
+    pub(super) fn of(over: &Over) -> Self {
+        match over {
+            Over::Channel(error) => match error {
+                ChannelError::KeyRequired | ChannelError::KeyUnknown | ChannelError::KeyDiffers => Self::Key,
+                ChannelError::TimedOut { .. } => Self::Timeout,
+                ChannelError::Stopped => Self::Stopping,
+                _ => Self::Greeting,
+            },
+            Over::Refused(error) => Self::of_code(error.code),
+        }
+    }
+
+    pub(super) fn of_code(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::Busy => Self::Sessions,
+            ErrorCode::Stopping => Self::Stopping,
+            ErrorCode::TimedOut => Self::Timeout,
+            _ => Self::Greeting,
+        }
+    }
 }
 
 /// The end of a test at this daemon.

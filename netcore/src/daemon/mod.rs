@@ -38,11 +38,11 @@ use door::{Bounds, Door};
 pub use embedded::Embedded;
 pub use listen::{Listen, listen};
 use loads::Loads;
-pub use log::{Caller, Event, Log, TestEnding, TestResult};
+pub use log::{Caller, Cause, Event, Log, TestEnding, TestResult};
 pub use network::{Network, NetworkError, Networks};
 pub use session::LONGEST_LEAD;
 use tally::Tally;
-pub use tally::{Cause, Counts, Snapshot};
+pub use tally::{Counts, Snapshot};
 use turns::Turns;
 
 pub use crate::control::message::{Limits, Part};

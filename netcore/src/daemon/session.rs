@@ -20,13 +20,12 @@ use std::{
 
 use super::{
     Shared,
-    admission::{self, Addresses, Admitted},
+    admission::{self, Addresses, Admitted, reply_error},
     budget::{Charge, Slot},
     door::Place,
     loads::Client,
-    log::{Caller, Event, TestEnding, TestResult},
+    log::{Caller, Cause, Event, Over, TestEnding, TestResult},
     plain, programs,
-    tally::Cause,
     turns::Ticket,
 };
 use crate::{
@@ -40,7 +39,6 @@ use crate::{
         part::{self, PreparedPart},
         stop::{StopFlag, Urgency},
     },
-    error::EndError,
     foreign::shortened,
     measure::{
         clock::{self, monotonic_ns},
@@ -141,15 +139,6 @@ fn greet<'s>(
     };
     session.watch_idle_client()?;
     Ok((session, slot))
-}
-
-/// The end of a session.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Over {
-    #[error("{0}")]
-    Channel(#[from] ChannelError),
-    #[error("{0}")]
-    Refused(ReplyError),
 }
 
 /// The end of a test under load.
@@ -584,10 +573,4 @@ fn refusal(error: &ReplyError) -> TestEnding {
 
 pub(super) fn stopping() -> Over {
     Over::Refused(ReplyError::new(ErrorCode::Stopping, "the daemon is being stopped: the session is closed"))
-}
-
-pub(super) fn reply_error(error: &EndError) -> ReplyError {
-    let unsupported = matches!(error, EndError::Unsupported(_));
-    let code = if unsupported { ErrorCode::Unsupported } else { ErrorCode::Failed };
-    ReplyError::new(code, error.to_string())
 }

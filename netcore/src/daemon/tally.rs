@@ -10,84 +10,9 @@ use std::{
 
 use super::{
     Shared,
-    log::{Event, TestEnding},
-    session::Over,
+    log::{Cause, Event, TestEnding},
 };
-use crate::{
-    control::{
-        channel::ChannelError,
-        message::{ErrorCode, Limits},
-    },
-    peers::Program,
-};
-
-/// Why a connection got no session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// It came from a network that is not served.
-    Network,
-    /// A newer connection took its place before its greeting was over.
-    Crowded,
-    /// This process had no descriptor or thread for it.
-    Resources,
-    /// It had another key, or none.
-    Key,
-    /// It was silent for too long.
-    Timeout,
-    /// It ended early, or spoke otherwise than a client does.
-    Greeting,
-    /// All sessions were in use, or all of its address.
-    Sessions,
-    /// The daemon was being stopped.
-    Stopping,
-}
-
-impl Cause {
-    pub const ALL: [Self; 8] = [
-        Self::Network,
-        Self::Crowded,
-        Self::Resources,
-        Self::Key,
-        Self::Timeout,
-        Self::Greeting,
-        Self::Sessions,
-        Self::Stopping,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Crowded => "crowded",
-            Self::Resources => "resources",
-            Self::Key => "key",
-            Self::Timeout => "timeout",
-            Self::Greeting => "greeting",
-            Self::Sessions => "sessions",
-            Self::Stopping => "stopping",
-        }
-    }
-
-    pub(super) fn of(over: &Over) -> Self {
-        match over {
-            Over::Channel(error) => match error {
-                ChannelError::KeyRequired | ChannelError::KeyUnknown | ChannelError::KeyDiffers => Self::Key,
-                ChannelError::TimedOut { .. } => Self::Timeout,
-                ChannelError::Stopped => Self::Stopping,
-                _ => Self::Greeting,
-            },
-            Over::Refused(error) => Self::of_code(error.code),
-        }
-    }
-
-    pub(super) fn of_code(code: ErrorCode) -> Self {
-        match code {
-            ErrorCode::Busy => Self::Sessions,
-            ErrorCode::Stopping => Self::Stopping,
-            ErrorCode::TimedOut => Self::Timeout,
-            _ => Self::Greeting,
-        }
-    }
-}
+use crate::{control::message::Limits, peers::Program};
 
 /// Counts since the start of a daemon. Every name is there from the start.
 #[derive(Clone, Debug)]
@@ -185,7 +110,13 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::message::ReplyError;
+    use crate::{
+        control::{
+            channel::ChannelError,
+            message::{ErrorCode, ReplyError},
+        },
+        daemon::log::Over,
+    };
 
     #[test]
     fn every_ending_and_cause_has_its_name() {

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::session::{Over, Session, State, stopping, unexpected};
+use super::{
+    log::Over,
+    session::{Session, State, stopping, unexpected},
+};
 use crate::control::{
     channel::ChannelError,
     event::wait,

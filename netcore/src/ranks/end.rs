@@ -44,7 +44,7 @@ use crate::{
     transport::{self, Deadline, control_port::DataPorts},
 };
 
-pub use crate::transport::{connection::Token, rendezvous::Endpoints};
+pub use crate::transport::{connection::Token, meeting::Endpoints};
 
 /// One rank before its start.
 pub struct RankEnd {

@@ -7,7 +7,7 @@ use crate::{
     error::EndError,
     mpi::{Group, MpiError, Number, Place},
     spec::ranks::Operation,
-    transport::{Deadline, connection::Token, mpi, rendezvous::Endpoints},
+    transport::{Deadline, connection::Token, meeting::Endpoints, mpi},
 };
 
 /// This rank's part of a group.

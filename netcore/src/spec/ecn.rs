@@ -2,7 +2,7 @@
 
 use super::{
     Dialect, Pattern, Side, TestSpec, Transport,
-    support::{Unsupported, refuse_if},
+    key::{Unsupported, refuse_if},
 };
 
 impl TestSpec {

@@ -19,3 +19,22 @@ keys! {
     port port_count ports rate receive receive_size remote_buffers remote_cpu remote_ports
     remote_socket reply_timeout request_size response_size streams threads transactions warmup workload
 }
+
+/// A test that these engines cannot run on any machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unsupported {
+    /// The key to blame in the plan: `workload`, `io`, `rate`, `socket.mss`, ….
+    pub key: &'static str,
+    pub reason: String,
+}
+
+/// Rules, one each: a condition, the key to blame, the reason. The first condition that holds refuses the test.
+macro_rules! refuse_if {
+    ($($condition:expr => $key:expr, $reason:literal $(, $argument:expr)*;)+) => {$(
+        if $condition {
+            return Err($crate::spec::key::Unsupported { key: $key, reason: format!($reason $(, $argument)*) });
+        }
+    )+};
+}
+pub(crate) use refuse_if;

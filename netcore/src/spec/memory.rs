@@ -2,61 +2,13 @@
 //!
 //! It is allocated, filled and touched before the load, while the other end waits.
 
-use super::{
-    Io, Receive, Role, Side, TestSpec, Transport, rings,
-    segments::CHUNK_BYTES,
-    shape::{ICMP_HEADER_BYTES, IP_HEADER_BYTES, LINK_HEADER_BYTES, Shape},
-    support,
-};
+use super::{Io, Role, Side, TestSpec, Transport, key, rings, shape::shapes};
 
 /// Limit for the buffers of a test at one end, bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Limit for reads of several requests or responses in flight, bytes, unless one alone is larger.
-const PIPELINE_BYTES: u64 = 256 * 1024;
-
-/// Largest datagram that a service may answer with, bytes.
-const LARGEST_ANSWER: u64 = 65_536;
-
 /// Record of a transaction in flight (its start and its number), bytes.
 const FLIGHT_BYTES: u128 = 32;
-
-/// Layouts of the send and the receive buffers; of 0 bytes where there are none.
-pub(crate) fn shapes(spec: &TestSpec, side: Side, role: Role) -> (Shape, Shape) {
-    let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
-    let several = |bytes: u64| {
-        let all = bytes.saturating_mul(spec.inflight.into());
-        match spec.inflight {
-            1 => bytes,
-            _ if spec.coalesce => all,
-            _ => all.min(bytes.max(PIPELINE_BYTES)),
-        }
-    };
-    let header_bytes = if spec.transport == Transport::Link { LINK_HEADER_BYTES } else { 0 };
-    let stamp_bytes = spec.stamp_bytes();
-    let message = |message_bytes| Shape { header_bytes, stamp_bytes, ..Shape::plain(message_bytes) };
-    let call = |message_bytes| Shape { per_call: spec.messages_per_call(side, role), ..message(message_bytes) };
-    let none = Shape::default();
-    match role {
-        Role::Sender if datagrams => (call(sizes.message_bytes), none),
-        Role::Sender => (message(sizes.message_bytes), none),
-        // Only what the engine reads of each.
-        Role::Receiver | Role::Duplex if datagrams && spec.receive == Receive::Discard => {
-            (none, call(stamp_bytes as u64))
-        }
-        // A datagram longer than its buffer would be cut off without an error.
-        Role::Receiver if spec.merges(side, role) => (none, call(CHUNK_BYTES)),
-        Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
-        Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
-        Role::Requester if spec.transport == Transport::Icmp => {
-            let bytes = sizes.message_bytes.saturating_add(ICMP_HEADER_BYTES as u64);
-            (message(bytes), message(bytes.saturating_add(IP_HEADER_BYTES as u64)))
-        }
-        Role::Requester if spec.is_alone() && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
-        Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),
-        Role::Responder => (message(sizes.response_bytes), message(several(sizes.request_bytes))),
-    }
-}
 
 /// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
@@ -119,7 +71,7 @@ fn in_flight(spec: &TestSpec, role: Role, send: u64) -> u128 {
 }
 
 /// Refuses a test whose buffers exceed the limit at an end.
-pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
+pub(super) fn check(spec: &TestSpec) -> Result<(), key::Unsupported> {
     // A service allocates its own buffers.
     let sides: &[Side] = if spec.is_alone() { &[Side::Near] } else { &[Side::Near, Side::Far] };
     let bytes = sides.iter().map(|side| buffer_bytes(spec, *side)).max().unwrap_or(0);
@@ -129,7 +81,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), support::Unsupported> {
         _ if spec.inflight > 1 => "inflight",
         _ => "message_size",
     };
-    support::refuse_if! {
+    key::refuse_if! {
         bytes > MOST_BYTES => key,
             "the buffers of one end would take {:.1} GiB, more than the {} GiB that a test is granted: use smaller \
              messages, a smaller ring, or fewer streams", bytes as f64 / f64::from(1 << 30), MOST_BYTES >> 30;
@@ -143,7 +95,7 @@ mod tests {
     use crate::{
         io::fill::FillFiles,
         pattern,
-        spec::{Dialect, Direction, Pattern},
+        spec::{Dialect, Direction, Pattern, Receive},
     };
 
     fn spec(change: impl FnOnce(&mut TestSpec)) -> TestSpec {

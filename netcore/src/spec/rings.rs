@@ -1,6 +1,6 @@
 //! Memory of submission rings (`io: uring`): each thread receives small messages into buffers of its ring's own.
 
-use super::{Io, Side, TestSpec, memory::shapes};
+use super::{Io, Side, TestSpec, shape::shapes};
 
 /// Largest receive that is served from a ring's own buffers, bytes: for a larger one the copy from there costs more than
 /// is saved.

@@ -3,8 +3,8 @@
 //! Each applies to one end by itself, and to that end's flows of its direction.
 
 use super::{
-    Direction, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, key,
-    support::{Unsupported, refuse_if},
+    Direction, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport,
+    key::{self, Unsupported, refuse_if},
 };
 
 /// Most messages of a datagram (the kernel's UDP_MAX_SEGMENTS; before Linux 6.10 it was 64).

@@ -1,6 +1,6 @@
 //! Layout of buffers: their length, number and alignment, from the test and the worker's role.
 
-use super::{BufferOptions, Io, PaceMode, Pattern, Role, Side, TestSpec, Transport};
+use super::{BufferOptions, Io, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, segments::CHUNK_BYTES};
 
 /// Bytes that a message needs for its sequence number.
 pub const NUMBERED_BYTES: usize = 8;
@@ -25,6 +25,12 @@ const CHUNKS_PER_CALL: usize = 16;
 
 /// The kernel takes no more messages from one call (UIO_MAXIOV).
 const MOST_PER_CALL: u32 = 1024;
+
+/// Limit for reads of several requests or responses in flight, bytes, unless one alone is larger.
+const PIPELINE_BYTES: u64 = 256 * 1024;
+
+/// Largest datagram that a service may answer with, bytes.
+const LARGEST_ANSWER: u64 = 65_536;
 
 /// Default alignment of buffers: a page, bytes.
 const PAGE: u64 = 4096;
@@ -119,5 +125,42 @@ pub fn stamped(length: usize) -> usize {
         STAMPED_BYTES.. => STAMPED_BYTES,
         NUMBERED_BYTES.. => NUMBERED_BYTES,
         _ => 0,
+    }
+}
+
+/// Layouts of the send and the receive buffers; of 0 bytes where there are none.
+pub(crate) fn shapes(spec: &TestSpec, side: Side, role: Role) -> (Shape, Shape) {
+    let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
+    let several = |bytes: u64| {
+        let all = bytes.saturating_mul(spec.inflight.into());
+        match spec.inflight {
+            1 => bytes,
+            _ if spec.coalesce => all,
+            _ => all.min(bytes.max(PIPELINE_BYTES)),
+        }
+    };
+    let header_bytes = if spec.transport == Transport::Link { LINK_HEADER_BYTES } else { 0 };
+    let stamp_bytes = spec.stamp_bytes();
+    let message = |message_bytes| Shape { header_bytes, stamp_bytes, ..Shape::plain(message_bytes) };
+    let call = |message_bytes| Shape { per_call: spec.messages_per_call(side, role), ..message(message_bytes) };
+    let none = Shape::default();
+    match role {
+        Role::Sender if datagrams => (call(sizes.message_bytes), none),
+        Role::Sender => (message(sizes.message_bytes), none),
+        // Only what the engine reads of each.
+        Role::Receiver | Role::Duplex if datagrams && spec.receive == Receive::Discard => {
+            (none, call(stamp_bytes as u64))
+        }
+        // A datagram longer than its buffer would be cut off without an error.
+        Role::Receiver if spec.merges(side, role) => (none, call(CHUNK_BYTES)),
+        Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
+        Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
+        Role::Requester if spec.transport == Transport::Icmp => {
+            let bytes = sizes.message_bytes.saturating_add(ICMP_HEADER_BYTES as u64);
+            (message(bytes), message(bytes.saturating_add(IP_HEADER_BYTES as u64)))
+        }
+        Role::Requester if spec.is_alone() && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
+        Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),
+        Role::Responder => (message(sizes.response_bytes), message(several(sizes.request_bytes))),
     }
 }

@@ -8,29 +8,12 @@ mod transports;
 use pages::{constant, discard};
 use transports::{datagrams, messages, pipes};
 
+pub use super::key::Unsupported;
+pub(crate) use super::key::refuse_if;
 use super::{
     Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, key,
     memory, segments, threads,
 };
-
-/// A test that these engines cannot run on any machine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct Unsupported {
-    /// The key to blame in the plan: `workload`, `io`, `rate`, `socket.mss`, ….
-    pub key: &'static str,
-    pub reason: String,
-}
-
-/// Rules, one each: a condition, the key to blame, the reason. The first condition that holds refuses the test.
-macro_rules! refuse_if {
-    ($($condition:expr => $key:expr, $reason:literal $(, $argument:expr)*;)+) => {$(
-        if $condition {
-            return Err($crate::spec::support::Unsupported { key: $key, reason: format!($reason $(, $argument)*) });
-        }
-    )+};
-}
-pub(crate) use refuse_if;
 
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let (transport, io) = (spec.transport.name(), spec.io.name());

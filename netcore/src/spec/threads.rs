@@ -1,8 +1,8 @@
 //! The number of data threads, and the limits of a thread that serves several flows.
 
 use super::{
-    Direction, Side, TestSpec, Transport, key,
-    support::{Unsupported, refuse_if},
+    Direction, Side, TestSpec, Transport,
+    key::{self, Unsupported, refuse_if},
 };
 
 /// After the peer has ended the association, non-blocking receives return EAGAIN for ever (seen on 6.1).

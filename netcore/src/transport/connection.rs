@@ -17,12 +17,15 @@ use nix::{
     sys::socket::{Backlog, MsgFlags, listen, recv, send},
 };
 
-use super::{Deadline, Protocol, address::Address, control_port::with_first_bytes, opening, options};
+use super::{Deadline, Protocol, address::Address, opening, options};
 use crate::{
     error::EndError,
     spec::{EndSpec, Side, SocketOptions, Transport, quantity::Seconds},
     sys::{self, opt},
 };
+
+/// Connections that may wait to be accepted: connect tests connect as fast as they can.
+pub const BACKLOG: u32 = 4096;
 
 /// The secret by which data connections prove that they belong to the session.
 pub type Token = [u8; 16];
@@ -124,7 +127,7 @@ pub fn connect_and_prove(
 ) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(to.family())?;
     if protocol.transport == Transport::Tcp {
-        with_first_bytes(&socket);
+        opening::with_first_bytes(&socket);
     }
     let socket = connect_socket(socket, protocol, from, to, socket_options, deadline)?;
     prove(&socket, token, number)?;

@@ -7,7 +7,7 @@
 //! The connections of a connect workload have no token, and handing each one over would cost more than the connection. So
 //! the threads of such a test accept in the daemon's place while it runs. They know their peer's address, and give back
 //! every connection that begins like a control or a data connection. Near ends and clients send these bytes together with
-//! the last packet of the handshake ([`with_first_bytes`]), so they are there when the connection is accepted.
+//! the last packet of the handshake ([`opening::with_first_bytes`]), so they are there when the connection is accepted.
 
 use std::{
     collections::VecDeque,
@@ -35,8 +35,9 @@ use super::{
     Deadline, Link,
     address::Address,
     connection::{self, CANDIDATES, MAGIC, PREAMBLE_BYTES, Token, flow_of},
-    datagram, listener, opening, options,
-    rendezvous::Endpoints,
+    datagram,
+    meeting::Endpoints,
+    opening, options,
 };
 use crate::{
     error::{self, EndError},
@@ -79,12 +80,6 @@ impl DataPorts {
             "all ports of --data-ports {first}-{last} are in use: give `plumb serve` a wider range, or start fewer streams"
         )))
     }
-}
-
-/// Makes connect(2) hold back the last packet of the handshake until there is data to send with it.
-pub fn with_first_bytes(socket: &impl AsFd) {
-    // TCP_DEFER_ACCEPT does that on a socket that connects. Without it the far end reads the bytes a little later.
-    let _ = opt::set_int(socket, opt::TCP_DEFER_ACCEPT, 1);
 }
 
 /// A port with the sockets of both protocols.
@@ -183,7 +178,7 @@ impl ControlPort {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         // Connect workloads connect as fast as they can.
-        listen(&listener, Backlog::new(listener::BACKLOG.cast_signed())?)?;
+        listen(&listener, Backlog::new(connection::BACKLOG.cast_signed())?)?;
         // After it was bound: another daemon still finds the port in use.
         opt::set_int(&datagrams, opt::SO_REUSEPORT, 1)?;
         let news = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;

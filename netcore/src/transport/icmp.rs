@@ -8,8 +8,8 @@ use std::{
 use super::{
     Link,
     address::Address,
+    meeting::{Destination, Meeting},
     options,
-    rendezvous::{Destination, Meeting},
 };
 use crate::{
     error::EndError,

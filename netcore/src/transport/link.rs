@@ -19,8 +19,9 @@ use super::{
     Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking},
     datagram::{ANSWERS, await_preamble, look_up, repeat_until_answered},
-    largest_message, options,
-    rendezvous::{Destination, Endpoints, Listening, Meeting},
+    largest_message,
+    meeting::{Destination, Endpoints, Listening, Meeting},
+    options,
 };
 use crate::{
     error::EndError,

@@ -28,9 +28,6 @@ use crate::{
     sys::{self, opt},
 };
 
-/// Connections that may wait to be accepted: connect tests connect as fast as they can.
-pub const BACKLOG: u32 = 4096;
-
 /// Time that the far end waits for the next connection before it checks for the end of the test.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
@@ -343,7 +340,7 @@ pub fn admit_group(
     let proofs = connection::accept_flows(first, token, spec.flows().saturating_mul(proofs(spec)), deadline)?;
     // A place in the group is a flow's number, by the order in which they begin to listen.
     for socket in others {
-        connection::start_listening(socket, BACKLOG, &"the shared data port")?;
+        connection::start_listening(socket, connection::BACKLOG, &"the shared data port")?;
     }
     let peers = peers(&proofs, spec)?;
     let of_a_flow = self::proofs(spec) as usize;

@@ -10,6 +10,7 @@ pub mod folder;
 pub mod icmp;
 pub mod link;
 pub mod listener;
+pub mod meeting;
 pub mod mpi;
 pub mod opening;
 pub mod options;

@@ -10,7 +10,7 @@ use nix::sys::eventfd::EventFd;
 use super::{
     Deadline, Link,
     connection::Token,
-    rendezvous::{Destination, Endpoints, Listening, Meeting},
+    meeting::{Destination, Endpoints, Listening, Meeting},
 };
 use crate::{
     error::EndError,

@@ -1,7 +1,7 @@
 //! Options of the socket that connects or listens, not of its connections: TCP Fast Open, deferred acceptance, and a port
 //! that several sockets listen on.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::{
     error::EndError,
@@ -14,6 +14,12 @@ use crate::{
 pub fn fast_open(socket: &OwnedFd) -> Result<(), EndError> {
     fast_open_is_on(Side::Near)?;
     opt::set_int(socket, opt::TCP_FASTOPEN_CONNECT, 1).map_err(EndError::system("the kernel refuses fastopen"))
+}
+
+/// Makes connect(2) hold back the last packet of the handshake until there is data to send with it.
+pub fn with_first_bytes(socket: &impl AsFd) {
+    // TCP_DEFER_ACCEPT does that on a socket that connects. Without it the far end reads the bytes a little later.
+    let _ = opt::set_int(socket, opt::TCP_DEFER_ACCEPT, 1);
 }
 
 /// Reads SO_INCOMING_CPU where it steers, from the socket that listens: on a connection the kernel overwrites it with the CPU of

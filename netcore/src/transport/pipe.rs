@@ -20,7 +20,7 @@ use super::{
     Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
     folder::Folder,
-    rendezvous::{Destination, Listening, Meeting},
+    meeting::{Destination, Listening, Meeting},
 };
 use crate::{
     error::EndError,

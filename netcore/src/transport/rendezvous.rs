@@ -6,8 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     Deadline, Link, Protocol,
     address::{Address, is_v6, listening_ip, local_ip, near_bind},
@@ -16,34 +14,16 @@ use super::{
     control_port::{DataPorts, Reserved},
     datagram,
     folder::{self, Folder},
-    has_socket_pairs, icmp, largest_message, link, listener, mpi, opening,
+    has_socket_pairs, icmp, largest_message, link, listener,
+    meeting::{Destination, Endpoints, Listening, Meeting},
+    mpi, opening,
     options::Prepared,
     pipe, vsock,
 };
 use crate::{
     error::EndError,
-    mpi::Place,
     spec::{Family, Reuseport, Side, TestSpec, Transport},
 };
-
-/// Endpoints that the near end must connect to, as the far end's kernel chose them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Endpoints {
-    /// Address of the data sockets, if it differs from the peer's known address.
-    pub address: Option<IpAddr>,
-    /// Ports: one that serves every flow, or one per flow.
-    pub ports: Vec<u16>,
-    /// Whether the port is that of the control connections: a client that has reached the daemon at another port uses that.
-    pub at_control: bool,
-    /// Context identifier of a vsock end.
-    pub cid: Option<u32>,
-    /// Hardware address of a link end.
-    pub mac: Option<[u8; 6]>,
-    /// Rank and tags of an end of MPI.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mpi: Option<Place>,
-}
 
 /// An end before its flows are connected.
 pub enum Rendezvous {
@@ -54,43 +34,6 @@ pub enum Rendezvous {
     Far(Listening),
     /// A far end whose data come to the control port of its daemon.
     AtControl(Reserved),
-}
-
-/// What a far end listens with.
-#[derive(Default)]
-pub struct Listening {
-    /// Sockets: one that serves every flow, or one per flow.
-    pub sockets: Vec<Arc<OwnedFd>>,
-    pub endpoints: Endpoints,
-    /// Folder of sockets or FIFOs.
-    pub folder: Option<Folder>,
-}
-
-/// Destination and source of a near end's connections.
-#[derive(Clone, Copy)]
-pub struct Destination<'a> {
-    ip: IpAddr,
-    pub endpoints: &'a Endpoints,
-    pub data_ip: Option<IpAddr>,
-    /// Folder of sockets or FIFOs.
-    pub folder: Option<&'a Folder>,
-}
-
-impl Destination<'_> {
-    /// Address of the far end's data, of the family of the test.
-    pub fn ip(&self, spec: &TestSpec) -> Result<IpAddr, EndError> {
-        let ip = self.endpoints.address.unwrap_or(self.ip);
-        check_family(spec, ip)?;
-        Ok(ip)
-    }
-}
-
-/// The test whose ends meet.
-#[derive(Clone, Copy)]
-pub struct Meeting<'a> {
-    pub spec: &'a TestSpec,
-    pub token: &'a Token,
-    pub deadline: &'a Deadline<'a>,
 }
 
 /// How the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
@@ -261,7 +204,7 @@ fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &Token) -> Result<Listening, EndError> {
     let protocol = Protocol::connecting(spec.transport);
-    let backlog = if spec.pattern.is_connecting() { listener::BACKLOG } else { spec.flows().max(16) };
+    let backlog = if spec.pattern.is_connecting() { connection::BACKLOG } else { spec.flows().max(16) };
     let reuseport = spec.reuseport();
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();

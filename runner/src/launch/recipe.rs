@@ -108,8 +108,14 @@ impl Recipe {
             }
             Launch { kubernetes: Some(options), .. } => {
                 let remote = remote(options.program.as_ref(), "plumb", options.copy, serve)?;
-                let recipes = kubernetes::recipes(ends, options, &remote)?;
-                return Ok(recipes.into_iter().map(|recipe| Self { relay, ..recipe }).collect());
+                let of_pod = |pod: Pod| Self {
+                    ends: vec![pod.end().to_owned()],
+                    relay,
+                    check: Some(pod.check()),
+                    pod: Some(pod.clone()),
+                    ..Self::new("kubernetes", [pod.exec(), remote.argv()].concat(), remote.copy.clone())
+                };
+                return Ok(kubernetes::pods(ends, options, &remote)?.into_iter().map(of_pod).collect());
             }
             Launch { .. } => Err("launch names no engine".to_owned()),
         }?;

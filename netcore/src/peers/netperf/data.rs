@@ -24,9 +24,6 @@ use crate::{
     },
 };
 
-/// Connections that wait to be accepted: a connect test makes them as fast as it can.
-const BACKLOG: u32 = 4096;
-
 /// Strangers who are turned away before the deadline and the stop flag are looked at.
 const STRANGERS: usize = 64;
 
@@ -157,7 +154,7 @@ fn open(spec: &TestSpec, at: SocketAddr) -> Result<OwnedFd, EndError> {
     }
     let protocol = Protocol::connecting(spec.transport)
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))?;
-    let socket = connection::listener(protocol, &address, &spec.far, BACKLOG)?;
+    let socket = connection::listener(protocol, &address, &spec.far, connection::BACKLOG)?;
     connection::set_blocking(&socket, false)?;
     Ok(socket)
 }

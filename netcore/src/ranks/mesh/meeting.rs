@@ -15,7 +15,7 @@ use crate::{
         address::{Address, local_ip},
         connection::{self, Token},
         control_port::{DataPorts, Reserved},
-        rendezvous::Endpoints,
+        meeting::Endpoints,
     },
 };
 
@@ -57,7 +57,8 @@ impl Listening {
             return Ok(Self { rank, token, protocol, socket: end.socket, from: address, arrivals });
         }
         let on = |ip: IpAddr| {
-            let open = |port| connection::listener(protocol, &Address::Ip((ip, port).into()), &end, BACKLOG);
+            let open =
+                |port| connection::listener(protocol, &Address::Ip((ip, port).into()), &end, connection::BACKLOG);
             ports.open(0, open)
         };
         let listener = match (address, spec.family) {
@@ -117,9 +118,6 @@ fn token_of(token: &Token, rank: usize) -> Token {
     of_rank.iter_mut().zip(number(rank).to_le_bytes()).for_each(|(byte, rank)| *byte ^= rank);
     of_rank
 }
-
-/// Connections that wait to be accepted while this rank still connects.
-const BACKLOG: u32 = 4096;
 
 fn number(rank: usize) -> u32 {
     u32::try_from(rank).unwrap_or(u32::MAX)

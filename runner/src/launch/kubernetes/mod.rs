@@ -24,7 +24,7 @@ use std::{
 
 use netcore::control::stop::{StopFlag, Urgency};
 
-use super::{contract::Greeting, guardian::Guardian, recipe::Recipe, remote::Remote};
+use super::{contract::Greeting, guardian::Guardian, remote::Remote};
 use crate::plan::model::Kubernetes;
 use kubectl::Kubectl;
 use manifest::Manifest;
@@ -83,28 +83,33 @@ pub struct Pod {
     index: usize,
 }
 
-/// A launcher for each of these ends. `remote` is the daemon's command in the pod.
-pub fn recipes(ends: Vec<String>, options: &Kubernetes, remote: &Remote) -> Result<Vec<Recipe>, String> {
+/// A pod for each of these ends. `remote` is the daemon's command in the pod.
+pub fn pods(ends: Vec<String>, options: &Kubernetes, remote: &Remote) -> Result<Vec<Pod>, String> {
     let kubectl = Kubectl::new(options);
     let deadline = options.deadline.map_or(DEADLINE, |deadline| deadline.0).as_secs().max(1);
     let manifest = Manifest::new(options, remote, &ends, deadline)?;
     let wait = options.wait.map_or(WAIT, |wait| wait.0);
-    let check = kubectl.command(["get", "pods"]).join(" ");
     let pods = Arc::new(Pods { kubectl, manifest, ends, wait, prepared: Mutex::new(None) });
-    let recipe = |(index, end): (usize, &String)| {
-        let name = pods.manifest.pod(index);
-        let exec = pods.kubectl.command(["exec", "-i", &name, "-c", manifest::CONTAINER, "--"]);
-        Recipe {
-            ends: vec![end.clone()],
-            check: Some(check.clone()),
-            pod: Some(Pod { pods: Arc::clone(&pods), index }),
-            ..Recipe::new("kubernetes", [exec, remote.argv()].concat(), remote.copy.clone())
-        }
-    };
-    Ok(pods.ends.iter().enumerate().map(recipe).collect())
+    Ok((0..pods.ends.len()).map(|index| Pod { pods: Arc::clone(&pods), index }).collect())
 }
 
 impl Pod {
+    /// The end that it is.
+    pub fn end(&self) -> &str {
+        &self.pods.ends[self.index]
+    }
+
+    /// A command that runs another one in it.
+    pub fn exec(&self) -> Vec<String> {
+        let name = self.pods.manifest.pod(self.index);
+        self.pods.kubectl.command(["exec", "-i", &name, "-c", manifest::CONTAINER, "--"])
+    }
+
+    /// A command that shows the state of all.
+    pub fn check(&self) -> String {
+        self.pods.kubectl.command(["get", "pods"]).join(" ")
+    }
+
     /// Names of all ends that share its preparation.
     pub fn ends(&self) -> &[String] {
         &self.pods.ends

@@ -6,7 +6,7 @@ use netcore::{
 };
 use schemas::columns::Row;
 
-use super::window::End;
+use super::both::End;
 
 pub(super) fn fill(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     row.local_ce_packets = near.and_then(|end| arrived(row, spec, Side::Near, end));

@@ -7,7 +7,7 @@ use schemas::{
     words::Way,
 };
 
-use super::{limits as evidence, ways, window::Pair};
+use super::{both::Pair, limits as evidence, ways};
 
 /// Columns about an end as a whole. Of two ways at once they say nothing about one.
 const OF_THE_END: [[&str; 2]; 6] = [

@@ -3,7 +3,7 @@
 use netcore::report::{Evidence, TcpLimits, Window};
 use schemas::columns::{Row, results::ends};
 
-use super::window::{End, Pair};
+use super::both::{End, Pair};
 
 /// Fills the cells that the sending kernels know about their connections.
 pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {

@@ -6,7 +6,7 @@ use netcore::{
 };
 use schemas::{columns::Row, words::Phase};
 
-use super::window::End;
+use super::both::End;
 
 /// Fills the cells of a phase. An end that is another program or an older version tells no runs.
 pub(super) fn runs(row: &mut Row, spec: &TestSpec, near: &End<'_>, far: &End<'_>) {

@@ -1,5 +1,6 @@
 //! From what two ends report to rows of the results table.
 //!
+//! - [`both`]: a phase or interval at both ends
 //! - [`ecn`]: congestion marks
 //! - [`identity`]: the cells of what the kernels granted
 //! - [`window`]: the cells of one phase or interval
@@ -14,6 +15,7 @@
 //! - [`total`]: what the members of a group did together
 //! - [`wire`]: how much of the wire a stream took
 
+pub mod both;
 pub mod ecn;
 pub mod identity;
 pub mod latency;
@@ -37,7 +39,7 @@ use schemas::{
     words::{Record, Way},
 };
 
-use self::window::Pair;
+use self::both::Pair;
 pub use crate::plan::requested::ways;
 
 /// The rows of one iteration, in the order in which they are written.
