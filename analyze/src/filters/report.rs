@@ -4,6 +4,7 @@ mod answer;
 pub(super) mod cases;
 mod doubts;
 mod facts;
+mod overview;
 mod pictures;
 
 use std::{
@@ -184,20 +185,20 @@ fn open(path: &Path) -> Result<Table, Error> {
     Table::open(&InputArgs { files: vec![path.to_owned()] })
 }
 
-fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {
-    let cases = Cases::read(&mut open(results)?)?;
+fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {
+    let cases = Cases::read(&mut open(results_path)?)?;
     let mut doubts = Doubts::default();
-    let facts = own(beside::run_record(results)?, &mut doubts);
+    let facts = own(beside::run_record(results_path)?, &mut doubts);
     let facts = facts.as_ref();
     if facts.is_none() {
         doubts.add(format!(
             "without {} plan, machines and notes are unknown",
-            results.with_extension("run.json").display()
+            results_path.with_extension("run.json").display()
         ));
     }
-    let judged = own(beside::table(results, "verdicts.csv")?, &mut doubts);
+    let judged = own(beside::table(results_path, "verdicts.csv")?, &mut doubts);
     let judged = judged.map(|path| verdicts::read(&mut open(&path)?)).transpose()?.unwrap_or_default();
-    let other = against.map(|path| super::compare::report(path, results)).transpose()?;
+    let other = against.map(|path| super::compare::report(path, results_path)).transpose()?;
     let other_name = against.map(|path| path.display().to_string()).unwrap_or_default();
 
     let mut blocks = Vec::new();
@@ -228,19 +229,18 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
         blocks.push(Block::Table { about: "Comparison".to_owned(), columns: other.columns });
         blocks.push(Block::Paragraph(other.facts));
     }
+    let mut results = Vec::new();
     if !cases.list.is_empty() {
-        blocks.push(heading("Results"));
-        blocks.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
+        results.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
         let limits = cases.limits();
         if !limits.is_empty() {
-            blocks.push(Block::List(limits.iter().map(|limit| short_names(limit)).collect()));
+            results.push(Block::List(limits.iter().map(|limit| short_names(limit)).collect()));
         }
     }
     let mut later = Doubts::default();
-    let drawn = pictures::of(results, &cases, facts, &mut later);
+    let mut drawn = pictures::of(results_path, &cases, facts, &mut later);
     if !drawn.is_empty() {
-        blocks.push(heading(if drawn.len() == 1 { "Picture" } else { "Pictures" }));
-        blocks.extend(drawn);
+        drawn.insert(0, heading(if drawn.len() == 1 { "Picture" } else { "Pictures" }));
     }
 
     doubts.left_out(&cases);
@@ -249,15 +249,27 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
         doubts.run(facts, &cases.list);
     }
     doubts.append(later);
-    blocks.push(heading("What to doubt"));
+    let mut doubtful = vec![heading("What to doubt")];
     if doubts.is_empty() {
-        blocks
+        doubtful
             .push(Block::Paragraph("Nothing was noted, and the iterations show no drift and no outliers.".to_owned()));
     } else {
         let names: BTreeSet<&str> = cases.list.iter().map(cases::Case::name).collect();
         let labels: BTreeSet<&str> = cases.list.iter().map(|c| c.label.as_str()).collect();
         let sentences = doubts.sentences([&names, &labels]);
-        blocks.push(Block::List(sentences.iter().map(|sentence| short_names(sentence)).collect()));
+        doubtful.push(Block::List(sentences.iter().map(|sentence| short_names(sentence)).collect()));
+    }
+    let overview = overview::of(&cases.list);
+    if !results.is_empty() {
+        blocks.push(heading("Results"));
+    }
+    if overview.is_empty() {
+        blocks.extend(results.into_iter().chain(drawn).chain(doubtful));
+    } else {
+        // Of many cases the page has what was asked, and the rows for those who look for one.
+        let rows =
+            Block::Fold { about: format!("All {} rows, and what limited them", cases.list.len()), blocks: results };
+        blocks.extend(overview.into_iter().chain(doubtful).chain(drawn).chain([rows]));
     }
     if let Some(facts) = facts {
         blocks.push(heading("Details"));
@@ -267,7 +279,7 @@ fn assemble(results: &Path, against: Option<&Path>, title: Option<&str>) -> Resu
     let named = || facts.and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
     let title = match title.or_else(named) {
         Some(title) => title.to_owned(),
-        None => results.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
 }

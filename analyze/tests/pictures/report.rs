@@ -205,3 +205,52 @@ fn what_is_missing_is_said() {
     let error = plumb(&["report", &results]).unwrap_err();
     assert_eq!(error.exit_code(), 3);
 }
+
+#[test]
+fn many_cases_begin_with_what_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.csv");
+    let mut rows = String::from(
+        "case_id,case,test,member,workload,record,phase,status,iteration,streams,axis_streams,axis_socket_congestion_control,\
+         throughput_bits_per_s,transactions_per_s,added_latency_p50_us\n",
+    );
+    for cc in ["cubic", "bbr"] {
+        for streams in [1, 4, 16] {
+            for (member, cells) in [("up", "9e9,,"), ("up-tcp", ",100,-250"), ("down-tcp", ",100,4000")] {
+                // A probe has one stream of its own.
+                let own = if member == "up" { streams } else { 1 };
+                for iteration in 1..3 {
+                    rows += &format!(
+                        "{cc}{streams},\"load[socket.congestion_control={cc},streams={streams}]\",load,{member},\
+                         tcp_rr,iteration,measure,ok,{iteration},{own},{streams},{cc},{cells}\n"
+                    );
+                }
+            }
+        }
+    }
+    std::fs::write(&results, rows).unwrap();
+    let text = plumb(&["report", results.to_str().unwrap()]).unwrap();
+    let parts = ["## Results", "## What to doubt", "## Picture", "All 18 rows"].map(|part| text.find(part).unwrap());
+    assert!(parts.is_sorted(), "{text}");
+    let table: Vec<&str> = text[parts[0]..parts[1]].lines().filter(|line| line.starts_with('|')).collect();
+    assert_eq!(table.len(), 2 + 6, "a row per member and number of streams: {text}");
+    assert_eq!(table[0], "| member   | streams |   cubic |     bbr |");
+    assert_eq!(table[2], "| up-tcp   | 1       | −250 µs | −250 µs |");
+    assert!(text.contains("load: added latency, median by member, streams, congestion control"), "{text}");
+    assert!(text.contains("added latency, median against streams"), "{text}");
+}
+
+/// A gate against the stored run, and a report against its file: one comparison, which the lead has once.
+#[test]
+fn the_lead_has_a_comparison_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = run(folder.path());
+    let other = folder.path().join("other.csv");
+    std::fs::write(&other, tables::csv(&tables::sizes(&["size"], 3, 6..=10))).unwrap();
+    let told = plumb(&["compare", other.to_str().unwrap(), &results, "-f", "csv"]).unwrap();
+    std::fs::write(folder.path().join("lab.verdicts.csv"), told).unwrap();
+    let text = plumb(&["report", &results, "--against", other.to_str().unwrap()]).unwrap();
+    let lead = text.lines().find(|line| line.starts_with("**")).unwrap();
+    assert!(lead.contains("compared with"), "{lead}");
+    assert_eq!(lead.matches("compared with").count(), 1, "{lead}");
+}

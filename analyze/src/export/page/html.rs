@@ -199,11 +199,16 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
             let class = match (column.right, tone(column, cell)) {
                 _ if i == named => " class=\"name\"".to_owned(),
                 (false, Tone::Plain) if short[i] && !column.title.is_empty() => " class=\"short\"".to_owned(),
+                (true, _) if cell.contains(" (") => " class=\"number pair\"".to_owned(),
                 (true, _) => " class=\"number\"".to_owned(),
                 (_, Tone::Plain) => " class=\"long\"".to_owned(),
                 (_, tone) => format!(" class=\"word {}\"", class(tone)),
             };
             let mut cell = escaped(cell);
+            if column.right {
+                // A value with its interval breaks between them.
+                cell = cell.replace(' ', "&nbsp;").replace("&nbsp;(", " (");
+            }
             if i == named {
                 // Long names break between their keys.
                 cell = cell.replace(',', ",<wbr>").replace('[', "<wbr>[").replace('=', "=<wbr>");
@@ -318,6 +323,7 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   .narrow { display: block; }
   h1 { font-size: 1.4rem; }
   .picture { padding: 0.2rem; }
+  .pair { white-space: normal; }
   .name { position: sticky; left: 0; max-width: 9.5rem; background: var(--paper); }
 }
 @media print {

@@ -1,6 +1,7 @@
 //! The answer in a sentence: from verdicts, comparisons and results, worst news first.
 
 use schemas::{
+    columns::VerdictRow,
     metrics::{self, Metric},
     text::short_names,
     units,
@@ -18,9 +19,9 @@ const NAMED: usize = 3;
 /// Facts for the sentence, beside the cases.
 #[derive(Default)]
 pub struct Facts<'a> {
-    pub verdicts: &'a [schemas::columns::VerdictRow],
+    pub verdicts: &'a [VerdictRow],
     /// Name of the other run, and the comparisons with it.
-    pub against: Option<(&'a str, &'a [schemas::columns::VerdictRow])>,
+    pub against: Option<(&'a str, &'a [VerdictRow])>,
     /// Why the run ended early.
     pub cut_short: Option<String>,
 }
@@ -36,7 +37,16 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
     tones.extend(failed.as_ref().map(|_| Tone::Bad));
     sentences.extend(failed);
     let judged = judge::answer(facts.verdicts, "the baseline");
-    let compared = facts.against.and_then(|(name, rows)| judge::answer(rows, name));
+    // What a verdict says of the same two runs is not said again.
+    let is_told = |row: &VerdictRow| {
+        let about = |row: &VerdictRow| {
+            (row.baseline_run_id.clone(), row.case_id.clone(), row.member.clone(), row.metric.clone())
+        };
+        let told = |known: &VerdictRow| about(known) == about(row) && known.verdict == row.verdict;
+        !row.baseline_run_id.is_empty() && facts.verdicts.iter().any(told)
+    };
+    let new = facts.against.filter(|(_, rows)| !rows.iter().all(is_told));
+    let compared = new.and_then(|(name, rows)| judge::answer(rows, name));
     for (verdict, text) in [&judged, &compared].into_iter().flatten() {
         sentences.push(text.clone());
         tones.push(Tone::of(*verdict));

@@ -1,7 +1,10 @@
 //! The run, its machines and its plans, from `results.run.json`. Unknown keys are ignored and missing ones left out: the
 //! file grows with the program, and reports are made of old files too.
 
-use schemas::run_record::{PlanRecord, RunRecord};
+use schemas::{
+    run_record::{PlanRecord, RunRecord},
+    text::short_id,
+};
 use serde_json::Value;
 
 use crate::{export::page::Block, table::layout::Column};
@@ -50,7 +53,7 @@ pub fn origin(facts: &RunRecord) -> String {
         named("", minute(&facts.began)),
         named(if hosts.len() == 1 { "host " } else { "hosts " }, hosts.join(", ")),
         named("plumb ", facts.tool_version.clone()),
-        named("run ", facts.run_id.clone()),
+        named("run ", short_id(&facts.run_id)),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }

@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use indexmap::IndexSet;
 use schemas::{run_record::RunRecord, vocabulary};
 
-use super::{cases::Case, cases::Cases, doubts::Doubts};
+use super::{cases::Case, cases::Cases, doubts::Doubts, overview};
 use crate::{
     error::Error,
     export::page::Block,
@@ -18,6 +19,9 @@ use crate::{
 /// The fewest values of a swept parameter. A line through two points says no more than two bars.
 const SWEPT: usize = 3;
 
+/// The most curves of one picture. Where members have more together, each has a picture of its own.
+const CURVES: usize = 8;
+
 /// For a phone, or for half a column.
 const NARROW: Size = Size { width: 480, height: 400 };
 const WIDE: Size = Size { width: 900, height: 480 };
@@ -25,7 +29,7 @@ const WIDE: Size = Size { width: 900, height: 480 };
 /// A picture, and a condition on its rows.
 struct Wanted {
     plot: Plot,
-    condition: Option<&'static str>,
+    condition: Option<String>,
 }
 
 /// Draws every picture. One that cannot be drawn becomes a doubt.
@@ -46,7 +50,7 @@ pub fn of(results: &Path, cases: &Cases, facts: Option<&RunRecord>, doubts: &mut
         let apart = intervals.as_deref().filter(|_| plot.kind == Kind::Timeseries);
         let mut options = plot.options(apart.unwrap_or(results));
         options.paper.no_annotation = true;
-        options.selection.conditions.extend(condition.map(str::to_owned));
+        options.selection.conditions.extend(condition);
         match draw(plot.kind, options) {
             Ok((block, warnings)) => {
                 blocks.push(block);
@@ -114,7 +118,7 @@ fn fitting(cases: &Cases) -> Vec<Wanted> {
     let mut plain: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut timed = Vec::new();
     for (test, all) in &tests {
-        let Some(metric) = all.iter().find_map(|c| c.headline()) else { continue };
+        let Some(metric) = overview::metric(all) else { continue };
         let over_time = cases.intervals.contains(*test);
         let probes = |c: &&Case| c.is_timed() && !c.member().is_empty();
         if all.iter().any(|c| c.searched().is_some()) {
@@ -123,15 +127,24 @@ fn fitting(cases: &Cases) -> Vec<Wanted> {
             let mut search = picture(Kind::Sweep, &[test], Some(x), Some(y));
             search.plot.record = Some(Record::Probe);
             wanted.push(search);
-        } else if let Some(axis) = swept(all) {
+        } else if let Some((axis, steps)) = swept(all) {
             // The axis column has the swept value in every row; the key's own column may not.
             let own = vocabulary::axis_of(axis).filter(|own| cases.axes.contains(own));
             let axis = own.as_deref().unwrap_or(axis);
-            wanted.push(picture(Kind::Sweep, &[test], Some(axis), Some(metric.column)));
+            let drawn = || all.iter().filter(|c| c.headline().is_some_and(|m| m.column == metric.column));
+            let members: IndexSet<&str> = drawn().map(|c| c.member()).collect();
+            let sweep = || picture(Kind::Sweep, &[test], Some(axis), Some(metric.column));
+            if drawn().count() > CURVES * steps && members.len() > 1 {
+                wanted.extend(
+                    members.iter().map(|member| Wanted { condition: Some(format!("member={member}")), ..sweep() }),
+                );
+            } else {
+                wanted.push(sweep());
+            }
         } else if over_time && all.iter().any(probes) && all.iter().any(|c| !c.is_timed()) {
             let mut above = picture(Kind::Timeseries, &[test], None, Some("throughput_bits_per_s"));
             // A probe's bytes are not the load.
-            above.condition = Some("transactions_per_s=");
+            above.condition = Some("transactions_per_s=".to_owned());
             wanted.push(above);
             wanted.push(picture(Kind::Timeseries, &[test], None, Some("latency_p50_us")));
             timed.push(*test);
@@ -155,10 +168,11 @@ fn fitting(cases: &Cases) -> Vec<Wanted> {
     wanted
 }
 
-/// The parameter that a test sweeps.
-fn swept(cases: &[&Case]) -> Option<&'static str> {
-    AXES.into_iter().find(|axis| {
+/// The parameter that a test sweeps, and the number of its values.
+fn swept(cases: &[&Case]) -> Option<(&'static str, usize)> {
+    let steps = |axis: &str| {
         let values = cases.iter().flat_map(|c| &c.iterations).filter_map(|row| row.number(axis));
-        values.map(f64::to_bits).collect::<BTreeSet<u64>>().len() >= SWEPT
-    })
+        values.map(f64::to_bits).collect::<BTreeSet<u64>>().len()
+    };
+    AXES.into_iter().map(|axis| (axis, steps(axis))).find(|(_, steps)| *steps >= SWEPT)
 }
