@@ -33,6 +33,8 @@ fn a_folder_holds_everything() {
     assert!(fs::read_to_string(dir.join("plan.resolved.yaml")).unwrap().contains("tcp_stream"));
     assert!(fs::read_to_string(dir.join("run.json")).unwrap().contains("\"ended\""));
     assert!(fs::read_to_string(dir.join("bulk.svg")).unwrap().contains("<svg"));
+    let named = format!("pictures: {}, {}", dir.join("bulk.svg").display(), dir.join("map.svg").display());
+    assert!(ran.stdout.contains(&named), "{}", ran.stdout);
     assert!(fs::read_to_string(dir.join("map.svg")).unwrap().contains("bytes received"), "{}", ran.stderr);
     assert!(fs::read_to_string(dir.join("ci/junit.xml")).unwrap().contains("throughput &gt; 1kbit/s"));
     assert!(fs::read_to_string(dir.join("summary.md")).unwrap().contains("| bulk |"));

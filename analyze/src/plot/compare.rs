@@ -58,7 +58,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         required_texts: &[verdict::case, verdict::verdict],
         texts: &[verdict::metric, verdict::case_id],
         // Each row is a comparison.
-        along: &[verdict::case, verdict::case_id, verdict::metric, verdict::member],
+        along: &[verdict::case, verdict::case_id, verdict::metric, verdict::member, verdict::assertion],
         ..Columns::default()
     };
     let with_hint = |error: Error| match error {
@@ -96,14 +96,19 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
 
 fn changes(records: &Records) -> Vec<Change> {
     let several = records.distinct(verdict::metric).len() > 1;
+    let sides = records.distinct(verdict::assertion).len();
     records
         .list
         .iter()
         .filter_map(|record| {
             let mut name = records.labels.get(records.text(record, verdict::case)).to_owned();
             let member = records.text(record, verdict::member);
-            if !member.is_empty() {
+            if !member.is_empty() && !name.split(' ').any(|word| word == member) {
                 name = format!("{name} · {member}");
+            }
+            let values = against(records.text(record, verdict::assertion));
+            if sides > 1 && !values.is_empty() {
+                name = format!("{name} · {values}");
             }
             if several {
                 name = format!("{name} · {}", Quantity::of_column(records.text(record, verdict::metric)).label);
@@ -123,6 +128,15 @@ fn changes(records: &Records) -> Vec<Change> {
             })
         })
         .collect()
+}
+
+/// The values that `compare --by` compared, `bbr against cubic`; else empty.
+fn against(assertion: &str) -> &str {
+    assertion
+        .split_once(": ")
+        .map(|(_, values)| values)
+        .filter(|values| values.contains(" against "))
+        .unwrap_or_default()
 }
 
 /// The changes that a metric can have: one that is never negative loses all of its value at most.
@@ -171,6 +185,11 @@ fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Ch
         legend.push(Entry { label: format!("{word} ({})", mine.len()), key });
     }
     let mut notes = Vec::new();
+    if let [one] = records.distinct(verdict::assertion)[..]
+        && !against(one).is_empty()
+    {
+        notes.push(one.to_owned());
+    }
     if let [one] = &legend[..] {
         // A legend with one entry is not drawn.
         notes.push(format!("all {}", one.label));

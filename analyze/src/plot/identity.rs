@@ -9,7 +9,7 @@ use super::{
 use crate::{error::Error, table::Record as RecordKind};
 use schemas::{
     columns::{AXIS_PREFIX, COLUMNS, axis_column, results::column, verdicts::column as verdict},
-    text::{case_parts, short_id, values_in_words},
+    text::{case_parts, short_id, short_names, values_in_words},
     vocabulary,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -280,7 +280,7 @@ impl Records {
             if alone {
                 return Quantity::of_column(own[0].0).name(own[0].1);
             }
-            let test = (!one_test || own.is_empty()).then(|| (*test).to_owned());
+            let test = (!one_test || own.is_empty()).then(|| short_names(test));
             test.into_iter().chain(values_in_words(&own)).collect::<Vec<_>>().join(" · ")
         };
         let of = cases.iter().cloned().zip(all.iter().map(label)).collect();

@@ -141,3 +141,28 @@ fn one_test_of_several_can_be_drawn() {
     assert_eq!(drawing.points.rows.len(), 5);
     assert_eq!(drawing.figure.title, "message-size, up: throughput against message size");
 }
+
+/// Two values against a third: both are drawn, and the names say which is which.
+#[test]
+fn a_comparison_of_several_values_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("c.csv");
+    std::fs::write(
+        &input,
+        "case_id,case,member,assertion,metric,change_ratio,verdict\n\
+         l[streams=1],l[streams=1] up,up,socket.congestion_control: bbr against cubic,throughput_bits_per_s,-0.1,same\n\
+         l[streams=1],l[streams=1] up,up,socket.congestion_control: reno against cubic,throughput_bits_per_s,0.1,same\n",
+    )
+    .unwrap();
+    let options = Options { input: analyze::table::InputArgs { files: vec![input.clone()] }, ..Options::default() };
+    let names = |options: &Options| -> Vec<String> {
+        let drawing = plot::drawing(Kind::Compare, options).unwrap();
+        drawing.points.rows.iter().map(|row| row[0].clone()).collect()
+    };
+    assert_eq!(names(&options), ["l[1 stream] up · bbr against cubic", "l[1 stream] up · reno against cubic"]);
+    let one: Vec<String> = std::fs::read_to_string(&input).unwrap().lines().take(2).map(str::to_owned).collect();
+    std::fs::write(&input, one.join("\n")).unwrap();
+    assert_eq!(names(&options), ["l[1 stream] up"]);
+    let notes = plot::drawing(Kind::Compare, &options).unwrap().figure.notes;
+    assert!(notes.contains(&"socket.congestion_control: bbr against cubic".to_owned()), "{notes:?}");
+}

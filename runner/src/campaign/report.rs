@@ -52,6 +52,10 @@ pub struct Report {
     pub(super) unfinished: Vec<Unfinished>,
     /// File of the rows.
     pub(super) kept: Option<PathBuf>,
+    /// The plans' pictures that were drawn.
+    pub(super) pictures: Vec<PathBuf>,
+    /// Whether the plans have pictures that were not drawn, since the rows were not kept.
+    pub(super) lacks_pictures: bool,
     /// Whether the reader of the rows has left.
     pub(super) closed: bool,
     /// Facts about every machine that took part, by name.
@@ -146,7 +150,7 @@ impl Report {
     /// Writes verdicts, JUnit, Markdown, annotations and pictures. `is_begun`: the run has replaced the files of an earlier
     /// one, if there was any.
     pub(super) fn write_files(
-        &self,
+        &mut self,
         plans: &[Plan],
         files: &Files,
         is_begun: bool,
@@ -180,15 +184,15 @@ impl Report {
                         .unwrap_or(results);
                     // A picture that cannot be drawn is a warning: the rows are there.
                     match plots::draw(plot, table, file) {
-                        Ok(notes) => notes.iter().for_each(|note| progress.note(note)),
+                        Ok(notes) => {
+                            notes.iter().for_each(|note| progress.note(note));
+                            self.pictures.push(file.clone());
+                        }
                         Err(e) => progress.warn(&e.to_string()),
                     }
                 }
             }
-            None if !files.plots.is_empty() => {
-                progress.note("the plan's pictures are drawn from kept rows: add -o results.csv, or set output.dir");
-            }
-            None => {}
+            None => self.lacks_pictures = !files.plots.is_empty(),
         }
         Ok(())
     }
@@ -212,9 +216,20 @@ impl Report {
         }
         let fault = || Error::output("standard output");
         match &self.kept {
-            Some(path) => writeln!(out, "rows: {}", path.display()).map_err(fault()),
+            Some(path) => {
+                writeln!(out, "rows: {}", path.display()).map_err(fault())?;
+                let s = if self.pictures.len() == 1 { "" } else { "s" };
+                match self.pictures.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => Ok(()),
+                    files => writeln!(out, "picture{s}: {files}").map_err(fault()),
+                }
+            }
             None if self.summaries.is_empty() => Ok(()),
-            None => writeln!(out, "rows not kept: add -o results.csv, or pipe them into a filter").map_err(fault()),
+            None => {
+                let pictures = if self.lacks_pictures { ", and without them no pictures" } else { "" };
+                writeln!(out, "rows not kept{pictures}: add -o results.csv, or pipe them into a filter")
+                    .map_err(fault())
+            }
         }
     }
 

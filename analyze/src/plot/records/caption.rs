@@ -10,7 +10,10 @@ impl Records {
     /// The footer: run, hosts, date, iterations.
     pub fn footer(&self) -> Vec<String> {
         let mut parts = Vec::new();
-        for (column, word) in [(column::run_id, "run"), (verdict::baseline_run_id, "baseline run")] {
+        let sides = [(column::run_id, "run"), (verdict::baseline_run_id, "baseline run")];
+        // The sides of `compare --by` are of one run.
+        let is_one = self.distinct(column::run_id) == self.distinct(verdict::baseline_run_id);
+        for (column, word) in sides.into_iter().take(if is_one { 1 } else { 2 }) {
             match self.distinct(column)[..] {
                 [] => {}
                 [run] => parts.push(format!("{word} {}", short_id(run))),
