@@ -241,13 +241,13 @@ const OBSERVATION: [&str; 15] = [
 /// Finds rows of a run that the table has already: counted twice, they would pass for further observations.
 ///
 /// Of several inputs each may have any row once. Within one input only iterations and summaries are looked at, and only those
-/// that say when they ended: streams and intervals are too many to remember each.
+/// that say of which case they are and when they ended: streams and intervals are too many to remember each.
 #[derive(Debug)]
 struct Repeats {
     /// The columns of [`OBSERVATION`] that the table has, the run first.
     columns: Vec<usize>,
-    /// The column of the time at which a row ended, if the table has it.
-    time: Option<usize>,
+    /// The columns of the case and of the time at which a row ended, if the table has both.
+    case_and_time: Option<[usize; 2]>,
     inputs: usize,
     /// The input in which an observation was first seen, by its hash; and the number of repeated rows.
     seen: Mutex<(HashMap<u64, usize>, u64)>,
@@ -259,14 +259,15 @@ impl Repeats {
         let place = |name: &str| table.header().names().iter().position(|column| column == name);
         let columns: Vec<usize> = OBSERVATION.iter().filter_map(|name| place(name)).collect();
         let is_named = OBSERVATION[..3].iter().all(|name| place(name).is_some());
-        let (time, inputs) = (place(column::time), table.inputs());
-        let is_known = is_named && (inputs > 1 || time.is_some());
-        is_known.then(|| Arc::new(Self { columns, time, inputs, seen: Mutex::default() }))
+        let case_and_time = place(column::case_id).zip(place(column::time)).map(<[usize; 2]>::from);
+        let inputs = table.inputs();
+        let is_known = is_named && (inputs > 1 || case_and_time.is_some());
+        is_known.then(|| Arc::new(Self { columns, case_and_time, inputs, seen: Mutex::default() }))
     }
 
     fn has(&self, row: &impl Cells, kind: Record) -> bool {
         let is_whole = matches!(kind, Record::Iteration | Record::Summary)
-            && self.time.is_some_and(|time| !row.get(time).is_empty());
+            && self.case_and_time.is_some_and(|columns| columns.iter().all(|column| !row.get(*column).is_empty()));
         if row.get(self.columns[0]).is_empty() || !is_whole && self.inputs == 1 {
             return false;
         }
