@@ -23,8 +23,8 @@ use crate::judge::samples::{self, Case, Index};
 use crate::judge::verdicts::{self, Format};
 use crate::judge::worsening::{self, Worse};
 use crate::judge::{self, VerdictRow};
-use crate::table::TableArgs;
 use crate::table::layout::{Column, Sheet};
+use crate::table::{FILE, TableArgs};
 use settings::{Contrast, Setting};
 use sides::{Sides, files, read, records};
 
@@ -150,6 +150,8 @@ impl Compared {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
+    // Sides that are files are compared without `--by`.
+    let args = &Args { by: args.by.clone().filter(|by| by != FILE), ..args.clone() };
     let (base, new) = files(args)?;
     let self_test = args.self_test.is_some();
     let records = [records(&base)?, records(if self_test || args.by.is_some() { &base } else { &new })?];

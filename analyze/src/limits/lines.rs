@@ -1,6 +1,10 @@
 //! The lines below a table: a sentence for each answer with its cases, or of many cases the causes with the cases.
 
-use schemas::{columns::Row, metrics::Family, words::LimitedBy};
+use schemas::{
+    columns::Row,
+    metrics::Family,
+    words::{LimitedBy, Way},
+};
 
 /// Most cases that have a line of their own.
 const MOST_LINES: usize = 12;
@@ -8,22 +12,37 @@ const MOST_LINES: usize = 12;
 /// Cases of a cause that are named; of more, their number.
 const NAMED: usize = 4;
 
-/// The lines for these rows, of which each has its name for people. A row about one way is left out beside that about both, and so
-/// is a probe of the latency beside a load: its path's length is its result, and nothing that it could be rid of.
+/// The lines for these rows, of which each has its name for people. A row about one way is left out beside that about both, unless
+/// the ways do not agree: then each has its own. So is a probe of the latency beside a load: its path's length is its result, and nothing that it could be rid of.
 #[must_use]
 pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
     let all: Vec<(String, &Row)> = rows.collect();
-    let is_part = |row: &Row| {
-        use schemas::words::Way::Both;
-        let whole = |other: &Row| other.direction == Some(Both) && other.limited_by.is_some();
+    let is_whole = |row: &Row| row.direction == Some(Way::Both);
+    let has_other = |row: &Row, is_it: &dyn Fn(&Row) -> bool| {
         let same = |other: &Row| other.case_id == row.case_id && other.case == row.case && other.member == row.member;
-        row.direction != Some(Both) && all.iter().any(|(_, other)| whole(other) && same(other))
+        all.iter().any(|(_, other)| same(other) && is_whole(other) != is_whole(row) && is_it(other))
+    };
+    let is_known = |row: &Row| row.limited_by.is_some_and(|by| by != LimitedBy::Unknown);
+    // The row of a group's total, which is about both ways too, has no parts of its own.
+    let is_told_by_others = |row: &Row| {
+        if is_whole(row) {
+            !is_known(row) && has_other(row, &|part| part.limited_by.is_some())
+        } else {
+            has_other(row, &is_known)
+        }
     };
     let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
-    let told = all.iter().filter(|(_, row)| !is_part(row) && !is_probe(row));
-    let told: Vec<(&str, LimitedBy, &str)> = told
-        .filter_map(|(name, row)| Some((name.as_str(), row.limited_by?, row.limited_because.as_deref().unwrap_or(""))))
+    let told = all.iter().filter(|(_, row)| !is_told_by_others(row) && !is_probe(row));
+    let name_of = |name: &String, row: &Row| match row.direction {
+        Some(way) if !is_whole(row) && has_other(row, &|_| true) => format!("{name} ({way})"),
+        _ => name.clone(),
+    };
+    let told: Vec<(String, LimitedBy, &str)> = told
+        .filter_map(|(name, row)| {
+            Some((name_of(name, row), row.limited_by?, row.limited_because.as_deref().unwrap_or("")))
+        })
         .collect();
+    let told: Vec<(&str, LimitedBy, &str)> = told.iter().map(|(name, by, because)| (&**name, *by, *because)).collect();
     if told.len() > MOST_LINES {
         return by_cause(&told);
     }

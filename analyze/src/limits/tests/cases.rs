@@ -63,7 +63,12 @@ fn each_case_has_a_line_and_many_cases_share_lines() {
     let of_ways = [(LimitedBy::Wire, Way::Forward), (LimitedBy::Loss, Way::Reverse), (LimitedBy::Unknown, Way::Both)];
     let rows = of_ways.map(|(by, way)| row(by, way));
     let told = lines(rows.iter().map(|row| ("a".to_owned(), row)));
-    assert_eq!(told, ["a: its limit is unknown: so"]);
+    assert_eq!(told, ["a (forward): limited by wire: so", "a (reverse): limited by loss: so"]);
+    let alike = of_ways.map(|(_, way)| row(LimitedBy::Wire, way));
+    assert_eq!(lines(alike.iter().map(|row| ("a".to_owned(), row))), ["a: limited by wire: so"], "both ways agree");
+    let unknown = of_ways.map(|(_, way)| row(LimitedBy::Unknown, way));
+    let told = lines(unknown.iter().map(|row| ("a".to_owned(), row)));
+    assert_eq!(told, ["a (forward), a (reverse): its limit is unknown: so"], "once");
     assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
     let [one, two] = [(LimitedBy::Pacing, "a"), (LimitedBy::Loss, "b")]
         .map(|(by, case)| Row { case: Some(case.into()), ..row(by, Way::Forward) });
