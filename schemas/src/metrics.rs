@@ -7,7 +7,7 @@ pub use crate::columns::metric::{Better, Kind, Metric};
 pub use crate::columns::results::METRICS;
 pub use crate::units::Range;
 use crate::units::Unit;
-pub use headline::{ADDED, Family, headlines};
+pub use headline::{ADDED, Family, headlines, shown_workload};
 
 /// The metric of that name, or the one held by the column of that name. `throughput.mean` is `throughput`.
 pub fn find(name: &str) -> Option<&'static Metric> {

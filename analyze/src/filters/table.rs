@@ -165,6 +165,20 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_interval_stands_in_the_place_of_its_margin() {
+        let column = "throughput_bits_per_s";
+        let text = format!(
+            "case,{column}_mean,{column}_ci_low,{column}_ci_high,{column}_margin_ratio\n\
+             a,100,98,102,0.02\nb,30000,0,59100,1.2\nc,0,-5,5,\n"
+        );
+        let shown = printed(&text, &[]).unwrap();
+        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split("  ").map(str::trim).collect()).collect();
+        let last: Vec<&str> = lines.iter().map(|cells| *cells.last().unwrap()).collect();
+        assert_eq!(last[1..], ["± 2.0 %", "0 bit/s … 59.1 kbit/s", "−5.00 … 5.00 bit/s"], "{shown}");
+        assert!(!shown.contains("ci low") && !shown.contains("unknown"), "{shown}");
+    }
+
+    #[test]
     fn rows_of_verdicts_and_counters_are_chosen_too() {
         let verdicts = printed(VERDICTS, &["--where", "verdict=fail"]).unwrap();
         assert_eq!(

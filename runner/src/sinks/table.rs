@@ -39,7 +39,9 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
                 None => short_names(&name(row)),
             }
         }),
-        column("workload", false, &|row| row.workload.clone().unwrap_or_default()),
+        column("workload", false, &|row| {
+            metrics::shown_workload(row.workload.as_deref().unwrap_or_default(), row.direction)
+        }),
         column(means(rows), false, &result),
         column(&title, true, &|row| {
             let Some(margin) = margin(row) else { return String::new() };

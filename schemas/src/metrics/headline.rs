@@ -3,7 +3,10 @@
 //! `run`'s table, `compare`, `report`, `baseline promote` and default pictures all take it from here.
 
 use super::{Metric, find};
-use crate::{columns::Row, words::OfferedUnit};
+use crate::{
+    columns::Row,
+    words::{OfferedUnit, Way},
+};
 
 /// The metric that says how much longer a round trip takes under load.
 pub const ADDED: &str = "added_latency.p50";
@@ -26,6 +29,15 @@ pub enum Family {
     /// A program, a group of several workloads, or a table without the column.
     #[default]
     Other,
+}
+
+/// A workload for people, who sit at the end that opens the connections: `tcp_stream, download` is the `tcp_maerts` of
+/// netperf, and a stream whose direction is `reverse`.
+pub fn shown_workload(workload: &str, direction: Option<Way>) -> String {
+    let stream = workload.strip_suffix("_maerts").map(|transport| format!("{transport}_stream"));
+    let is_download = stream.is_some() || direction == Some(Way::Reverse) && Family::of(workload) == Family::Stream;
+    let name = stream.unwrap_or_else(|| workload.to_owned());
+    if is_download { format!("{name}, download") } else { name }
 }
 
 impl Family {
@@ -134,6 +146,20 @@ mod tests {
 
     fn of(workload: &str, there: &[&str]) -> Option<&'static str> {
         Family::of(workload).headline(|m| there.contains(&m.name)).map(|m| m.name)
+    }
+
+    #[test]
+    fn a_download_is_called_so() {
+        for (workload, direction, shown) in [
+            ("tcp_maerts", Some(Way::Reverse), "tcp_stream, download"),
+            ("udp_maerts", None, "udp_stream, download"),
+            ("tcp_sendfile", Some(Way::Reverse), "tcp_sendfile, download"),
+            ("tcp_stream", Some(Way::Forward), "tcp_stream"),
+            ("tcp_duplex", Some(Way::Both), "tcp_duplex"),
+            ("tcp_rr", Some(Way::Reverse), "tcp_rr"),
+        ] {
+            assert_eq!(shown_workload(workload, direction), shown);
+        }
     }
 
     #[test]

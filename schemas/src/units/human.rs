@@ -47,6 +47,9 @@ pub fn human(unit: Unit, value: f64) -> String {
     if !value.is_finite() {
         return String::new();
     }
+    if value < 0.0 {
+        return format!("−{}", human(unit, -value));
+    }
     match unit {
         Unit::BitsPerSecond => format!("{}bit/s", si(value)),
         Unit::PerSecond => format!("{}/s", si(value)),
@@ -65,6 +68,9 @@ pub fn human(unit: Unit, value: f64) -> String {
 /// A margin of error, a ratio, in words: two digits say all that an interval of a few iterations is worth.
 #[must_use]
 pub fn margin(ratio: f64) -> String {
+    if ratio < 0.0 {
+        return format!("−{}", margin(-ratio));
+    }
     let percent = ratio * 100.0;
     let decimals = match percent.abs() {
         m if !m.is_finite() => return String::new(),

@@ -150,7 +150,7 @@ impl Cases {
         let level = if alone { format!("{} interval", units::level(level)) } else { "interval".to_owned() };
         let mut columns = vec![
             column("case", false, &|c| short_names(&c.label)),
-            column("workload", false, &|c| c.workload().to_owned()),
+            column("workload", false, &|c| metrics::shown_workload(c.workload(), c.row().direction)),
             column("metric", false, &|c| c.headline().map_or(String::new(), |m| m.label.to_owned())),
             column(if several { "mean" } else { "result" }, true, &Case::result),
             column(&level, true, &|c| {

@@ -340,7 +340,7 @@ impl View {
 
     fn measured(&self, raw: bool) -> Vec<Column> {
         let level = self.level();
-        let hidden = self.hidden();
+        let hidden = self.hidden(raw);
         let single_count = self.single_count().filter(|_| !self.verbatim && !raw);
         let used = |i: usize| self.chosen || self.cells.is_empty() || self.cells.iter().any(|r| !r[i].is_empty());
         (0..self.names.len())
@@ -361,9 +361,11 @@ impl View {
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
                     _ if !raw && name == column::case => short_names(cell),
+                    _ if !raw && name == column::workload => metrics::shown_workload(cell, None),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
                 };
-                Column { title, right: numeric, cells: cells().map(text).collect() }
+                let of_row = |row: &Vec<String>| self.wide(row, i).filter(|_| !raw).unwrap_or_else(|| text(&row[i]));
+                Column { title, right: numeric, cells: self.cells.iter().map(of_row).collect() }
             })
             .collect()
     }
@@ -377,8 +379,21 @@ impl View {
         self.cells.iter().all(|r| &r[i] == first).then(|| units::level(level))
     }
 
+    /// The ends of a wide interval, or of one around a mean of 0, in the place of its margin in column `i`.
+    fn wide(&self, row: &[String], i: usize) -> Option<String> {
+        let stem = self.names[i].strip_suffix("_margin_ratio").filter(|_| !self.verbatim)?;
+        let end = |end: &str| {
+            let place = self.names.iter().position(|name| *name == format!("{stem}_ci_{end}"))?;
+            parse_number(&row[place]).ok().flatten()
+        };
+        let (low, high) = (end("low")?, end("high")?);
+        let unit = Meaning::of(&format!("{stem}_ci_low")).unit?;
+        let is_small = parse_number(&row[i]).ok().flatten().is_some_and(|margin| margin < units::WIDEST_MARGIN);
+        units::spread(unit, f64::midpoint(low, high), low, high).filter(|_| !is_small)
+    }
+
     /// Columns whose content another column says better.
-    fn hidden(&self) -> Vec<bool> {
+    fn hidden(&self, raw: bool) -> Vec<bool> {
         let mut hidden = vec![false; self.names.len()];
         if self.verbatim {
             return hidden;
@@ -390,6 +405,7 @@ impl View {
             let stem = ["_ci_low", "_ci_high"].iter().find_map(|e| name.strip_suffix(e));
             let margin = stem.and_then(|stem| find(&format!("{stem}_margin_ratio")));
             hidden[i] = match margin {
+                Some(_) if !raw && Meaning::of(name).unit.is_some() => true,
                 // Around a mean of 0 a margin is undefined, and of a wide interval the ends say more.
                 Some(margin) => self.cells.iter().all(|r| {
                     let small = parse_number(&r[margin]).ok().flatten().is_some_and(|m| m < units::WIDEST_MARGIN);

@@ -162,12 +162,14 @@ fn is_name(part: &str) -> bool {
     !part.contains([' ', '<', '>']) && !part.contains("==")
 }
 
-/// The parts between which a text may break: at blanks, but not between a number and its unit or its label.
+/// The parts between which a text may break: at blanks, but not between a number and its unit or its label, nor before or
+/// within `under load`.
 fn parts(text: &str) -> Vec<&str> {
     let mut parts: Vec<&str> = Vec::new();
     let mut start = None;
     let (mut at, mut end) = (0, 0);
-    for word in text.split(' ') {
+    let mut words = text.split(' ').peekable();
+    while let Some(word) = words.next() {
         let begin = start.unwrap_or(at);
         at += word.len() + 1;
         if word.is_empty() {
@@ -181,7 +183,8 @@ fn parts(text: &str) -> Vec<&str> {
         let sign = matches!(word, "±" | "<" | "<=" | ">" | ">=" | "==" | "!=" | "+" | "−");
         let percentile = word.strip_prefix('p').is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));
         let label = percentile || word == "loss";
-        if bare || sign || label {
+        let is_phrase = word == "under" || words.peek() == Some(&"under");
+        if bare || sign || label || is_phrase {
             start = Some(begin);
         } else {
             parts.push(&text[begin..end]);
@@ -337,6 +340,7 @@ mod tests {
         assert_eq!(wrapped("157 µs (12.5 µs … 394 µs)", 10), ["157 µs", "(12.5 µs …", "394 µs)"]);
         assert_eq!(wrapped("20.7 k/s  p50 9.51 µs  p99 53.4 µs", 13), ["20.7 k/s", "p50 9.51 µs", "p99 53.4 µs"]);
         assert_eq!(wrapped("87.0 Mbit/s  loss 0 %", 16), ["87.0 Mbit/s", "loss 0 %"]);
+        assert_eq!(wrapped("+ 854 µs under load  p95 + 377 µs", 12), ["+ 854 µs under load", "p95 + 377 µs"]);
         assert_eq!(title_lines("± 95 %", 4), ["± 95 %"]);
         assert_eq!(wrapped("fits", 10), ["fits"]);
     }
