@@ -292,7 +292,8 @@ mod tests {
                 units::Unit::Bytes => "3KiB",
                 units::Unit::Seconds | units::Unit::Microseconds => "3ms",
                 units::Unit::Ratio => "3%",
-                units::Unit::Count | units::Unit::ServiceDemand => "3",
+                units::Unit::Count => "3",
+                units::Unit::ServiceDemand => "3us/KiB",
             };
             match parse(&format!("{text}{limit}")) {
                 Ok(found) => {
