@@ -164,6 +164,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             suggest_key(&mut e, &args);
             suggest_measure(&mut e, &args);
             suggest_topics(&mut e, &args);
+            suggest_plans(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
@@ -202,6 +203,15 @@ fn suggest_topics(error: &mut clap::Error, args: &[OsString]) {
     let asks = args.get(1).is_some_and(|word| word == "help") && error.kind() == ErrorKind::InvalidSubcommand;
     if asks && error.get(ContextKind::SuggestedSubcommand).is_none() {
         let tip = format!("besides commands, there is help about {}", topics::names());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
+/// Tells of the plans inside the program to somebody who names none.
+fn suggest_plans(error: &mut clap::Error, args: &[OsString]) {
+    let takes_plans = args.get(1).is_some_and(|word| word == "run" || word == "check");
+    if takes_plans && error.kind() == ErrorKind::MissingRequiredArgument {
+        let tip = "a file, or a plan inside the program, such as quick; `plumb plans` lists them";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
 }

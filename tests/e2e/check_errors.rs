@@ -510,6 +510,8 @@ fn the_command_line_is_checked_like_the_plan() {
         (&["run", "-", "--parallel", "4"], "--set streams=4\n"),
         (&["run", "-", "--reverse"], "--set direction=reverse\n"),
         (&["run", "-", "--bandwidth", "1Mbit/s"], "--set rate=1Mbit/s\n"),
+        (&["run"], "`plumb plans` lists them"),
+        (&["run", "quik"], "did you mean `quick`?"),
         (&["help", "speeds"], "help about exit-codes, units, keys, "),
         (&["check", "-", "--host", "lab=10.0.0.2"], "no test of the plan goes to a host `lab`"),
         (&["check", "-", "--host", "nowhere"], "--host server=10.0.0.2"),

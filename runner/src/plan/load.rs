@@ -89,7 +89,9 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
         let help = if is_like_host(path) {
             format!("to measure to that host: plumb measure {path}")
         } else {
-            "`plumb plans` lists the plans inside the program".to_owned()
+            let names: Vec<&str> = shipped::PLANS.iter().map(|plan| plan.name).collect();
+            let near = nearest(path, names).map(|name| format!("did you mean `{name}`? "));
+            near.unwrap_or_default() + "`plumb plans` lists the plans inside the program"
         };
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), &help);
     }

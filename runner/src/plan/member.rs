@@ -243,7 +243,9 @@ impl Expander<'_> {
             Some(_) => Endpoint::Host(name.clone()),
             None => {
                 let help = if self.hosts.is_empty() {
-                    format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS")
+                    // What `--to` calls the far end.
+                    let to = if name == "server" { ", or --to ADDRESS" } else { "" };
+                    format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS{to}")
                 } else {
                     inventory::suggest(name, self.hosts, &["local"])
                 };
