@@ -59,7 +59,7 @@ const TOPICS: &[Topic] = &[
         more: "docs/reference/plan.md",
     },
     Topic {
-        name: "hosts",
+        name: "inventory",
         about: "where the ends of a test are",
         text: Text::Section("## Hosts"),
         more: "plumb hosts lab.yaml\nplumb run lab.yaml --host server=b.lab\ndocs/guide/clusters.md",
@@ -107,7 +107,7 @@ pub fn page(name: &str, sheet: &Sheet) -> Option<String> {
             out.push_str(&table(&columns, sheet));
         }
         Text::Metrics => {
-            let about = |column: &str| columns::find(column).map_or(String::new(), |c| c.description().to_owned());
+            let about = |column: &str| columns::find(column).map_or_else(String::new, columns::Column::description);
             let columns = [
                 Column::of("metric", false, METRICS, |metric| metric.name.to_owned()),
                 Column::of("unit", false, METRICS, |metric| metric.unit.name().to_owned()),
@@ -141,12 +141,12 @@ fn section(heading: &str, sheet: &Sheet) -> String {
             line if line.starts_with("```") => 'c',
             line if line.starts_with('|') => 't',
             line if line.starts_with("- ") => '-',
-            line if line.is_empty() => ' ',
+            "" => ' ',
             _ => 'p',
         };
         match kind(line) {
             'c' => is_code = !is_code,
-            _ if is_code => out.push_str(&format!("    {line}\n")),
+            _ if is_code => out.extend(["    ", line, "\n"]),
             ' ' => out.push('\n'),
             't' => {
                 let mut rows = vec![cells(line)];

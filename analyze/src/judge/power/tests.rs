@@ -12,7 +12,7 @@ fn found(noise: f64, pilot: usize, comparisons: usize) -> f64 {
     let rule = Rule { better: metric.better, range: metric.range(), min_ratio: 0.025, ..Rule::DEFAULT };
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let (pilots, trials) = (6, 50);
-    let mut hits = 0;
+    let mut hits = 0_i32;
     for _ in 0..pilots {
         let mut side =
             |n: usize, centre: f64| -> Vec<f64> { (0..n).map(|_| centre * (noise * normal(&mut rng)).exp()).collect() };
@@ -21,10 +21,10 @@ fn found(noise: f64, pilot: usize, comparisons: usize) -> f64 {
         for _ in 0..trials {
             let mut comparison = Comparison::of(&side(needed, 100.0), &side(needed, 95.0), rule);
             comparison.decide_among(comparisons);
-            hits += usize::from(comparison.verdict == Verdict::Regression);
+            hits += i32::from(comparison.verdict == Verdict::Regression);
         }
     }
-    hits as f64 / (pilots * trials) as f64
+    f64::from(hits) / f64::from(pilots * trials)
 }
 
 #[test]
