@@ -12,7 +12,6 @@ use schemas::{
 use crate::plan::{
     Plan,
     case::{Case, Member},
-    measures,
 };
 
 /// The headline of requests and responses.
@@ -24,7 +23,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     let promises = baseline.compare.iter().zip(spans).map(|(comparison, span)| {
         let metric = comparison.metric.0;
         let place = plan.sources.place(*span);
-        let has = |member: &Member, metric: &Metric| measures::lacks(member, metric).is_none();
+        let has = |member: &Member, metric: &Metric| member.lacks(metric).is_none();
         // The bits of round trips are their number again.
         let is_listed = baseline.compare.iter().any(|other| other.metric.0.name == TRANSACTION_RATE);
         let repeats = |member: &Member| {

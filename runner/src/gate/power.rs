@@ -22,7 +22,6 @@ use crate::{
     plan::{
         Plan,
         case::{Case, Member},
-        measures,
     },
     schedule::{
         run::Finished,
@@ -44,7 +43,7 @@ impl Asked {
         let are_headlines = own.is_none();
         let promises = own.unwrap_or_else(|| {
             let cases = plan.cases.iter().filter(|case| case.skip.is_none());
-            until::promises(cases, &measures::of_member, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
+            until::promises(cases, &Member::headline, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
         });
         Self { promises, are_headlines }
     }
@@ -52,7 +51,7 @@ impl Asked {
     /// Comparisons of a promise about a case, before anything is measured.
     fn count(&self, promise: &Promise, case: &Case) -> usize {
         if self.are_headlines {
-            let is_it = |member: &&Member| measures::of_member(member).is_some_and(|m| m.name == promise.metric.name);
+            let is_it = |member: &&Member| member.headline().is_some_and(|m| m.name == promise.metric.name);
             return case.members.iter().filter(is_it).count();
         }
         case.measuring(promise.metric).len()

@@ -26,7 +26,6 @@ use crate::{
     plan::{
         Plan,
         case::{Case, Member},
-        measures,
     },
     schedule::{
         run::Finished,
@@ -75,8 +74,8 @@ impl Until {
     /// expectations of the plan's own. What could never be decided is refused.
     pub fn of(plan: &mut Plan, question: &Question) -> Result<Self, Error> {
         let measured = |member: &Member| match question.metric {
-            Some(metric) => Some(metric).filter(|metric| measures::lacks(member, metric).is_none()),
-            None => measures::of_member(member),
+            Some(metric) => Some(metric).filter(|metric| member.lacks(metric).is_none()),
+            None => member.headline(),
         };
         plan.cases.retain(|case| case.skip.is_none() && case.members.iter().any(|m| measured(m).is_some()));
         if plan.cases.is_empty() {

@@ -2,13 +2,30 @@
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, suggest},
-    load::TOP,
     resolve::BodySet,
     source::{Sources, Span},
     tree::{Node, Value},
     vars::Vars,
     yaml,
 };
+
+/// The keys of a plan.
+const TOP: [&str; 14] = [
+    "version",
+    "name",
+    "description",
+    "labels",
+    "vars",
+    "hosts",
+    "require",
+    "defaults",
+    "profiles",
+    "run",
+    "tests",
+    "baseline",
+    "gate",
+    "output",
+];
 
 /// `--set PATH=VALUE`.
 pub(super) fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<BodySet>, out: &mut Diagnostics) {

@@ -1,21 +1,36 @@
 //! A checked plan, as the schedule runs it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use netcore::{
     measure::clock::nanoseconds,
     spec::{Pace, Stop, TestSpec},
 };
-use schemas::{metrics::Metric, words::Severity};
+use schemas::{
+    columns::Row,
+    metrics::{self, Family, Metric},
+    vocabulary,
+    words::Severity,
+};
 use sha2::{Digest, Sha256};
 
+pub use super::inventory::Endpoint;
 use super::{
     diagnostics::{Diagnostic, Diagnostics},
+    estimate::Estimate,
     job::{Job, RanksJob},
-    measures,
+    keys::key,
     model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
+    requested,
     source::{SourcePlace, Sources, Span},
 };
+
+/// Time of an iteration beyond its phases: setting up and collecting results.
+const OVERHEAD: Duration = Duration::from_millis(100);
 
 /// A checked plan.
 #[derive(Debug)]
@@ -127,11 +142,92 @@ impl Case {
             None => vec![0],
             Some(group) if group.has_total => vec![self.members.len()],
             Some(_) => {
-                let measures = |m: &Member| measures::lacks(m, metric).is_none();
+                let measures = |m: &Member| m.lacks(metric).is_none();
                 (0..self.members.len()).filter(|m| measures(&self.members[*m])).collect()
             }
         }
     }
+
+    /// Writes the cells that the plan decides: what a member runs and where, the same in every row.
+    pub fn fill(&self, row: &mut Row, member: &Member) {
+        row.member = (!member.name.is_empty()).then(|| member.name.clone());
+        row.workload = Some(member.workload.clone());
+        row.from = Some(member.from.name().to_owned());
+        row.wire_bits_per_s = member.wire.map(|speed| speed as f64);
+        member.job.fill(row, &member.to);
+        // A ping-pong has one size, that of the key which sets it.
+        row.message_bytes = row.message_bytes.or(row.request_bytes.filter(|_| member.workload.ends_with("pingpong")));
+        // The load of a search is that of its answer; before that it has none.
+        match self.find.as_ref().map(|find| find.by) {
+            Some(FindBy::Rate) => row.offered_per_s = None,
+            Some(FindBy::Inflight) => row.inflight = None,
+            None => {}
+        }
+    }
+
+    pub fn estimate(&self) -> Estimate {
+        if self.skip.is_some() {
+            return Estimate::default();
+        }
+        let (min, max) = match &self.find {
+            Some(find) => (find.max_probes.min(3), find.max_probes),
+            None => (self.policy.min, self.policy.max),
+        };
+        let once = self.estimate_iteration();
+        Estimate { least: once.least.saturating_mul(min), most: once.most.saturating_mul(max), ..once }
+    }
+
+    pub fn estimate_iteration(&self) -> Estimate {
+        let mut once = Estimate::default();
+        for member in &self.members {
+            let length = member.job.length();
+            once.least = once.least.max(member.after.saturating_add(length.least));
+            once.most = once.most.max(member.after.saturating_add(length.most));
+            once.open |= length.open;
+        }
+        let around = self.pause.saturating_add(OVERHEAD);
+        Estimate { least: once.least.saturating_add(around), most: once.most.saturating_add(around), ..once }
+    }
+}
+
+/// The measurements, one after the other: cases without a round, and rounds, whose cases `join` makes one.
+pub fn one_after_the_other<'a, T: Copy>(
+    cases: impl Iterator<Item = (&'a Case, T)>,
+    join: impl Fn(T, T) -> T,
+) -> Vec<T> {
+    let mut alone = Vec::new();
+    let mut rounds: BTreeMap<(&str, u32), T> = BTreeMap::new();
+    for (case, value) in cases {
+        match &case.round {
+            None => alone.push(value),
+            Some(round) => {
+                let joined = rounds.entry((&*round.survey, round.number)).or_insert(value);
+                *joined = join(*joined, value);
+            }
+        }
+    }
+    alone.extend(rounds.into_values());
+    alone
+}
+
+/// Whether the column of a swept key has its value in every row of a test's cases. A member of a group may have a value of its
+/// own, a workload may have no such value, and a test in both directions has rows of each: such a key takes an axis column.
+pub fn is_told(path: &str, cases: &[Case]) -> bool {
+    let Some(column) = vocabulary::column_of_key(path) else { return false };
+    let mut value_of = HashMap::new();
+    cases.iter().all(|case| {
+        let Some((_, value)) = case.axes.iter().find(|(key, _)| **key == *path) else { return true };
+        let others: Vec<_> = case.axes.iter().filter(|(key, _)| **key != *path).collect();
+        case.members.iter().all(|member| {
+            let mut row = Row::default();
+            case.fill(&mut row, member);
+            // The total of a group is about both directions.
+            let has_both =
+                member.spec().is_some_and(|spec| requested::ways(spec.direction).len() > 1) || case.group.is_some();
+            let cell = (member.name.as_str(), others.clone(), row.text(column));
+            !(path == key::direction && has_both) && *value_of.entry(cell).or_insert(value) == value
+        })
+    })
 }
 
 impl Survey {
@@ -186,6 +282,25 @@ impl Member {
         Some((begin, begin.saturating_add(length)))
     }
 
+    /// Why it cannot deliver a metric; `None`: it can.
+    pub fn lacks(&self, metric: &Metric) -> Option<String> {
+        if metric.name.starts_with("added_latency.") && self.idle.is_some() {
+            return None;
+        }
+        if metrics::of_survey(metric.name).is_some() {
+            let what = "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`";
+            return Some(what.to_owned());
+        }
+        self.job.lacks(metric)
+    }
+
+    /// Its main metric: of a probe, its latency or what a load adds to it.
+    pub fn headline(&self) -> Option<&'static Metric> {
+        let Some(spec) = self.spec() else { return self.job.headline() };
+        let unit = requested::offered(spec).map_or("", |(_, unit)| unit.as_str());
+        Family::of_row(&self.workload, &self.name, unit).headline(|metric| self.lacks(metric).is_none())
+    }
+
     /// The test of several ranks.
     pub fn ranks(&self) -> Option<&RanksJob> {
         self.job.ranks()
@@ -199,28 +314,6 @@ impl Member {
     /// The ends that take part, and whether each has a daemon of ours.
     pub fn ends(&self) -> Vec<(&Endpoint, bool)> {
         self.job.ends(&self.from, &self.to)
-    }
-}
-
-/// The place of an end.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Endpoint {
-    /// This process.
-    Local,
-    /// The daemon inside this process.
-    Embedded,
-    /// A host of the inventory.
-    Host(String),
-}
-
-impl Endpoint {
-    /// As in results.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Local => "local",
-            Self::Embedded => "embedded",
-            Self::Host(name) => name,
-        }
     }
 }
 
@@ -340,6 +433,21 @@ impl Plan {
             Endpoint::Host(name) => self.hosts.get(name),
             _ => None,
         }
+    }
+
+    pub fn estimate(&self) -> Estimate {
+        let of_cases = self.cases.iter().map(|case| (case, case.estimate()));
+        one_after_the_other(of_cases, |a, b| Estimate {
+            least: a.least.max(b.least),
+            most: a.most.max(b.most),
+            open: a.open || b.open,
+        })
+        .into_iter()
+        .fold(Estimate::default(), |a, b| Estimate {
+            least: a.least.saturating_add(b.least),
+            most: a.most.saturating_add(b.most),
+            open: a.open || b.open,
+        })
     }
 }
 

@@ -18,7 +18,6 @@ use super::{
     ends::bind_parts,
     inventory,
     keys::{self, key},
-    measures,
     model::{Host, PlanFile},
     ranges, speaks,
     tree::Node,
@@ -38,13 +37,6 @@ pub fn top(root: &Node, hosts: &BTreeMap<String, Host>, file: Option<&PlanFile>,
     requirements(root, hosts, out);
     comparisons(root, file, out);
 }
-
-/// Names of tests, profiles, members and hosts stand in paths (`--set tests.NAME.streams`), case names and result columns,
-/// where an identifier must not look like a number.
-pub const NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
-
-/// Names of hosts may also be written as ranges.
-pub const HOSTS_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9_, /\[\]-]*$";
 
 fn names(root: &Node, out: &mut Diagnostics) {
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
@@ -230,7 +222,7 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
     let comparisons = file.and_then(|f| f.baseline.as_ref()).map(|b| b.compare.as_slice()).unwrap_or_default();
     for (node, comparison) in items.iter().zip(comparisons) {
         let metric = comparison.metric.0;
-        let mut jobs = cases.iter().flat_map(|c| &c.members).map(|m| measures::lacks(m, metric));
+        let mut jobs = cases.iter().flat_map(|c| &c.members).map(|m| m.lacks(metric));
         if let Some(Some(reason)) = jobs.next()
             && jobs.all(|lacks| lacks.is_some())
         {

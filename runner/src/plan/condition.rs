@@ -1,72 +1,13 @@
 //! Conditions on the values of keys (`exclude`, `when`), and how axis values are shown.
 
-use schemas::{
-    assertion::Operator,
-    units::{self, Rate},
-};
+use schemas::{assertion::Operator, units};
 
 use super::{
     diagnostics::{Diagnostic, halves},
-    keys, ranges,
+    keys::{self, KeyKind},
+    ranges,
     tree::{Node, Value},
 };
-
-/// The kind of quantity that a key of a test holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyKind {
-    /// Bytes.
-    Size,
-    Time,
-    /// An offered load.
-    Rate,
-    Count,
-    Word,
-}
-
-impl KeyKind {
-    /// Whether a generator can count through its values.
-    pub fn is_number(self) -> bool {
-        self != Self::Word
-    }
-
-    pub fn is_whole(self) -> bool {
-        matches!(self, Self::Size | Self::Count)
-    }
-
-    /// The value in its base unit: bytes, seconds, bits (or events) per second, a count.
-    pub fn number(self, text: &str) -> Result<f64, String> {
-        match self {
-            Self::Size => units::parse_size(text).map(|v| v as f64).map_err(|e| e.to_string()),
-            Self::Time => units::parse_duration(text).map(|v| v.as_secs_f64()).map_err(|e| e.to_string()),
-            Self::Rate => units::parse_rate(text).map_err(|e| e.to_string()).map(|r| match r {
-                Rate::Bits(v) | Rate::Events(v) => v,
-            }),
-            Self::Count => text
-                .parse::<f64>()
-                .ok()
-                .filter(|v| *v >= 0.0 && v.is_finite())
-                .ok_or_else(|| format!("`{text}` is not a count: write a whole number")),
-            Self::Word => Err(format!("`{text}` is not compared by size")),
-        }
-    }
-
-    /// A number of the base unit as a plan would write it.
-    pub fn text(self, number: f64) -> String {
-        match self {
-            Self::Rate => {
-                let steps = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
-                // The largest prefix that leaves at most three decimals.
-                let (step, unit) = steps
-                    .into_iter()
-                    .find(|(step, _)| number >= *step && (number / step * 1e3).fract() == 0.0)
-                    .unwrap_or((1.0, "bit/s"));
-                format!("{}{unit}", number / step)
-            }
-            Self::Time => format!("{number}s"),
-            Self::Size | Self::Count | Self::Word => number.to_string(),
-        }
-    }
-}
 
 /// The value in case names and axis columns: sizes in bytes, everything else as written.
 pub fn normal(path: &str, value: &Node) -> String {

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use netcore::spec::{BufferOptions, EndSpec};
 
 use super::{
-    keys::key,
+    keys::{SpecError, error, key},
     model::{Host, Ports, TestBody},
-    spec::{SpecError, error},
 };
 
 /// The buffers of the near and the far end. A mistake that the far end inherits is reported once, at the near end.

@@ -1,11 +1,9 @@
-//! The estimated length of plans, cases and iterations.
+//! Estimated lengths.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
 use analyze::stats::series;
 use netcore::spec::{Stop, TestSpec};
-
-use super::case::{Case, Plan};
 
 /// An estimated length.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,35 +31,6 @@ impl fmt::Display for Estimate {
 /// Assumed length of a program and of a test that stops by a count.
 pub(super) const ASSUMED: Duration = Duration::from_secs(1);
 
-/// Time of an iteration beyond its phases: setting up and collecting results.
-const OVERHEAD: Duration = Duration::from_millis(100);
-
-impl Case {
-    pub fn estimate(&self) -> Estimate {
-        if self.skip.is_some() {
-            return Estimate::default();
-        }
-        let (min, max) = match &self.find {
-            Some(find) => (find.max_probes.min(3), find.max_probes),
-            None => (self.policy.min, self.policy.max),
-        };
-        let once = self.estimate_iteration();
-        Estimate { least: once.least.saturating_mul(min), most: once.most.saturating_mul(max), ..once }
-    }
-
-    pub fn estimate_iteration(&self) -> Estimate {
-        let mut once = Estimate::default();
-        for member in &self.members {
-            let length = member.job.length();
-            once.least = once.least.max(member.after.saturating_add(length.least));
-            once.most = once.most.max(member.after.saturating_add(length.most));
-            once.open |= length.open;
-        }
-        let around = self.pause.saturating_add(OVERHEAD);
-        Estimate { least: once.least.saturating_add(around), most: once.most.saturating_add(around), ..once }
-    }
-}
-
 /// The shortest and the longest length of a test's three phases.
 pub(super) fn planned(spec: &TestSpec) -> Estimate {
     let phases = &spec.phases;
@@ -83,43 +52,6 @@ pub fn measure_length(spec: &TestSpec) -> Option<Duration> {
         Stop::AfterNs(ns) => Some(Duration::from_nanos(ns)),
         Stop::AfterBytes(_) | Stop::AfterTransactions(_) => None,
     }
-}
-
-impl Plan {
-    pub fn estimate(&self) -> Estimate {
-        let of_cases = self.cases.iter().map(|case| (case, case.estimate()));
-        one_after_the_other(of_cases, |a, b| Estimate {
-            least: a.least.max(b.least),
-            most: a.most.max(b.most),
-            open: a.open || b.open,
-        })
-        .into_iter()
-        .fold(Estimate::default(), |a, b| Estimate {
-            least: a.least.saturating_add(b.least),
-            most: a.most.saturating_add(b.most),
-            open: a.open || b.open,
-        })
-    }
-}
-
-/// The measurements, one after the other: cases without a round, and rounds, whose cases `join` makes one.
-pub fn one_after_the_other<'a, T: Copy>(
-    cases: impl Iterator<Item = (&'a Case, T)>,
-    join: impl Fn(T, T) -> T,
-) -> Vec<T> {
-    let mut alone = Vec::new();
-    let mut rounds: BTreeMap<(&str, u32), T> = BTreeMap::new();
-    for (case, value) in cases {
-        match &case.round {
-            None => alone.push(value),
-            Some(round) => {
-                let joined = rounds.entry((&*round.survey, round.number)).or_insert(value);
-                *joined = join(*joined, value);
-            }
-        }
-    }
-    alone.extend(rounds.into_values());
-    alone
 }
 
 /// A duration for people: `7 s`, `3 min 20 s`, `2 h 5 min`.

@@ -256,7 +256,7 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
         _ => return,
     };
     let lowest = find.get("from").cloned();
-    if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::load::BUILT_IN_SOURCE) {
+    if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::source::BUILT_IN_SOURCE) {
         out.error(
             set.key_span,
             format!("`{key}` is what `find` searches"),

@@ -3,14 +3,15 @@
 use schemas::units::{self, Rate};
 
 use super::{
-    condition::KeyKind,
     decode::decode,
     diagnostics::Diagnostics,
-    keys,
-    matrix::MAX_VALUES,
+    keys::{self, KeyKind},
     model::{MatrixValue, Word},
     tree::{Entry, Node, Scalar, Value},
 };
+
+/// Most values of one axis.
+pub(super) const MAX_VALUES: usize = 10_000;
 
 /// A mistake: its key in the generator (empty: the whole), the sentence, and what to do.
 type Wrong = (&'static str, String, &'static str);

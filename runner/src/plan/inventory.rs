@@ -13,6 +13,28 @@ use super::{
     tree::{Entry, Node},
 };
 
+/// The place of an end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// This process.
+    Local,
+    /// The daemon inside this process.
+    Embedded,
+    /// A host of the inventory.
+    Host(String),
+}
+
+impl Endpoint {
+    /// As in results.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Local => "local",
+            Self::Embedded => "embedded",
+            Self::Host(name) => name,
+        }
+    }
+}
+
 /// The hosts by name. `written` has them by the keys of the plan, which may be ranges.
 pub(super) fn inventory(
     root: &Node,

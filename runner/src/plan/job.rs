@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use netcore::spec::{Pace, Pattern, TestSpec, Transport};
+use netcore::spec::{Pace, Pattern, TestSpec, Transport, ranks::RanksSpec};
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
@@ -14,8 +14,8 @@ use schemas::{
 use serde_json::Value as Json;
 
 use super::{
-    case::{Case, Endpoint, Member},
     estimate::{self, ASSUMED, Estimate},
+    inventory::Endpoint,
     keys::{self, Scope, key},
     measures,
     model::Command,
@@ -151,13 +151,14 @@ impl Job {
         if self.command().is_some() { PROGRAM_LIMIT } else { GRACE }
     }
 
-    /// Writes the cells that it decides.
-    pub fn fill(&self, row: &mut Row, case: &Case, member: &Member) {
+    /// Writes the cells that it decides. `to`: its far end.
+    pub fn fill(&self, row: &mut Row, to: &Endpoint) {
+        // Only the plan can say which host a program talks to.
+        row.to = Some(to.name().to_owned()).filter(|_| self.spec().is_some() || *to != Endpoint::Embedded);
         match self {
-            Self::Traffic(spec) => requested::of_traffic(row, case, member, spec),
+            Self::Traffic(spec) => requested::of_spec(row, spec),
             Self::Ranks(job) => job.fill(row),
-            // Only the plan can say which host a program talks to.
-            Self::Command(_) => row.to = Some(member.to.name().to_owned()).filter(|_| member.to != Endpoint::Embedded),
+            Self::Command(_) => {}
         }
     }
 
@@ -165,7 +166,7 @@ impl Job {
     pub fn settings(&self) -> Json {
         match self {
             Self::Traffic(spec) => settings_of(spec),
-            Self::Ranks(job) => job.settings(),
+            Self::Ranks(job) => settings_of_ranks(job),
             Self::Command(command) => json(command),
         }
     }
@@ -194,13 +195,21 @@ fn settings_of(spec: &TestSpec) -> Json {
     value
 }
 
+fn settings_of_ranks(job: &RanksJob) -> Json {
+    let mut value = differences(&job.spec, &RanksSpec::new(job.spec.transport, job.spec.work));
+    value["ranks"] = job.ends.len().into();
+    value["transport"] = json(&job.spec.transport);
+    value["work"] = json(&job.spec.work);
+    value
+}
+
 /// A value as JSON.
-pub(super) fn json(value: &impl serde::Serialize) -> Json {
+fn json(value: &impl serde::Serialize) -> Json {
     serde_json::to_value(value).unwrap_or_default()
 }
 
 /// A value as JSON, without what is as in the default.
-pub(super) fn differences<T: serde::Serialize>(value: &T, default: &T) -> Json {
+fn differences<T: serde::Serialize>(value: &T, default: &T) -> Json {
     let mut value = json(value);
     without_defaults(&mut value, &json(default));
     value

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     arguments::{matches, set},
-    case::{Case, Endpoint, Member, Plan, RunOptions, case_id},
+    case::{self, Case, Endpoint, Member, Plan, RunOptions, case_id},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
@@ -18,7 +18,7 @@ use super::{
     keys::key,
     launch, merge,
     model::{Host, PlanFile, Precondition, Run},
-    ranges, requested,
+    ranges,
     resolve::{BodySet, Layers},
     shipped,
     source::{Sources, Span},
@@ -29,26 +29,6 @@ use super::{
 
 /// The supported version of the plan language.
 pub const VERSION: u32 = 1;
-
-/// Index of the built-in body among the sources; the plan itself is 0.
-pub const BUILT_IN_SOURCE: u16 = 1;
-
-pub(super) const TOP: [&str; 14] = [
-    "version",
-    "name",
-    "description",
-    "labels",
-    "vars",
-    "hosts",
-    "require",
-    "defaults",
-    "profiles",
-    "run",
-    "tests",
-    "baseline",
-    "gate",
-    "output",
-];
 
 /// Options of the command line that change a plan.
 #[derive(Clone, Debug, Default)]
@@ -228,7 +208,7 @@ fn build(
         // One over the limit is enough.
         let expanded = tests_of.test(entry, max_cases + 1, out);
         for path in expanded.paths {
-            if !axis_paths.iter().any(|p: &String| **p == *path) && !requested::is_told(&path, &expanded.cases) {
+            if !axis_paths.iter().any(|p: &String| **p == *path) && !case::is_told(&path, &expanded.cases) {
                 axis_paths.push(path.to_string());
             }
         }

@@ -5,14 +5,12 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     condition::{Condition, normal},
     diagnostics::{Diagnostics, suggest},
-    generator::generate,
+    generator::{MAX_VALUES, generate},
     keys, ranges,
     source::Span,
     tree::{Entry, Node, Scalar, Value},
 };
 
-/// Most values of one axis.
-pub(super) const MAX_VALUES: usize = 10_000;
 /// Most combinations, the excluded ones included.
 const MAX_COMBINATIONS: usize = 200_000;
 /// Most swept keys of a test.

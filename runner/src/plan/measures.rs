@@ -1,24 +1,10 @@
-//! The metrics that a job can deliver. An assertion on another one would be judged on nothing.
+//! The metrics that a test between two ends can deliver. An assertion on another one would be judged on nothing.
 
 use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec};
 use schemas::{
     columns,
-    metrics::{self, Family, METRICS, Metric},
+    metrics::{Family, METRICS, Metric},
 };
-
-use super::{case::Member, requested};
-
-/// Why a member cannot deliver a metric; `None`: it can.
-pub fn lacks(member: &Member, metric: &Metric) -> Option<String> {
-    if metric.name.starts_with("added_latency.") && member.idle.is_some() {
-        return None;
-    }
-    if metrics::of_survey(metric.name).is_some() {
-        let what = "it is a figure of a survey, over all pairs of a test: `assert` in a test with `pairs`";
-        return Some(what.to_owned());
-    }
-    member.job.lacks(metric)
-}
 
 /// Why a test between two ends cannot deliver a metric; `None`: it can.
 pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
@@ -98,13 +84,6 @@ fn family(pattern: Pattern) -> Family {
     }
 }
 
-/// The main metric of a member: of a probe, its latency or what a load adds to it.
-pub fn of_member(member: &Member) -> Option<&'static Metric> {
-    let Some(spec) = member.spec() else { return member.job.headline() };
-    let unit = requested::offered(spec).map_or("", |(_, unit)| unit.as_str());
-    Family::of_row(&member.workload, &member.name, unit).headline(|metric| lacks(member, metric).is_none())
-}
-
 /// The main metric of a test.
 pub fn headline(spec: &TestSpec) -> &'static Metric {
     family(spec.pattern).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
@@ -118,6 +97,7 @@ mod tests {
         workload::{self, Kind, Workload},
     };
     use netcore::spec::Transport;
+    use schemas::metrics;
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
         lacks_of(&TestSpec::new(pattern, transport), metrics::find(metric).unwrap()).is_none()

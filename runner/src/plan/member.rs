@@ -11,7 +11,8 @@ use super::{
     merge,
     model::{TestBody, Warmup},
     output::OutputParser,
-    ranges, ranks,
+    ranges,
+    ranks::{self, RanksJob},
     resolve::Origin,
     source::Span,
     speaks, spec,
@@ -20,7 +21,11 @@ use super::{
 };
 use netcore::{
     daemon::LONGEST_LEAD,
-    spec::{Dialect, Io, Side, TestSpec, Transport},
+    ranks::check as check_ranks,
+    spec::{
+        Dialect, Io, Side, TestSpec, Transport, memory,
+        ranks::{MOST_RANKS, RanksSpec},
+    },
 };
 use std::time::Duration;
 
@@ -179,13 +184,13 @@ impl Expander<'_> {
                 Job::Traffic(Box::new(spec))
             }
         };
-        let diagnose = |error: spec::SpecError| {
+        let diagnose = |error: keys::SpecError| {
             let span = place_of(tree, &error.key).unwrap_or(at);
             Diagnostic::error(span, error.message).help(error.help)
         };
         of_group(typed, name, &job, &mut errors);
         if typed.wire.is_some_and(|speed| speed.0 == 0) {
-            errors.push(spec::error(key::wire, "the speed of the wire is 0", "for example 100Mbit/s, or leave it out"));
+            errors.push(keys::error(key::wire, "the speed of the wire is 0", "for example 100Mbit/s, or leave it out"));
         }
         errors.into_iter().map(diagnose).for_each(|diagnostic| out.push(diagnostic));
         Some(Member {
@@ -199,6 +204,52 @@ impl Expander<'_> {
             wire: typed.wire.map(|speed| speed.0),
             refused: refused.map(diagnose),
         })
+    }
+
+    /// The hosts of the ranks, in their order.
+    pub(super) fn ranks(
+        &self,
+        tree: &Node,
+        body: &TestBody,
+        spec: RanksSpec,
+        at: Span,
+        out: &mut Diagnostics,
+    ) -> Option<RanksJob> {
+        let node = tree.get(key::ranks);
+        let span = node.map_or(at, |node| node.span);
+        let Some(node) = node else {
+            let help = "ranks: 4 for so many on this machine, or hosts: ranks: \"node[1-4]\"";
+            out.error(tree.key_span(key::workload).unwrap_or(at), "no `ranks` says between whom", help);
+            return None;
+        };
+        let count = node.text().filter(|text| text.chars().all(|c| c.is_ascii_digit()));
+        let ends = if let Some(count) = count {
+            let count: u32 = count.parse().unwrap_or(u32::MAX);
+            vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
+        } else {
+            let names = inventory::each_once(node, key::ranks, self.hosts, out)?;
+            let daemons = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
+            speaks::check_daemon(node, "a rank", daemons, out);
+            names.into_iter().map(Endpoint::Host).collect()
+        };
+        let each = body.ranks_per_host.unwrap_or(1);
+        if each == 0 {
+            out.error(tree.key_span(key::ranks_per_host).unwrap_or(span), "`ranks_per_host` is 0", "1 or more");
+            return None;
+        }
+        let total = ends.len().saturating_mul(each as usize);
+        if total < 2 || total > MOST_RANKS as usize {
+            let help = format!("2 to {MOST_RANKS} ranks");
+            out.error(span, format!("{total} rank{} here", if total == 1 { "" } else { "s" }), help);
+            return None;
+        }
+        let ends: Vec<_> = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
+        // As each end will, at the key that decides.
+        if let Err(error) = check_ranks(&spec, u32::try_from(ends.len()).unwrap_or(u32::MAX), memory::MOST_BYTES) {
+            let key = [key::message_size, key::class, key::operation].into_iter().find_map(|key| tree.get(key));
+            out.error(key.map_or(span, |node| node.span), error.to_string(), "");
+        }
+        Some(RanksJob { spec, ends })
     }
 
     /// Reports an end of a test over MPI that can be no rank. A daemon that runs already may be one.
@@ -274,20 +325,20 @@ fn not_idle(member: &Member, idle: &str, members: &[Member]) -> Option<(String, 
 }
 
 /// Mistakes in the keys that place a member in its group.
-fn of_group(typed: &TestBody, member: &str, job: &Job, errors: &mut Vec<spec::SpecError>) {
+fn of_group(typed: &TestBody, member: &str, job: &Job, errors: &mut Vec<keys::SpecError>) {
     if !member.is_empty() && matches!(typed.warmup, Some(Warmup::Auto(_))) {
         let message = "a warm-up of a group cannot end by itself: its members measure from one instant on";
-        errors.push(spec::error(key::warmup, message, "give it a length, the same for all"));
+        errors.push(keys::error(key::warmup, message, "give it a length, the same for all"));
     }
     if typed.idle.is_some() && member.is_empty() {
         let message = "`idle` is for members of a group: it names the one that measures the idle path";
-        errors.push(spec::error(key::idle, message, "leave it out, or use `concurrent`"));
+        errors.push(keys::error(key::idle, message, "leave it out, or use `concurrent`"));
     }
     errors.extend(typed.after.and_then(|after| misplaced(after.0, member, job)));
 }
 
 /// The mistake in `after`: a member of a group may start later than the others, by as much as a daemon can be told ahead.
-fn misplaced(after: Duration, member: &str, job: &Job) -> Option<spec::SpecError> {
+fn misplaced(after: Duration, member: &str, job: &Job) -> Option<keys::SpecError> {
     let (message, help) = if member.is_empty() {
         (
             "`after` is for members of a group: a test alone has no other start".to_owned(),
@@ -304,7 +355,7 @@ fn misplaced(after: Duration, member: &str, job: &Job) -> Option<spec::SpecError
     } else {
         return None;
     };
-    Some(spec::error(key::after, message, help))
+    Some(keys::error(key::after, message, help))
 }
 
 /// Warns of `io: spin` on one machine where each thread would share the CPU of its peer.
@@ -351,7 +402,7 @@ fn place_of(tree: &Node, key: &str) -> Option<Span> {
     loop {
         if let Some(node) = tree.at(path) {
             // Built-in defaults have no line in the plan.
-            return (node.span.source != super::load::BUILT_IN_SOURCE).then_some(node.span);
+            return (node.span.source != super::source::BUILT_IN_SOURCE).then_some(node.span);
         }
         match path.rsplit_once('.') {
             Some((parent, _)) => path = parent,

@@ -13,7 +13,7 @@
 //! - `apart`: several plans in one run
 //! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
-//! - [`requested`]: the cells that a plan decides
+//! - [`requested`]: the cells that a test between two ends decides
 //! - [`job`], `ranks`: the kinds of tests, and what each answers
 //! - [`expand`], `member`, `policy`, [`spec`], [`measures`], [`check`]: from bodies to checked cases
 //! - [`mod@explain`]: which layers set a value; [`schema`]: the published JSON Schema

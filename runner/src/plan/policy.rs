@@ -14,7 +14,6 @@ use super::{
     condition::Condition,
     diagnostics::{Diagnostics, suggest},
     keys::{self, key},
-    measures,
     model::{self, FindBy, TestBody},
     source::Span,
     tree::Node,
@@ -26,7 +25,7 @@ const LEVEL: f64 = 0.95;
 pub(super) fn check_metric(members: &[&Member], metric: &'static metrics::Metric, span: Span, out: &mut Diagnostics) {
     let mut why = None;
     for member in members {
-        match measures::lacks(member, metric) {
+        match member.lacks(metric) {
             None => return,
             Some(reason) => why = Some((member, reason)),
         }
@@ -43,7 +42,7 @@ pub(super) fn iterations(
     out: &mut Diagnostics,
 ) -> Policy {
     // A group with a probe of the idle path has no total: its last member decides.
-    let probe = members.last().filter(|last| last.idle.is_some()).and_then(measures::of_member);
+    let probe = members.last().filter(|last| last.idle.is_some()).and_then(Member::headline);
     let headline = || probe.or_else(|| members.iter().find_map(|m| m.job.headline()));
     let count = |n: u32| {
         let first = || members.first().and_then(|m| m.job.headline());

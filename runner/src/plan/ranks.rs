@@ -5,8 +5,8 @@ use std::time::Duration;
 use netcore::{
     ranks,
     spec::{
-        self, Stop, Transport, memory,
-        ranks::{Kernel, MOST_COMPUTE_NS, MOST_RANKS, Operation, RanksSpec, Work},
+        self, Stop, Transport,
+        ranks::{Kernel, MOST_COMPUTE_NS, Operation, RanksSpec, Work},
     },
 };
 use schemas::{
@@ -14,23 +14,14 @@ use schemas::{
     metrics::{Family, Metric},
     words::{Control, Way},
 };
-use serde_json::Value as Json;
 
 use super::{
-    case::Endpoint,
-    diagnostics::Diagnostics,
     estimate::{ASSUMED, Estimate},
-    expand::Expander,
-    inventory,
-    job::{differences, json},
-    keys::key,
+    inventory::Endpoint,
+    keys::{SpecError, error, key},
     model::{TestBody, Warmup},
     quantity::Time,
     ranges,
-    source::Span,
-    speaks,
-    spec::{SpecError, error},
-    tree::Node,
 };
 
 /// Assumed operations per second of a rank in a kernel of the NAS benchmarks, which has a CPU of its own.
@@ -131,15 +122,6 @@ impl RanksJob {
         }
         row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
         row.remote_cpu.clone_from(&row.local_cpu);
-    }
-
-    /// Everything that affects the workload, without defaults.
-    pub(super) fn settings(&self) -> Json {
-        let mut value = differences(&self.spec, &RanksSpec::new(self.spec.transport, self.spec.work));
-        value["ranks"] = self.ends.len().into();
-        value["transport"] = json(&self.spec.transport);
-        value["work"] = json(&self.spec.work);
-        value
     }
 }
 
@@ -243,52 +225,4 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
         errors.push(error(key::compute, message, format!("the limit is {} s", MOST_COMPUTE_NS / 1_000_000_000)));
     }
     Work::Operation { operation, message_bytes, compute_ns: compute_ns.min(MOST_COMPUTE_NS) }
-}
-
-impl Expander<'_> {
-    /// The hosts of the ranks, in their order.
-    pub(super) fn ranks(
-        &self,
-        tree: &Node,
-        body: &TestBody,
-        spec: RanksSpec,
-        at: Span,
-        out: &mut Diagnostics,
-    ) -> Option<RanksJob> {
-        let node = tree.get(key::ranks);
-        let span = node.map_or(at, |node| node.span);
-        let Some(node) = node else {
-            let help = "ranks: 4 for so many on this machine, or hosts: ranks: \"node[1-4]\"";
-            out.error(tree.key_span(key::workload).unwrap_or(at), "no `ranks` says between whom", help);
-            return None;
-        };
-        let count = node.text().filter(|text| text.chars().all(|c| c.is_ascii_digit()));
-        let ends = if let Some(count) = count {
-            let count: u32 = count.parse().unwrap_or(u32::MAX);
-            vec![Endpoint::Embedded; count.min(MOST_RANKS + 1) as usize]
-        } else {
-            let names = inventory::each_once(node, key::ranks, self.hosts, out)?;
-            let daemons = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
-            speaks::check_daemon(node, "a rank", daemons, out);
-            names.into_iter().map(Endpoint::Host).collect()
-        };
-        let each = body.ranks_per_host.unwrap_or(1);
-        if each == 0 {
-            out.error(tree.key_span(key::ranks_per_host).unwrap_or(span), "`ranks_per_host` is 0", "1 or more");
-            return None;
-        }
-        let total = ends.len().saturating_mul(each as usize);
-        if total < 2 || total > MOST_RANKS as usize {
-            let help = format!("2 to {MOST_RANKS} ranks");
-            out.error(span, format!("{total} rank{} here", if total == 1 { "" } else { "s" }), help);
-            return None;
-        }
-        let ends: Vec<_> = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();
-        // As each end will, at the key that decides.
-        if let Err(error) = ranks::check(&spec, u32::try_from(ends.len()).unwrap_or(u32::MAX), memory::MOST_BYTES) {
-            let key = [key::message_size, key::class, key::operation].into_iter().find_map(|key| tree.get(key));
-            out.error(key.map_or(span, |node| node.span), error.to_string(), "");
-        }
-        Some(RanksJob { spec, ends })
-    }
 }

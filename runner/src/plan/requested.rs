@@ -1,61 +1,10 @@
-//! The cells that a plan decides: what ran and where, the same in every row of a case.
-
-use std::collections::HashMap;
+//! The cells that a test between two ends decides.
 
 use netcore::spec::{Dialect, Direction, Pattern, TestSpec};
 use schemas::{
     columns::Row,
-    vocabulary,
     words::{Control, OfferedUnit, Way},
 };
-
-use super::{
-    case::{Case, Member},
-    keys::key,
-    model::FindBy,
-};
-
-/// Whether the column of a swept key has its value in every row of a test's cases. A member of a group may have a value of its
-/// own, a workload may have no such value, and a test in both directions has rows of each: such a key takes an axis column.
-pub fn is_told(path: &str, cases: &[Case]) -> bool {
-    let Some(column) = vocabulary::column_of_key(path) else { return false };
-    let mut value_of = HashMap::new();
-    cases.iter().all(|case| {
-        let Some((_, value)) = case.axes.iter().find(|(key, _)| **key == *path) else { return true };
-        let others: Vec<_> = case.axes.iter().filter(|(key, _)| **key != *path).collect();
-        case.members.iter().all(|member| {
-            let mut row = Row::default();
-            of_member(&mut row, case, member);
-            // The total of a group is about both directions.
-            let has_both = member.spec().is_some_and(|spec| ways(spec.direction).len() > 1) || case.group.is_some();
-            let cell = (member.name.as_str(), others.clone(), row.text(column));
-            !(path == key::direction && has_both) && *value_of.entry(cell).or_insert(value) == value
-        })
-    })
-}
-
-/// The cells of a member's rows.
-pub fn of_member(row: &mut Row, case: &Case, member: &Member) {
-    row.member = (!member.name.is_empty()).then(|| member.name.clone());
-    row.workload = Some(member.workload.clone());
-    row.from = Some(member.from.name().to_owned());
-    row.wire_bits_per_s = member.wire.map(|speed| speed as f64);
-    member.job.fill(row, case, member);
-}
-
-/// The cells of traffic.
-pub(super) fn of_traffic(row: &mut Row, case: &Case, member: &Member, spec: &TestSpec) {
-    row.to = Some(member.to.name().to_owned());
-    of_spec(row, spec);
-    // A ping-pong has one size, that of the key which sets it.
-    row.message_bytes = row.message_bytes.or(row.request_bytes.filter(|_| member.workload.ends_with("pingpong")));
-    // The load of a search is that of its answer; before that it has none.
-    match case.find.as_ref().map(|find| find.by) {
-        Some(FindBy::Rate) => row.offered_per_s = None,
-        Some(FindBy::Inflight) => row.inflight = None,
-        None => {}
-    }
-}
 
 /// The ways that a test's rows are about: one, or each direction and both together.
 pub fn ways(direction: Direction) -> &'static [Way] {

@@ -10,9 +10,8 @@ use schemas::units;
 use super::{
     diagnostics::Diagnostics,
     keys::key,
-    load::BUILT_IN_SOURCE,
     merge,
-    source::Span,
+    source::{BUILT_IN_SOURCE, Span},
     tree::{Entry, Node, Scalar, Value},
     workload::{Kind, Workload},
 };

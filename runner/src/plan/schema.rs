@@ -9,10 +9,16 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::{
-    check::{HOSTS_PATTERN, NAME_PATTERN},
     model::PlanFile,
     quantity::{Size, Time},
 };
+
+/// Names of tests, profiles, members and hosts stand in paths (`--set tests.NAME.streams`), case names and result columns,
+/// where an identifier must not look like a number.
+pub const NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
+
+/// Names of hosts may also be written as ranges.
+pub const HOSTS_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9_, /\[\]-]*$";
 
 /// Names the schema, wherever a copy of it lies. An address would promise a page that outlives each server.
 const ID: &str = "urn:plumbline:plan:1";

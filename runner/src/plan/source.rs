@@ -12,6 +12,9 @@ pub struct Span {
     pub end: u32,
 }
 
+/// Index of the built-in body among the sources; the plan itself is 0.
+pub const BUILT_IN_SOURCE: u16 = 1;
+
 /// A text of a plan: its file, or one `--set` argument.
 #[derive(Clone, Debug)]
 pub struct Source {

@@ -1,8 +1,8 @@
 //! Hosts where another program serves (`speaks`): what they cannot have, and where they can stand.
 
 use super::{
-    case::Endpoint,
     diagnostics::Diagnostics,
+    inventory::Endpoint,
     keys::key,
     model::Host,
     source::Span,

@@ -11,24 +11,11 @@ use schemas::units::Rate;
 
 use super::{
     ends::{bind, buffers, ports},
-    keys::key,
+    keys::{SpecError, error, key},
     model::{Control, Host, TestBody, Warmup},
     quantity::{Size, Time},
     workload::{Kind, Workload},
 };
-
-/// A mistake in a key of a resolved test body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpecError {
-    /// Dotted.
-    pub key: String,
-    pub message: String,
-    pub help: String,
-}
-
-pub(super) fn error(key: &str, message: impl Into<String>, help: impl Into<String>) -> SpecError {
-    SpecError { key: key.to_owned(), message: message.into(), help: help.into() }
-}
 
 /// Limit of a message, request or response, bytes: each flow allocates a buffer of that size.
 const MESSAGE_MAX: u64 = 1 << 30;

@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::{estimate, model::Order},
+    plan::{case, model::Order},
     progress::{Position, Progress},
     signals::Interrupts,
 };
@@ -239,7 +239,7 @@ impl Run<'_> {
             range: state.search.as_ref().map(Search::range),
             margin: state.samples.worst_margin(),
             goal: step.policy.margin,
-            left: estimate::one_after_the_other(
+            left: case::one_after_the_other(
                 open.map(|(step, s)| (&step.case, step.cost() * to_do(step, s))),
                 Duration::max,
             )

@@ -11,10 +11,7 @@ use schemas::{
 use super::run::Finished;
 use crate::{
     error::Error,
-    plan::{
-        case::{Case, Member, Plan},
-        requested,
-    },
+    plan::case::{Case, Member, Plan},
 };
 
 /// A rule that decides in place of a case's policy whether it has enough iterations.
@@ -118,7 +115,7 @@ fn identities(plan: &Plan, case: &Case, run_id: &str, axis_paths: &[String]) -> 
     };
     let of_member = |m: &Member| {
         let mut row = shared.clone();
-        requested::of_member(&mut row, case, m);
+        case.fill(&mut row, m);
         row
     };
     case.members.iter().map(of_member).collect()

@@ -30,7 +30,6 @@ use crate::{
     plan::{
         case::{Member, Policy},
         job::RanksJob,
-        measures,
         model::Window,
     },
     schedule::{
@@ -489,7 +488,7 @@ fn usable(step: &Step, measured: Measured, interrupts: &Interrupts) -> Result<Me
 fn own_policy(step: &Step, member: usize) -> Policy {
     match step.members.get(member) {
         Some(one) if step.group.is_some() => {
-            Policy { margin: None, metrics: measures::of_member(one).into_iter().collect(), ..step.policy.clone() }
+            Policy { margin: None, metrics: one.headline().into_iter().collect(), ..step.policy.clone() }
         }
         _ => step.policy.clone(),
     }
