@@ -2,6 +2,7 @@
 #![no_main]
 
 use analyze::counters::diff::{self, Settings};
+use analyze::counters::fold;
 use analyze::counters::render::{self, Wanted};
 use analyze::counters::{Options, Snapshot};
 use libfuzzer_sys::fuzz_target;
@@ -13,6 +14,6 @@ fuzz_target!(|data: &str| {
     let Ok(changes) = diff::differences(&before, &after, &Settings::default()) else { return };
     let wanted = Wanted { nonzero: true, ..Wanted::default() };
     render::text(&after, &changes, &wanted, Some(1.5));
-    let folded = diff::folded(&changes, false, true);
+    let folded = fold::folded(&changes, false, true);
     render::csv(&mut Vec::new(), after.format, "host", &folded, &wanted, Some(1.5)).expect("memory takes everything");
 });
