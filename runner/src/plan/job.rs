@@ -1,7 +1,7 @@
 //! The kinds of tests, and what each answers. The other rooms ask a [`Job`] and do not tell the kinds apart.
 //!
 //! What there is to say of traffic between two ends is in [`measures`], [`requested`], [`estimate`] and [`super::spec`]; what of
-//! ranks, in [`super::ranks`].
+//! ranks, in `ranks`.
 
 use std::time::Duration;
 
