@@ -1,6 +1,9 @@
 //! The rows that a run adds to its history.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use indexmap::IndexMap;
 use schemas::{
@@ -57,7 +60,9 @@ pub fn rows(run: &Path, commit: &str, labels: &[String], more: &[&'static Metric
     let columns: Vec<usize> = present.iter().map(|(_, column)| *column).collect();
     let mut samples = Samples::read_split(&mut table, &Selection::default(), &columns, "plan")?;
     samples.keep_totals();
-    let of_run = OfRun { record: &record, commit, labels, machine: Environment::of(&record).machine() };
+    let names: BTreeSet<&str> = record.hosts.values().filter_map(|host| host.facts["hostname"].as_str()).collect();
+    let hosts = names.into_iter().collect::<Vec<_>>().join(" ");
+    let of_run = OfRun { record: &record, commit, labels, machine: Environment::of(&record).machine(), hosts };
     let mut rows = Vec::new();
     for case in &samples.cases {
         for (index, (metric, _)) in present.iter().enumerate() {
@@ -112,6 +117,7 @@ struct OfRun<'a> {
     commit: &'a str,
     labels: &'a [String],
     machine: String,
+    hosts: String,
 }
 
 impl OfRun<'_> {
@@ -130,6 +136,7 @@ impl OfRun<'_> {
             commit: text(self.commit),
             version: text(&self.record.tool_version),
             machine: text(&self.machine),
+            hosts: text(&self.hosts),
             plan: text(&case.key.part),
             labels: text(&labels.join(" ")),
             case_id: text(&case.key.id),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemas::columns::number;
+use schemas::text::{short_id, short_names};
 use schemas::units::{Unit, human, margin, three_digits};
 
 use super::{
@@ -22,7 +23,7 @@ const FALSE: f64 = 0.005;
 /// `bulk throughput`, with member and direction where they tell it apart.
 pub fn name(told: &Told) -> String {
     let key = &told.series.key;
-    let mut name = told.series.case.clone();
+    let mut name = short_names(&told.series.case);
     if !key.member.is_empty() {
         name = format!("{name} {}", key.member);
     }
@@ -58,7 +59,7 @@ pub fn sentence(reading: &Reading, told: &Told, i: usize) -> String {
     format!(
         "{name} is {} since run {} of {}: {} ({since} run{}); {}",
         words.change,
-        first.run_id,
+        short_id(&first.run_id),
         day(first),
         words.levels,
         if since == 1 { "" } else { "s" },
@@ -82,13 +83,13 @@ pub fn heading(reading: &Reading, all: &[Told], event: &Event) -> String {
     let told = &all[series];
     let (key, finding) = (&told.series.key, &told.trend.findings[finding]);
     let (before, first) = (&reading.runs[event.before], &reading.runs[event.first]);
-    let place = format!("{} on {}", key.plan, key.machine);
+    let place = format!("{} on {}", key.plan, reading.host(&key.machine));
     if event.is_drift {
         return format!("{place}, {}", span(before, first));
     }
     let since = told.since(finding);
     let s = if since == 1 { "" } else { "s" };
-    format!("{place}, since run {} of {} ({since} run{s})", first.run_id, day(first))
+    format!("{place}, since run {} of {} ({since} run{s})", short_id(&first.run_id), day(first))
 }
 
 /// Parts of sentences about a finding.
@@ -125,7 +126,8 @@ impl Words {
 
 /// The runs of a drift.
 fn span(first: &Run, last: &Run) -> String {
-    format!("between run {} of {} and run {} of {}", first.run_id, day(first), last.run_id, day(last))
+    let [from, to] = [first, last].map(|run| format!("run {} of {}", short_id(&run.run_id), day(run)));
+    format!("between {from} and {to}")
 }
 
 /// A share that may be below 0.
@@ -211,9 +213,9 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     }
     for (plan, machines) in &machines {
         if machines.len() > 1 {
-            let began = machines
-                .iter()
-                .map(|(machine, (first, _))| format!("{machine} since {}", first.get(..10).unwrap_or(first)));
+            let began = machines.iter().map(|(machine, (first, _))| {
+                format!("{} since {}", reading.host(machine), first.get(..10).unwrap_or(first))
+            });
             let began: Vec<String> = began.collect();
             notes.push(format!(
                 "{plan} ran on {} machines, each with series of its own: {}",

@@ -56,6 +56,8 @@ pub struct Reading {
     by_id: HashMap<String, usize>,
     series: IndexMap<Key, (String, Vec<Point>)>,
     known: HashSet<(usize, usize)>,
+    /// The host names of each machine, as its latest row has them.
+    hosts: HashMap<String, String>,
 }
 
 impl Reading {
@@ -68,6 +70,19 @@ impl Reading {
         self.runs.push(Run { run_id: run_id.to_owned(), time, commit, version, labels });
         self.by_id.insert(run_id.to_owned(), self.runs.len() - 1);
         self.runs.len() - 1
+    }
+
+    /// Learns a machine's host names.
+    pub(super) fn name(&mut self, machine: &str, hosts: &str) {
+        if !hosts.is_empty() && self.hosts.get(machine).is_none_or(|known| known != hosts) {
+            self.hosts.insert(machine.to_owned(), hosts.to_owned());
+        }
+    }
+
+    /// A machine for people: its host names; where another machine has the same ones, or none are known, its identifier.
+    pub fn host<'a>(&'a self, machine: &'a str) -> &'a str {
+        let Some(hosts) = self.hosts.get(machine) else { return machine };
+        if self.hosts.values().filter(|others| *others == hosts).count() > 1 { machine } else { hosts }
     }
 
     /// Adds a value. `values`: centre, low and high. A line that is there twice (both sides of a merge had it) counts once; `false`: the first

@@ -124,6 +124,7 @@ fn read_file(file: &Path, bytes: &[u8], repair: bool, reading: &mut Reading) -> 
                 "{file}:{number}: the file has rows of another machine: each machine has series of its own"
             ));
         }
+        reading.name(machine, row.text(Field::hosts));
         let facts = [Field::time, Field::commit, Field::version, Field::labels].map(|field| row.text(field));
         let run = reading.run(row.text(Field::run_id), facts);
         if !reading.add(row.key(), row.text(Field::case), run, [Some(row.centre), row.low, row.high]) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rayon::prelude::*;
-use schemas::{units, vocabulary};
+use schemas::{text::short_names, units, vocabulary};
 
 use super::{
     accepted::{self, Accepted},
@@ -24,7 +24,7 @@ pub struct Asked {
     /// Only series of this plan
     #[arg(long, value_name = "NAME")]
     pub plan: Option<String>,
-    /// Only series of this machine
+    /// Only series of this machine: its host names, or its identifier
     #[arg(long, value_name = "MACHINE")]
     pub machine: Option<String>,
     /// Only series whose case contains this text
@@ -93,8 +93,11 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error
     let is_wanted = |series: &Series| {
         let same = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|asked| asked == own);
         same(&asked.plan, &series.key.plan)
-            && same(&asked.machine, &series.key.machine)
-            && asked.case.as_ref().is_none_or(|text| series.case.contains(text))
+            && (same(&asked.machine, &series.key.machine) || same(&asked.machine, reading.host(&series.key.machine)))
+            && asked
+                .case
+                .as_ref()
+                .is_none_or(|text| [&series.case, &short_names(&series.case)].iter().any(|n| n.contains(text)))
             && metric.is_none_or(|metric| metric == series.key.metric)
     };
     // A history has this metric for disturbed runs only: it explains the others, unless it is asked for.

@@ -8,6 +8,7 @@ use crate::{
     },
     stats::quantiles,
 };
+use schemas::text::short_id;
 
 /// Most dots of a series in a picture. Of more runs, neighbours share one.
 pub const DOTS: usize = 400;
@@ -45,18 +46,22 @@ impl<'a> Order<'a> {
         sentences::day(&self.reading.runs[run])
     }
 
-    /// Whether most days have several runs.
-    fn by_minute(&self) -> bool {
-        let days = self.runs.chunk_by(|a, b| self.day(*a) == self.day(*b)).count();
-        self.runs.len() > 2 * days
+    fn days(&self) -> usize {
+        self.runs.chunk_by(|a, b| self.day(*a) == self.day(*b)).count()
     }
 
-    /// The day of each run; where days have several, with the minute and without the year.
+    /// Whether most days have several runs.
+    fn by_minute(&self) -> bool {
+        self.runs.len() > 2 * self.days()
+    }
+
+    /// The day of each run; where days have several, with the minute and without the year. Of one day, the minute.
     pub fn names(&self) -> Vec<String> {
         let by_minute = self.by_minute();
+        let start = if self.days() == 1 { 11 } else { 5 };
         let name = |run: &usize| {
             let time = &self.reading.runs[*run].time;
-            match time.get(5..16).filter(|_| by_minute) {
+            match time.get(start..16).filter(|_| by_minute) {
                 Some(minute) => minute.replace('T', " "),
                 None => self.day(*run).to_owned(),
             }
@@ -64,11 +69,13 @@ impl<'a> Order<'a> {
         self.runs.iter().map(name).collect()
     }
 
-    pub fn title(&self) -> &'static str {
-        if self.by_minute() {
-            "runs in their order, by month, day and time (UTC)"
-        } else {
-            "runs in their order, by day (UTC)"
+    pub fn title(&self) -> String {
+        match self.runs.first() {
+            Some(first) if self.by_minute() && self.days() == 1 => {
+                format!("runs of {} in their order, by time (UTC)", self.day(*first))
+            }
+            _ if self.by_minute() => "runs in their order, by month, day and time (UTC)".to_owned(),
+            _ => "runs in their order, by day (UTC)".to_owned(),
         }
     }
 
@@ -76,7 +83,7 @@ impl<'a> Order<'a> {
     pub fn span(&self) -> String {
         let s = if self.runs.len() == 1 { "" } else { "s" };
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return "no runs".to_owned() };
-        let last_id = &self.reading.runs[*last].run_id;
+        let last_id = short_id(&self.reading.runs[*last].run_id);
         format!("{} run{s}, {} to {}, through run {last_id}", self.runs.len(), self.day(*first), self.day(*last))
     }
 }

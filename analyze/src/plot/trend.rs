@@ -114,7 +114,9 @@ pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
         _ => format!("{} series", all.len()),
     };
     let title = match all.first().map(|told| &told.series.key) {
-        Some(key) if !several.plans && !several.machines => format!("{title}: {} on {}", key.plan, key.machine),
+        Some(key) if !several.plans && !several.machines => {
+            format!("{title}: {} on {}", key.plan, reading.host(&key.machine))
+        }
         _ => title,
     };
     Figure {
@@ -198,7 +200,12 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
         Better::Lower => ", lower is better",
         Better::Neither => "",
     };
-    Panel { y: Axis::new(quantity(told, several), Spacing::Linear, low, high, true), layers, rows_per_name: 1, remark }
+    Panel {
+        y: Axis::new(quantity(reading, told, several), Spacing::Linear, low, high, true),
+        layers,
+        rows_per_name: 1,
+        remark,
+    }
 }
 
 /// The intervals: one each, or a band.
@@ -229,11 +236,11 @@ fn range(dots: &[Dot]) -> (f64, f64) {
     (lowest.max(low - room).min(low - around), highest.min(high + room).max(high + around))
 }
 
-fn quantity(told: &Told, several: &Several) -> Quantity {
+fn quantity(reading: &Reading, told: &Told, several: &Several) -> Quantity {
     let key = &told.series.key;
     let mut label = sentences::name(told);
     if several.machines {
-        label = format!("{}: {label}", key.machine);
+        label = format!("{}: {label}", reading.host(&key.machine));
     }
     if several.plans {
         label = format!("{}: {label}", key.plan);

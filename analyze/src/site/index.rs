@@ -44,7 +44,7 @@ pub fn page(site: &Site<'_>) -> Page {
     blocks.push(Block::Heading("Series".to_owned()));
     blocks.push(Block::Search);
     for ((plan, machine), series) in site.groups() {
-        let about = format!("{plan} on {machine}");
+        let about = format!("{plan} on {}", site.reading.host(machine));
         blocks.push(Block::Paragraph(format!("{about}: {} series", series.len())));
         blocks.push(grid(site, about, &series));
     }

@@ -19,7 +19,10 @@ mod sparkline;
 use std::{collections::BTreeMap, collections::HashMap, path::Path};
 
 use rayon::prelude::*;
-use schemas::units::{human, three_digits};
+use schemas::{
+    text::short_id,
+    units::{human, three_digits},
+};
 
 use crate::{
     error::Error,
@@ -102,7 +105,7 @@ impl<'a> Site<'a> {
 
     /// The run as a link to its row, where it has one. `up`: the way from the page to the index.
     fn run(&self, run: usize, up: &str) -> Piece {
-        let text = self.reading.runs[run].run_id.clone();
+        let text = short_id(&self.reading.runs[run].run_id);
         match self.listed.get(&run) {
             Some(anchor) => Piece::link(text, format!("{up}{RUNS}#{anchor}")),
             None => Piece::Text(text),
@@ -111,7 +114,7 @@ impl<'a> Site<'a> {
 
     /// A sentence in which the run's id is a link to its row. `up`: the way from the page to the index.
     fn with_run(&self, sentence: &str, run: usize, up: &str) -> Line {
-        let id = &self.reading.runs[run].run_id;
+        let id = short_id(&self.reading.runs[run].run_id);
         match sentence.split_once(&format!("run {id} of")) {
             Some((before, after)) => {
                 vec![Piece::Text(format!("{before}run ")), self.run(run, up), Piece::Text(format!(" of{after}"))]
@@ -137,7 +140,7 @@ fn span(reading: &Reading, order: &[usize]) -> String {
     let (first, last) = (&reading.runs[*first], &reading.runs[*last]);
     let s = if order.len() == 1 { "" } else { "s" };
     let (from, to) = (sentences::day(first), sentences::day(last));
-    format!("{} run{s}, {from} to {to}, through run {}", order.len(), last.run_id)
+    format!("{} run{s}, {from} to {to}, through run {}", order.len(), short_id(&last.run_id))
 }
 
 /// The anchor of a finding on the page of its series.

@@ -39,7 +39,7 @@ pub fn page(site: &Site<'_>, at: usize) -> Result<Page, Error> {
     blocks.push(facts(told));
     values(site, told, &mut blocks);
     let runs: Vec<usize> = told.series.points.iter().map(|point| point.run).collect();
-    let origin = format!("{} on {}: {}", key.plan, key.machine, span(site.reading, &runs));
+    let origin = format!("{} on {}: {}", key.plan, site.reading.host(&key.machine), span(site.reading, &runs));
     Ok(Page { title: sentences::name(told), origin, blocks })
 }
 

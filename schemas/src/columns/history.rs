@@ -15,6 +15,7 @@ columns! {
         commit: Text = "Commit of what was measured; empty: not known.";
         version: Text = "Version of plumb.";
         machine: Text = "`m` and a hash of the facts that tell machines apart: model, hypervisor, architecture, CPUs, interfaces.";
+        hosts: Text = "Host names of these machines, separated by spaces.";
         plan: Text = "Name of the plan.";
         labels: Text = "Labels of the plan and of the run, `name=value`, separated by spaces.";
         case_id: Text = "Identifies the case.";

@@ -124,7 +124,7 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
         writeln!(output, "no change")?;
     }
     writeln!(output)?;
-    layout::aligned(&levels(all), sheet, output)?;
+    layout::aligned(&levels(reading, all), sheet, output)?;
     for note in notes(reading, all) {
         layout::paragraph(&plain(&format!("note: {note}")), sheet.indent, sheet.width, output)?;
     }
@@ -151,7 +151,7 @@ pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Resu
         writeln!(output, "No change.")?;
     }
     writeln!(output)?;
-    layout::markdown(&levels(all), output)?;
+    layout::markdown(&levels(reading, all), output)?;
     for note in notes(reading, all) {
         writeln!(output, "\nNote: {}", escaped(&note))?;
     }
@@ -164,14 +164,14 @@ fn commits_of(all: &[Told], event: &Event) -> Vec<String> {
 }
 
 /// The present level of each series.
-fn levels(all: &[Told]) -> Vec<Column> {
+fn levels(reading: &Reading, all: &[Told]) -> Vec<Column> {
     let several = |of: fn(&Told) -> &str| all.iter().any(|told| of(told) != of(&all[0]));
     let mut columns = Vec::new();
     if several(|told| &told.series.key.plan) {
         columns.push(Column::of("plan", false, all, |told| told.series.key.plan.clone()));
     }
     if several(|told| &told.series.key.machine) {
-        columns.push(Column::of("machine", false, all, |told| told.series.key.machine.clone()));
+        columns.push(Column::of("machine", false, all, |told| reading.host(&told.series.key.machine).to_owned()));
     }
     columns.extend([
         Column::of("series", false, all, name),

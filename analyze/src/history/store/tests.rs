@@ -132,6 +132,17 @@ fn a_wrong_number_or_no_history_is_told_with_its_place() {
 }
 
 #[test]
+fn machines_are_named_by_their_hosts_where_these_tell_them_apart() {
+    let folder = folder();
+    for (run, machine, hosts) in [("r", "m1", "lab"), ("rr", "m2", "lab"), ("rrr", "m3", "ci a"), ("rrrr", "m4", "")] {
+        let [machine, hosts] = [machine, hosts].map(|text| Some(text.to_owned()));
+        append(folder.path(), &[HistoryRow { machine, hosts, ..row(run, "c1", 1.0) }]).unwrap();
+    }
+    let reading = read(folder.path(), false).unwrap();
+    assert_eq!(["m1", "m2", "m3", "m4"].map(|machine| reading.host(machine)), ["m1", "m2", "ci a", "m4"]);
+}
+
+#[test]
 fn machines_have_series_of_their_own_also_in_one_file() {
     let dir = folder();
     add(&dir, "r", 1.0);
@@ -274,19 +285,19 @@ fn with_line(dir: &tempfile::TempDir, line: &[u8]) {
 
 #[test]
 fn each_fault_of_a_line_is_told_with_its_place_and_left_out_on_request() {
-    let row = |time: &str, centre: &str| format!("x,{time},,,m1,nightly,,c1,bulk,,,throughput,5,{centre},,,");
+    let row = |time: &str, centre: &str| format!("x,{time},,,m1,vm,nightly,,c1,bulk,,,throughput,5,{centre},,,");
     let time = "2026-01-01T00:00:00Z";
     let long = "y".repeat(10_000_000);
     let good = row(time, "1");
     let faults: [(Vec<u8>, &str); 17] = [
         (b"x,\xff\xfe,1".to_vec(), "byte 3 of the line is not UTF-8"),
         (vec![0; 512], "a zero byte: a crash, or a full disk, left it"),
-        (long.clone().into_bytes(), "the line was cut off: it has 1 fields of 17"),
+        (long.clone().into_bytes(), "the line was cut off: it has 1 fields of 18"),
         (row(time, &long).into_bytes(), "`centre`: `yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy` is not a number"),
         (row(time, "nan").into_bytes(), "`centre`: `nan` is not a number"),
         (row(time, "1e999").into_bytes(), "`centre`: `1e999` is not a number"),
         (row(time, "inf").into_bytes(), "`centre`: `inf` is not a number"),
-        (row(time, "1,low").into_bytes(), "the line has 18 fields of 17: another one was pasted into it"),
+        (row(time, "1,low").into_bytes(), "the line has 19 fields of 18: another one was pasted into it"),
         (row(time, "").into_bytes(), "the line has no centre"),
         (row("yesterday", "1").into_bytes(), "`time`: `yesterday` is no time as 2026-11-23T04:05:06Z"),
         (row("2026-01-01T00:00:00+01:00", "1").into_bytes(), "is no time as"),
