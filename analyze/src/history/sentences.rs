@@ -124,6 +124,12 @@ impl Words {
     }
 }
 
+/// `2026-01-01 to 2026-07-31`; one day alone.
+pub fn days(first: &Run, last: &Run) -> String {
+    let (from, to) = (day(first), day(last));
+    if from == to { from.to_owned() } else { format!("{from} to {to}") }
+}
+
 /// The runs of a drift.
 fn span(first: &Run, last: &Run) -> String {
     let [from, to] = [first, last].map(|run| format!("run {} of {}", short_id(&run.run_id), day(run)));

@@ -83,8 +83,9 @@ impl<'a> Order<'a> {
     pub fn span(&self) -> String {
         let s = if self.runs.len() == 1 { "" } else { "s" };
         let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return "no runs".to_owned() };
-        let last_id = short_id(&self.reading.runs[*last].run_id);
-        format!("{} run{s}, {} to {}, through run {last_id}", self.runs.len(), self.day(*first), self.day(*last))
+        let [first, last] = [first, last].map(|run| &self.reading.runs[*run]);
+        let days = sentences::days(first, last);
+        format!("{} run{s}, {days}, through run {}", self.runs.len(), short_id(&last.run_id))
     }
 }
 

@@ -139,8 +139,7 @@ fn span(reading: &Reading, order: &[usize]) -> String {
     let (Some(first), Some(last)) = (order.first(), order.last()) else { return "no runs".to_owned() };
     let (first, last) = (&reading.runs[*first], &reading.runs[*last]);
     let s = if order.len() == 1 { "" } else { "s" };
-    let (from, to) = (sentences::day(first), sentences::day(last));
-    format!("{} run{s}, {from} to {to}, through run {}", order.len(), short_id(&last.run_id))
+    format!("{} run{s}, {}, through run {}", order.len(), sentences::days(first, last), short_id(&last.run_id))
 }
 
 /// The anchor of a finding on the page of its series.

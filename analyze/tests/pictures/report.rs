@@ -219,11 +219,14 @@ fn many_cases_begin_with_what_was_asked() {
             for (member, cells) in [("up", "9e9,,"), ("up-tcp", ",100,-250"), ("down-tcp", ",100,4000")] {
                 // A probe has one stream of its own.
                 let own = if member == "up" { streams } else { 1 };
-                for iteration in 1..3 {
-                    rows += &format!(
-                        "{cc}{streams},\"load[socket.congestion_control={cc},streams={streams}]\",load,{member},\
-                         tcp_rr,iteration,measure,ok,{iteration},{own},{streams},{cc},{cells}\n"
-                    );
+                let about = format!(
+                    "{cc}{streams},\"load[socket.congestion_control={cc},streams={streams}]\",load,{member},\
+                     tcp_rr,iteration,measure,ok"
+                );
+                for iteration in ["1", "2"] {
+                    let cells = [&about, iteration, &own.to_string(), &streams.to_string(), cc, cells];
+                    rows.push_str(&cells.join(","));
+                    rows.push('\n');
                 }
             }
         }

@@ -185,7 +185,9 @@ impl Report {
                     // A picture that cannot be drawn is a warning: the rows are there.
                     match plots::draw(plot, table, file) {
                         Ok(notes) => {
-                            notes.iter().for_each(|note| progress.note(note));
+                            for note in &notes {
+                                progress.note(note);
+                            }
                             self.pictures.push(file.clone());
                         }
                         Err(e) => progress.warn(&e.to_string()),
