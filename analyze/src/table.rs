@@ -338,14 +338,18 @@ impl Table {
         }
     }
 
-    /// The columns' own names, for any names that they have in `-g`, where [`FILE`] is a column.
+    /// The columns that rows are told apart by, for any names that they have in `-g`, where [`FILE`] is a column.
     pub fn names_of(&mut self, names: &[String]) -> Result<Vec<String>, Error> {
         if names.iter().any(|name| name == FILE) && !self.header.names.iter().any(|name| name == FILE) {
             self.header.file = Some(self.header.names.len());
             self.header.names.push(FILE.to_owned());
             self.sources.iter_mut().for_each(|source| source.shape.map.push(None));
         }
-        let own = |name: &String| Ok(self.header.names[self.require(name)?].clone());
+        // Where a swept key has an axis column, its own column does not tell the swept values apart.
+        let own = |name: &String| {
+            let own = self.header.names[self.require(name)?].clone();
+            Ok(vocabulary::axis_of(&own).filter(|axis| self.header.names.contains(axis)).unwrap_or(own))
+        };
         let found = names.iter().map(own).collect::<Result<Vec<_>, Error>>()?;
         no_repeats("-g", &found)?;
         Ok(found)

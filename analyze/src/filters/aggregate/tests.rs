@@ -271,6 +271,14 @@ fn any_name_groups_and_is_condensed() {
 }
 
 #[test]
+fn a_swept_key_groups_by_what_was_swept() {
+    // A probe has one stream of its own, whatever the load beside it has.
+    let text = "case,streams,axis_streams,latency_p50_us\na,1,4,10\nb,1,16,20\n";
+    let out = aggregate(&file(text), &["-g", "streams", "-m", "latency_p50_us", "-a", "mean"]).unwrap();
+    assert_eq!(out, "axis_streams,latency_p50_us_mean\n4,10\n16,20\n");
+}
+
+#[test]
 fn a_total_is_not_averaged_with_its_parts() {
     let refused = |text: &str, group: &str| aggregate(&file(text), &["-g", group, "-m", "throughput"]);
     let both = "case,direction,throughput_bits_per_s\na,forward,1\na,reverse,2\na,both,3\n";
