@@ -7,18 +7,25 @@
 use netcore::{
     client::Outcome,
     report::{Phase, SideReport, TcpInfo, Window},
+    spec::Pattern,
 };
 use schemas::units::margin;
 
-use crate::schedule::bench::Measured;
+use crate::{
+    plan::case::Member,
+    schedule::{bench::Measured, step::Step},
+};
 
 /// Share of the bytes that were read in the measure phase and acknowledged before it, from which on the rate is wrong. What
 /// stands in the buffers goes up and down in every test, by less.
 const MOST: f64 = 0.05;
 
 /// Says it of an iteration in which a receiver read more than had arrived meanwhile.
-pub(super) fn earlier(measured: &Measured) -> Option<String> {
-    let share = measured.members.iter().filter_map(share).reduce(f64::max).filter(|share| *share > MOST)?;
+pub(super) fn earlier(step: &Step, measured: &Measured) -> Option<String> {
+    // The answers of round trips are too few to fill a buffer, and their windows may lie apart by most of them.
+    let is_stream = |member: &Member| member.spec().is_some_and(|spec| spec.pattern == Pattern::Stream);
+    let streams = step.members.iter().zip(&measured.members).filter(|(member, _)| is_stream(member));
+    let share = streams.filter_map(|(_, reports)| share(reports)).reduce(f64::max).filter(|share| *share > MOST)?;
     Some(format!(
         "{} of what was read while it measured had arrived before: the receiver could not run in the warm-up, or a host was \
          paused",

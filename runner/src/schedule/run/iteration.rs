@@ -194,7 +194,7 @@ impl Run<'_> {
                     if measured.settled == Some(false) {
                         self.unsettled(step, iteration);
                     }
-                    for doubt in together::doubt(step, &measured).into_iter().chain(arrived::earlier(&measured)) {
+                    for doubt in together::doubt(step, &measured).into_iter().chain(arrived::earlier(step, &measured)) {
                         self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
                     }
                     return Ok(Tried::Good(Box::new(measured)));
@@ -229,7 +229,7 @@ impl Run<'_> {
     /// doubt.
     fn arrived(&self, step: &Step, measured: Measured, tries: &Tries) -> Result<Measured, Spoiled> {
         let may_start = tries.starts < DISTURBED_STARTS && cut::of(step, &measured, self.stop).is_none();
-        match arrived::earlier(&measured).filter(|_| may_start) {
+        match arrived::earlier(step, &measured).filter(|_| may_start) {
             None => Ok(measured),
             Some(message) => {
                 Err(Spoiled { fault: MeasureError::failed(message), skew: None, starts: DISTURBED_STARTS })
