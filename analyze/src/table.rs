@@ -96,6 +96,12 @@ impl Header {
         *self.places[field as usize].get_or_init(|| self.find(field.name()))
     }
 
+    /// The axis column of the swept key that fills a column, where the table has one: the column itself does not tell the
+    /// swept values apart then.
+    pub fn axis_of(&self, column: usize) -> Option<String> {
+        vocabulary::axis_of(&self.names[column]).filter(|axis| self.names.contains(axis))
+    }
+
     /// Whether the column is [`FILE`].
     pub fn is_file(&self, column: usize) -> bool {
         self.file == Some(column)
@@ -345,10 +351,9 @@ impl Table {
             self.header.names.push(FILE.to_owned());
             self.sources.iter_mut().for_each(|source| source.shape.map.push(None));
         }
-        // Where a swept key has an axis column, its own column does not tell the swept values apart.
         let own = |name: &String| {
-            let own = self.header.names[self.require(name)?].clone();
-            Ok(vocabulary::axis_of(&own).filter(|axis| self.header.names.contains(axis)).unwrap_or(own))
+            let column = self.require(name)?;
+            Ok(self.header.axis_of(column).unwrap_or_else(|| self.header.names[column].clone()))
         };
         let found = names.iter().map(own).collect::<Result<Vec<_>, Error>>()?;
         no_repeats("-g", &found)?;

@@ -161,7 +161,7 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
     }
 }
 
-/// Ranks connect to those before them: the one behind the masquerade comes last, since nobody can connect to it.
+/// Ranks connect to those before them: the one behind the masquerade comes last, since the others cannot connect to it.
 #[test]
 fn ranks_meet_through_one_port() {
     let Some(site) = Site::new() else { return };

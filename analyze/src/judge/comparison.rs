@@ -259,7 +259,7 @@ impl Comparison {
         let slowed = match self.verdict {
             Verdict::Regression => new,
             Verdict::Improvement | Verdict::NoWorse => base,
-            // Better::Neither: nobody knows what it would be otherwise.
+            // Without the disturbance the sides may differ, or differ by another amount.
             Verdict::Changed | Verdict::Same => base.or(new),
             _ => None,
         };

@@ -442,7 +442,7 @@ impl<T: Default> Preferred<T> {
         self.kept.as_mut().filter(|(k, _)| *k == kind).map(|(_, t)| t)
     }
 
-    /// What was collected, unless its rows are parts of an observation. `advice` says what to do then.
+    /// The collection, unless its rows are parts of an observation. `advice` says what to do then.
     pub fn of_observations(self, advice: &str) -> Result<T, Error> {
         match self.kept {
             Some((kind @ (Record::Interval | Record::Stream), _)) => {

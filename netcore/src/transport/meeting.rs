@@ -1,4 +1,4 @@
-//! What the two ends of a test know of each other before their flows are connected.
+//! Facts that the two ends of a test have of each other before their flows are connected.
 
 use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc};
 
@@ -26,7 +26,7 @@ pub struct Endpoints {
     pub mpi: Option<Place>,
 }
 
-/// What a far end listens with.
+/// The sockets of a far end, and how they are reached.
 #[derive(Default)]
 pub struct Listening {
     /// Sockets: one that serves every flow, or one per flow.

@@ -146,7 +146,7 @@ fn describe(plan: &Plan, list: bool) -> String {
     text
 }
 
-/// What each host must offer, and what the command line must allow, in one line.
+/// The needs of each host, and of the command line, in one line.
 fn needs(plan: &Plan) -> Option<String> {
     let cases = || plan.cases.iter().filter(|case| case.skip.is_none());
     let mut by_need: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();

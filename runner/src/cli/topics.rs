@@ -15,7 +15,7 @@ struct Topic {
     name: &'static str,
     about: &'static str,
     text: Text,
-    /// Where more of it is: commands, and pages of `docs/`.
+    /// Further reading: commands, and pages of `docs/`.
     more: &'static str,
 }
 

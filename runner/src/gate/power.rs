@@ -93,7 +93,7 @@ pub struct Power {
     measured: Mutex<BTreeMap<String, Vec<Measured>>>,
 }
 
-/// What a comparison takes.
+/// The iterations that a comparison takes.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// Name of the case and member.
@@ -123,7 +123,7 @@ impl Power {
         self.asked.promises.iter().map(|promise| promise.rule).max_by(|a, b| a.min_ratio.total_cmp(&b.min_ratio))
     }
 
-    /// What each comparison takes, in the order of the plan.
+    /// The iterations that each comparison takes, in the order of the plan.
     pub fn needs(&self, plan: &Plan) -> Vec<Need> {
         let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<Measured> =

@@ -1,7 +1,7 @@
 //! The kinds of tests, and what each answers. The other rooms ask a [`Job`] and do not tell the kinds apart.
 //!
-//! What there is to say of traffic between two ends is in [`measures`], [`requested`], [`estimate`] and [`super::spec`]; what of
-//! ranks, in `ranks`.
+//! The answers about traffic between two ends are in [`measures`], [`requested`], [`estimate`] and [`super::spec`], those about
+//! ranks in `ranks`.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub const GRACE: Duration = Duration::from_secs(10);
 /// Default time that a program may run: its length is unknown.
 pub const PROGRAM_LIMIT: Duration = Duration::from_mins(10);
 
-/// What a member of a test runs.
+/// The work of a member of a test.
 #[derive(Clone, Debug)]
 pub enum Job {
     /// Traffic between the two ends.

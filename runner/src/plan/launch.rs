@@ -143,7 +143,7 @@ fn has_port(control: &str) -> bool {
         && control.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
 }
 
-/// What the rules ask of an engine that a launch names.
+/// Facts about an engine that a launch names, for the rules.
 struct Engine<'a> {
     name: &'static str,
     /// The ends that it brings; `None`: one, which has the host's own name.

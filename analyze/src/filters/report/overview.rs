@@ -56,7 +56,7 @@ pub fn of(cases: &[Case]) -> Vec<Block> {
     tests.iter().filter_map(|(test, cases)| table(test, cases)).flatten().collect()
 }
 
-/// What the cases of a test are about: what load adds, where that is known, else what most of them have.
+/// The metric that the cases of a test are about: the added latency where a case has it, else the one of most cases.
 pub fn metric(cases: &[&Case]) -> Option<&'static Metric> {
     let mut votes = IndexMap::<&str, (usize, &'static Metric)>::new();
     for metric in cases.iter().filter_map(|case| case.headline()) {

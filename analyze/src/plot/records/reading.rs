@@ -14,7 +14,7 @@ use crate::{
         select::{Picker, Preferred, Selection},
     },
 };
-use schemas::{columns::AXIS_PREFIX, units::parse_with_unit, vocabulary};
+use schemas::{columns::AXIS_PREFIX, units::parse_with_unit};
 use std::collections::HashMap;
 
 /// The cells of a [`Record`].
@@ -24,7 +24,7 @@ struct Places {
     columns: Vec<Option<usize>>,
     /// Those that hold numbers.
     numbers: Vec<usize>,
-    /// Those that hold numbers, or quantities with their units.
+    /// Columns that hold numbers, or quantities with their units.
     quantities: Vec<usize>,
     /// Places of cells that every row must have.
     required: Vec<usize>,
@@ -60,9 +60,7 @@ fn swept_name(table: &Table, name: &str) -> Result<String, Error> {
     if name == "file" {
         return Ok(name.to_owned());
     }
-    let names = table.header().names();
-    let axis = vocabulary::axis_of(&names[table.require(name)?]);
-    Ok(axis.filter(|axis| names.contains(axis)).unwrap_or_else(|| name.to_owned()))
+    Ok(table.header().axis_of(table.require(name)?).unwrap_or_else(|| name.to_owned()))
 }
 
 impl Records {

@@ -105,7 +105,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// What must be there before a run; `None`: it is this process. `has_daemon`: a daemon of ours takes part.
+    /// The service that must be there before a run; `None`: it is this process. `has_daemon`: a daemon of ours takes part.
     pub fn need(&self, has_daemon: bool) -> Option<String> {
         let address = self.control.as_ref().or(self.address.as_ref());
         let at = || address.map_or_else(|| "an address (--host)".to_owned(), |address| format!("at {address}"));

@@ -16,8 +16,8 @@ use crate::{
     schedule::{bench::Measured, step::Step},
 };
 
-/// Share of the bytes that were read in the measure phase and acknowledged before it, from which on the rate is wrong. What
-/// stands in the buffers goes up and down in every test, by less.
+/// Share of the bytes that were read in the measure phase and acknowledged before it, from which on the rate is wrong. The
+/// content of the buffers goes up and down in every test, by less.
 const MOST: f64 = 0.05;
 
 /// Says it of an iteration in which a receiver read more than had arrived meanwhile.
@@ -35,13 +35,16 @@ pub(super) fn earlier(step: &Step, measured: &Measured) -> Option<String> {
 
 /// The larger share of the two ends' reading. `None`: no kernel tells, or an end received nothing.
 fn share(reports: &Outcome) -> Option<f64> {
-    let measured = |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).cloned();
     let (near, far) = (measured(&reports.near)?, measured(reports.far.as_ref()?)?);
     let apart_ns = reports.near_start_ns?.abs_diff(reports.far_start_ns?);
-    [(&near, &far), (&far, &near)]
+    [(near, far), (far, near)]
         .into_iter()
         .filter_map(|(sender, reader)| of_reader(sender, reader, apart_ns))
         .reduce(f64::max)
+}
+
+fn measured(report: &SideReport) -> Option<&Window> {
+    report.phases.iter().find(|window| window.phase == Phase::Measure)
 }
 
 fn of_reader(sender: &Window, reader: &Window, apart_ns: u64) -> Option<f64> {
@@ -54,8 +57,8 @@ fn of_reader(sender: &Window, reader: &Window, apart_ns: u64) -> Option<f64> {
         let window = |info: TcpInfo| f64::from(info.cwnd_segments) * f64::from(info.mss_bytes);
         grown += (window(end) - window(start)).max(0.0);
     }
-    // What was under way at the end, more than at the begin, is acknowledged later; and the ends' windows lie a little apart.
-    let unsure_ns = apart_ns + sender.elapsed_ns.abs_diff(reader.elapsed_ns);
+    // Bytes under way at the end, more than at the begin, are acknowledged later; and the ends' windows lie a little apart.
+    let unsure_ns = apart_ns.saturating_add(sender.elapsed_ns.abs_diff(reader.elapsed_ns));
     let unsure = grown + read * unsure_ns as f64 / reader.elapsed_ns.max(1) as f64;
     (read > 0.0).then(|| ((read - arrived - unsure) / read).max(0.0))
 }
