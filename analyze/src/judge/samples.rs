@@ -265,12 +265,11 @@ impl Case {
 /// Why the values of each of two cases are doubtful beside the other's: others took a CPU from it, and much more than from the
 /// other. What takes it from both alike leaves their comparison as it is.
 pub fn disturbed(base: &Case, new: &Case) -> [Option<String>; 2] {
-    let [base, new] = [base, new].map(|case| case.cpu_taken().unwrap_or_default());
-    let told = |side: &str, own: f64, other: f64| {
-        let is_disturbed = limits::disturbed(vec![other])(own);
-        let (own, other) = (units::margin(own), units::margin(other));
-        is_disturbed
-            .then(|| format!("{side} was disturbed: others took a CPU for {own} of its time, {other} of the other's"))
+    let [base, new] = [base, new].map(Case::cpu_taken);
+    let told = |side: &str, own: Option<f64>, other: Option<f64>| {
+        let own = own.filter(|own| limits::disturbed(other.into_iter().collect())(*own)).map(units::margin)?;
+        let beside = other.map_or("an unknown share".to_owned(), units::margin);
+        Some(format!("{side} was disturbed: others took a CPU for {own} of its time, {beside} of the other's"))
     };
     [told("the baseline", base, new), told("the new side", new, base)]
 }

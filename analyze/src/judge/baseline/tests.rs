@@ -79,6 +79,18 @@ fn a_side_from_which_others_took_a_cpu_decides_nothing_against_itself() {
     assert_eq!(verdict(0.0, (110.0, 0.34)).0, "improvement");
     assert_eq!(verdict(0.34, (90.0, 0.3)).0, "regression");
     assert_eq!(verdict(0.0, (90.0, 0.08)).0, "regression");
+    // A baseline that does not tell is not said to have been left alone.
+    let why = samples::disturbed(&case(&around(100.0)), &taken(case(&around(90.0)), 0.34));
+    assert_eq!(
+        why,
+        [
+            None,
+            Some(
+                "the new side was disturbed: others took a CPU for 34 % of its time, an unknown share of the other's"
+                    .into()
+            )
+        ]
+    );
 }
 
 #[test]
