@@ -50,8 +50,9 @@ const TRIES: u32 = 6;
 /// Interval of the looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time for a launcher to say why it ended.
-const LAST_WORDS: Duration = Duration::from_millis(300);
+/// Time for a launcher to say why it ended. One that is cancelled ends after its daemons, on a busy machine by more than a few tenths of
+/// a second.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Daemons listen at ports that the kernel chooses. A run greets no service of another program.
 const LOWEST_PORT: u16 = 1024;
