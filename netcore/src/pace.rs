@@ -152,12 +152,24 @@ impl Schedule {
 
     /// Drops due times that are too old to be made up for.
     pub fn drop_missed(&mut self, now_ns: u64) {
-        let behind = now_ns as f64 - (self.origin_ns + self.next_ns);
-        let missed = behind / self.gap_ns - f64::from(self.catch_up);
-        if missed >= 1.0 {
+        self.drop_whole(self.gaps_behind(now_ns) - f64::from(self.catch_up));
+    }
+
+    /// Drops all due times before an instant.
+    pub fn skip_to(&mut self, now_ns: u64) {
+        self.drop_whole(self.gaps_behind(now_ns).ceil());
+    }
+
+    fn gaps_behind(&self, now_ns: u64) -> f64 {
+        (now_ns as f64 - (self.origin_ns + self.next_ns)) / self.gap_ns
+    }
+
+    /// Drops as many due times as there are whole gaps.
+    fn drop_whole(&mut self, gaps: f64) {
+        if gaps >= 1.0 {
             // A stall long enough to overflow would outlast any test.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let whole = missed as u64;
+            let whole = gaps as u64;
             self.dropped += whole;
             self.origin_ns += whole as f64 * self.gap_ns;
         }
@@ -253,6 +265,10 @@ mod tests {
         assert_eq!(schedule.dropped(), 7);
         // Still on the grid that it was on.
         assert_eq!(schedule.next_due() - first, 7_000_000);
+        schedule.skip_to(first + 9_200_000);
+        assert_eq!((schedule.dropped(), schedule.next_due() - first), (10, 10_000_000));
+        schedule.skip_to(first + 9_900_000);
+        assert_eq!(schedule.dropped(), 10, "none is due yet");
     }
 
     #[test]

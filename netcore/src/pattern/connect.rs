@@ -166,6 +166,9 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
                 let (sent, received) = bytes(worker);
                 tally.store(worker, sent, received);
                 recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
+                if let Some(offer) = &mut offer {
+                    offer.was_full();
+                }
             }
             Err(error) => {
                 let told = worker.end_of_loop(Err(error));

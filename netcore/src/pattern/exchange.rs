@@ -263,9 +263,14 @@ fn request_loop<W: Wait, F: Framing>(
             }
             return Ok(());
         }
-        let received =
-            next_answer(worker, wait, offer.as_ref(), !has_number || flights.len() == inflight, &mut over_since)?;
+        let is_full = !has_number || flights.len() == inflight;
+        let received = next_answer(worker, wait, offer.as_ref(), is_full, &mut over_since)?;
         now = Instant::now();
+        if let Some(offer) = &mut offer
+            && is_full
+        {
+            offer.was_full();
+        }
         let Some(n) = received else {
             let patient = offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {

@@ -2,7 +2,9 @@
 //!
 //! With `arrival: uniform` or `poisson` a latency counts from the due time, not from the sending, so it includes the
 //! wait of requests behind a stall. Leaving that out is known as coordinated omission. With `closed` a due time is only
-//! the earliest instant, and a latency counts from the sending.
+//! the earliest instant, and a latency counts from the sending. Then a request that is sent as soon as an answer comes goes
+//! in step with a load that has the same round trip, and always meets the same part of its queue. Without catching up it
+//! waits for the next due time instead.
 
 use std::{collections::VecDeque, sync::atomic::Ordering::Relaxed};
 
@@ -18,6 +20,8 @@ use crate::{
 pub struct Offer {
     schedule: Schedule,
     from_due: bool,
+    /// Due times that pass while no request may begin are dropped.
+    keeps_to_due_times: bool,
     gaps: Recorder,
     before_ns: Option<u64>,
 }
@@ -26,7 +30,8 @@ impl Offer {
     pub fn new(pace: &Pace, gaps: Recorder) -> Self {
         crate::sys::precise_timers();
         let from_due = pace.arrival != Arrival::Closed;
-        Self { schedule: Schedule::new(pace), from_due, gaps, before_ns: None }
+        let keeps_to_due_times = !from_due && pace.catch_up == 0;
+        Self { schedule: Schedule::new(pace), from_due, keeps_to_due_times, gaps, before_ns: None }
     }
 
     /// Takes a due request; returns the instant from which its latency counts. `None`: no request is due.
@@ -43,6 +48,13 @@ impl Offer {
         }
         worker.cell.sent.0.dropped.store(self.schedule.dropped(), Relaxed);
         Some(if self.from_due { due_ns } else { now_ns })
+    }
+
+    /// Until now no request could begin, since as many as may be were under way.
+    pub fn was_full(&mut self) {
+        if self.keeps_to_due_times {
+            self.schedule.skip_to(monotonic_ns());
+        }
     }
 
     /// Due time of the next request.
@@ -99,6 +111,9 @@ fn request_loop<C: Channel>(
             return Err(WorkerError::Closed { flow: worker.link.flow });
         }
         let now_ns = monotonic_ns();
+        if !may_send {
+            offer.was_full();
+        }
         worker.check(&mut expected, 0..n, tally.bytes_received)?;
         worker.receive_buffers.touch();
         worker.receive_buffers.advance();

@@ -80,8 +80,9 @@ const SETTING_UP: Duration = Duration::from_millis(100);
 /// Share below which each phase is shorter, so that the time suffices.
 const HURRY: Duration = Duration::from_millis(1300);
 
-/// Probes per second: enough for percentiles, and no load by themselves.
-const PROBE_RATE: &str = "100/s";
+/// Probes per second: enough for percentiles, and no load by themselves. Each waits for its answer, and then for the next due time: one
+/// that left as soon as the answer came would go in step with a load that has the same round trip.
+const PROBES: &str = "rate: 100/s, pacing: {catch_up: 0}";
 
 /// Lengths in an iteration of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,7 +236,7 @@ impl Asked {
         let _ = writeln!(text, "  pause: {}", ms(lengths.pause));
         let _ = writeln!(text, "tests:");
         if self.speaks != Some(Program::Iperf3) {
-            let rate = if is_ours { format!(", rate: {PROBE_RATE}") } else { String::new() };
+            let rate = if is_ours { format!(", {PROBES}") } else { String::new() };
             let length = ms(self.idle_length());
             let _ = writeln!(text, "  # Round trips while nothing else is under way.");
             let _ = writeln!(text, "  {IDLE}: {{workload: tcp_rr{rate}, duration: {length}, iterations: 1}}");
@@ -262,9 +263,9 @@ impl Asked {
             let _ = writeln!(text, "      window: own");
             let _ = writeln!(text, "      members:");
             let idle = ms(lengths.idle);
-            let _ = writeln!(text, "        {IDLE}: {{workload: tcp_rr, rate: {PROBE_RATE}, duration: {idle}}}");
+            let _ = writeln!(text, "        {IDLE}: {{workload: tcp_rr, {PROBES}, duration: {idle}}}");
             let begin = format!("after: {after}, warmup: {warmup}, duration: {measure}");
-            let _ = writeln!(text, "        {PROBE}: {{workload: tcp_rr, rate: {PROBE_RATE}, idle: {IDLE}, {begin}}}");
+            let _ = writeln!(text, "        {PROBE}: {{workload: tcp_rr, {PROBES}, idle: {IDLE}, {begin}}}");
             let _ = writeln!(text, "        {LOAD}: {{{}, {begin}}}", load.join(", "));
         }
     }

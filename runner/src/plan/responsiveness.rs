@@ -44,7 +44,8 @@ const OF_LOAD: [&str; 15] = [
 /// Keys of a test that are about the probes.
 const OF_PROBE: [&str; 4] = [key::request_size, key::response_size, key::inflight, key::reply_timeout];
 
-/// The probes' rate: the draft's limit of probes per second (MPS). Probes without pauses would be a load themselves.
+/// The probes' rate: the draft's limit of probes per second (MPS). Probes without pauses would be a load themselves. They catch up with
+/// nothing: a probe that left as soon as an answer came would go in step with a load that has the same round trip.
 const PROBE_RATE: &str = "100/s";
 
 /// Values where the plan has none: streams each way as in flent's rrul, the time that TCP takes to fill a path, and the draft's
@@ -123,6 +124,7 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
             let mut body = probe.clone();
             body.set(key::workload, word(workload));
             body.set(key::rate, word(PROBE_RATE));
+            body.set("pacing.catch_up", word("0"));
             if way.is_some() {
                 body.set(key::idle, word(&format!("idle-{name}")));
             }
@@ -194,8 +196,8 @@ mod tests {
     #[test]
     fn it_is_the_group_that_it_stands_for() {
         let written = "warmup: 2s, interval: 1s, duration: 3s, concurrent: {window: own, start: {max_skew: 50ms}, members: \
-            {idle-udp: {workload: udp_rr, rate: 100/s}, idle-tcp: {workload: tcp_rr, rate: 100/s}, up: {workload: tcp_stream, streams: 4, after: 6s}, \
-            up-udp: {workload: udp_rr, rate: 100/s, after: 6s, idle: idle-udp}, up-tcp: {workload: tcp_rr, rate: 100/s, after: 6s, idle: idle-tcp}}}";
+            {idle-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}}, idle-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}}, up: {workload: tcp_stream, streams: 4, after: 6s}, \
+            up-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-udp}, up-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-tcp}}}";
         let short = "workload: responsiveness, duration: 3s, direction: forward";
         assert_eq!(good(short).cases[0].id, good(written).cases[0].id);
     }
