@@ -17,6 +17,7 @@ mod schema;
 mod serve;
 mod serve_log;
 mod topics;
+mod why;
 
 pub use serve_log::bounds as log_bounds;
 
@@ -65,7 +66,7 @@ const GROUPS: [(&str, &[&str], &[&str]); 5] = [
     ("Measure", &["measure", "serve", "run", "plans", "check"], &["hosts"]),
     (
         "Look at results",
-        &["table", "report", "plot", "compare"],
+        &["table", "report", "plot", "compare", "why"],
         &["aggregate", "percentiles", "window", "steady", "fit", "survey", "beforeafter"],
     ),
     ("Keep and judge", &["gate", "baseline", "history", "trend", "bisect"], &[]),
@@ -104,6 +105,9 @@ enum Command {
     /// List the plans inside the program: the question that each answers.
     #[command(after_help = plans::EXAMPLES)]
     Plans(plans::Args),
+    /// Prove what limited a test: change the one setting that its cause names, and look again.
+    #[command(after_help = why::EXAMPLES)]
+    Why(Box<why::Args>),
     /// Keep a run as the baseline of later runs.
     #[command(after_help = baseline::EXAMPLES)]
     Baseline(baseline::Args),
@@ -258,6 +262,7 @@ impl Command {
             Self::Hosts(args) => hosts::run(&args),
             Self::Plans(args) => plans::run(&args),
             Self::Baseline(args) => baseline::run(&args),
+            Self::Why(args) => why::run(&args),
             Self::Bisect(args) => Ok(bisect::run(&args)),
             Self::Serve(args) => serve::run(&args),
             Self::Key(args) => key::run(&args),

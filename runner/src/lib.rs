@@ -21,3 +21,4 @@ pub mod schedule;
 pub mod signals;
 pub mod sinks;
 pub mod style;
+pub mod why;

@@ -84,6 +84,7 @@ mod spin;
 mod strace;
 mod threads;
 mod uring;
+mod why;
 mod wire;
 mod witness;
 mod workloads;

@@ -19,3 +19,4 @@ mod program;
 mod repository;
 mod suspects;
 mod trend;
+mod why;

@@ -58,7 +58,8 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
 }
 
 /// `limited by wire: `
-fn intro(by: LimitedBy) -> String {
+#[must_use]
+pub fn intro(by: LimitedBy) -> String {
     match by {
         LimitedBy::Unknown => "its limit is unknown: ".to_owned(),
         by => format!("limited by {by}: "),

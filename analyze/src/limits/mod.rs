@@ -33,7 +33,7 @@ use schemas::{
 };
 
 use evidence::Evidence;
-pub use lines::lines;
+pub use lines::{intro, lines};
 pub use taken::{disturbed, taken};
 pub use tally::{Tally, agreed, both_ways};
 pub use unsteady::unsteady;

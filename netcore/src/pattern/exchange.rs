@@ -266,10 +266,8 @@ fn request_loop<W: Wait, F: Framing>(
         let is_full = !has_number || flights.len() == inflight;
         let received = next_answer(worker, wait, offer.as_ref(), is_full, &mut over_since)?;
         now = Instant::now();
-        if let Some(offer) = &mut offer
-            && is_full
-        {
-            offer.was_full();
+        if is_full {
+            offer.iter_mut().for_each(Offer::was_full);
         }
         let Some(n) = received else {
             let patient = offer.is_some() || F::ALONE;

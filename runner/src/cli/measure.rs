@@ -14,7 +14,10 @@ use netcore::{
     peers::Program,
     spec::Pattern,
 };
-use schemas::units::{self, Rate};
+use schemas::{
+    columns::Row,
+    units::{self, Rate},
+};
 
 use super::{key::KeyFile, run::announce};
 use crate::{
@@ -33,6 +36,7 @@ use crate::{
     progress::{Mode, Progress},
     schedule::step,
     signals::Interrupts,
+    why::{self, Means, Source},
 };
 
 pub const EXAMPLES: &str = "\
@@ -45,6 +49,7 @@ Examples:
   plumb measure b.lab -u -b 10M                        datagrams at 10 Mbit/s
   plumb measure b.lab tcp_rr udp_rr                    these workloads
   plumb measure b.lab --save nightly.yaml              keeps the plan, for plumb run and for CI
+  plumb measure b.lab --why                            and proves what limits it, by changing it
 
 The throughput is what the receiver counted; `± 5 %` is the 95 % confidence interval of its mean over the iterations, which end \
 when it is reached or the time is over. `+ 1.9 ms under load` is how much longer half of the round trips took at least beside the \
@@ -97,6 +102,9 @@ pub struct Args {
     /// Only IPv6.
     #[arg(short = '6')]
     v6: bool,
+    /// Then change the setting that each limit names, and say whether that was it: up to half a minute for a limit.
+    #[arg(long, conflicts_with = "json")]
+    why: bool,
     /// Print one JSON document instead of lines.
     #[arg(short = 'J', long)]
     json: bool,
@@ -172,7 +180,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     // Who ends it early wants to see what it found.
     let interrupts = interrupts.keeping_cuts();
     let began = Instant::now();
-    match measure(args, &mut asked, key, &interrupts) {
+    match measure(args, &mut asked, key.clone(), &interrupts) {
         Err(error) => match interrupts.exit() {
             // Whatever was waited for when the signal came did not happen: that is not this error's fault.
             Some(exit) => {
@@ -183,6 +191,9 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         },
         Ok(report) => {
             show(args, &asked, &report, began.elapsed())?;
+            if args.why && !interrupts.requested() {
+                prove(&asked, &report, key, &interrupts)?;
+            }
             Ok(report.exit(&interrupts))
         }
     }
@@ -284,6 +295,26 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
     campaign::run(&[plan], &options, met, interrupts, &mut progress)
 }
 
+/// Proves the limits that were named, with the loads alone.
+fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrupts) -> Result<(), Error> {
+    let source = Source { name: "measure".to_owned(), text: asked.loads(), options: LoadOptions::default() };
+    let plan = source.load()?;
+    let of_load = |mut row: Row| {
+        let case = plan.cases.iter().find(|case| Some(&*case.test) == row.test.as_deref())?;
+        (row.case_id, row.member) = (Some(case.id.clone()), None);
+        Some(row)
+    };
+    let rows: Vec<Row> = why::limited(report.summaries().iter().cloned()).into_iter().filter_map(of_load).collect();
+    let mode = if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent };
+    let mut means = Means { key, interrupts, progress: Progress::brief(mode) };
+    let answers = super::why::prove(&source, &rows, &mut means)?;
+    let mut out = anstream::stdout().lock();
+    match writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::output("standard output")),
+    }
+}
+
 fn load(asked: &Asked) -> Result<Plan, Error> {
     plan::load_str("measure", &asked.plan(), &LoadOptions::default())
         .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))
@@ -340,7 +371,10 @@ fn words() -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%[]".contains(c);
         if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
-    let words = std::env::args().skip(2).map(|word| format!(" {}", quoted(schemas::text::plain(&word))));
+    let words = std::env::args()
+        .skip(2)
+        .filter(|word| word != "--why")
+        .map(|word| format!(" {}", quoted(schemas::text::plain(&word))));
     words.collect()
 }
 

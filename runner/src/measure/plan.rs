@@ -159,6 +159,25 @@ fn ms(length: Duration) -> String {
 }
 
 impl Asked {
+    /// The plan of the loads alone, without round trips beside them: in it `--why` changes one setting after the other. Its tests
+    /// have the names of those of [`Self::plan`].
+    pub fn loads(&self) -> String {
+        if !self.workloads.is_empty() {
+            return self.plan();
+        }
+        let lengths = Lengths::of(self.round_trip, self.share(), None);
+        let to = if self.host.is_some() { format!("to: {SERVER}, ") } else { String::new() };
+        let (warmup, measure) = (ms(lengths.warmup), ms(lengths.measure));
+        let mut text = format!("version: 1\nname: measure\n{}", self.inventory());
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "defaults: {{{to}warmup: {warmup}, duration: {measure}}}\ntests:");
+        for direction in &self.directions {
+            let load = self.load().join(", ");
+            let _ = writeln!(text, "  {}: {{{load}, direction: {}}}", direction.name(), direction.key());
+        }
+        text
+    }
+
     /// The plan, with comments for its reader.
     pub fn plan(&self) -> String {
         let mut text = String::from("version: 1\nname: measure\n");
@@ -323,6 +342,18 @@ mod tests {
             let all = asked.idle_length() + 2 * lengths.least * one;
             assert!(all.as_secs_f64() <= seconds + 0.3, "-t {seconds}: {all:?}");
             assert_eq!(lengths.least, if seconds < 10.0 { 1 } else { LEAST }, "-t {seconds}");
+        }
+    }
+
+    #[test]
+    fn the_loads_have_the_tests_of_the_plan() {
+        for asked in [asked(20.0), Asked { host: None, udp: true, rate: Some("10Mbit/s".into()), ..asked(5.0) }] {
+            let load = |text: &str| load_str("measure", text, &LoadOptions::default()).unwrap();
+            let (loads, plan) = (load(&asked.loads()), load(&asked.plan()));
+            let names =
+                |plan: &crate::plan::Plan| plan.cases.iter().map(|case| case.test.to_string()).collect::<Vec<_>>();
+            assert_eq!(names(&loads), names(&plan)[1..]);
+            assert!(loads.cases.iter().all(|case| case.group.is_none()));
         }
     }
 

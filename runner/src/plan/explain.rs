@@ -250,7 +250,9 @@ tests:
         assert_eq!(step("down-tcp.duration", &[]).value.as_deref(), Some("4s"));
         let group = ask("tests.d.concurrent", &[]).unwrap();
         assert!(
-            group.value.unwrap().contains("up-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, idle: idle-tcp, after: 7000ms}")
+            group.value.unwrap().contains(
+                "up-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, idle: idle-tcp, after: 7000ms}"
+            )
         );
     }
 

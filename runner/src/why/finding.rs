@@ -1,0 +1,290 @@
+//! The answer to why a test was not faster: causes, what was changed for each, and what that showed.
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
+
+use analyze::{
+    judge::comparison::{Comparison, change_text},
+    limits::intro,
+    table::{
+        layout::{self, Column, Sheet},
+        markdown::escaped,
+    },
+};
+use schemas::{
+    columns::Row,
+    metrics::Metric,
+    units::{Unit, human, margin},
+    words::LimitedBy,
+};
+use serde::Serialize;
+
+use super::{
+    changes::{Change, Expected},
+    trial::Said,
+};
+use crate::{error::Error, sinks::table::write_sentences};
+
+/// The answer about one test.
+#[derive(Debug)]
+pub struct Answer {
+    /// Name of the case and member.
+    pub test: String,
+    /// The first as the run named it, each other one behind the change that was confirmed before.
+    pub causes: Vec<Cause>,
+    /// The changes that were confirmed, as overrides of the plan.
+    pub sets: Vec<String>,
+}
+
+/// A cause, and what was changed for it.
+#[derive(Debug)]
+pub struct Cause {
+    pub by: LimitedBy,
+    pub because: String,
+    /// Why nothing was changed.
+    pub nothing: Option<String>,
+    pub findings: Vec<Finding>,
+}
+
+/// A value of a setting, and what it did.
+#[derive(Debug)]
+pub struct Finding {
+    pub key: &'static str,
+    pub from: String,
+    pub to: String,
+    pub metric: &'static Metric,
+    pub expected: Expected,
+    pub comparison: Option<Comparison>,
+    pub said: Said,
+    /// What limits the test with this value.
+    pub then: Option<LimitedBy>,
+    /// Why it was not measured.
+    pub note: Option<String>,
+}
+
+impl Answer {
+    pub fn new(test: String) -> Self {
+        Self { test, causes: Vec::new(), sets: Vec::new() }
+    }
+
+    /// Whether the cause that the run named is confirmed or refuted; `None`: neither.
+    pub fn first(&self) -> Option<Said> {
+        let said = |wanted| self.causes.first().is_some_and(|cause| cause.findings.iter().any(|f| f.said == wanted));
+        [Said::Confirmed, Said::Refuted].into_iter().find(|one| said(*one))
+    }
+}
+
+impl Answer {
+    /// What limits the test with the last change that was confirmed.
+    fn behind(&self) -> Option<String> {
+        let last = self.causes.iter().flat_map(|cause| &cause.findings).rfind(|f| f.said == Said::Confirmed)?;
+        let by = last.then.filter(|by| *by != LimitedBy::Unknown && !matches!(last.expected, Expected::Less(_)))?;
+        Some(format!("with {}={} it is limited by {by}", last.key, last.to))
+    }
+}
+
+impl Cause {
+    pub fn of(row: &Row) -> Self {
+        let by = row.limited_by.unwrap_or(LimitedBy::Unknown);
+        let because = row.limited_because.clone().unwrap_or_default();
+        Self { by, because, nothing: None, findings: Vec::new() }
+    }
+}
+
+impl Finding {
+    pub fn of(change: &Change, value: &str, metric: &'static Metric, expected: Expected) -> Self {
+        Self {
+            key: change.key,
+            from: change.from.clone(),
+            to: value.to_owned(),
+            metric,
+            expected,
+            comparison: None,
+            said: Said::Undecided,
+            then: None,
+            note: None,
+        }
+    }
+
+    /// Adds what was measured. `then`: the row of the changed test.
+    pub fn measured(&mut self, comparison: &Comparison, said: Said, then: Option<&Row>) {
+        (self.comparison, self.said) = (Some(comparison.clone()), said);
+        self.then = then.and_then(|row| row.limited_by);
+    }
+
+    /// `93.1 Mbit/s → 187 Mbit/s`
+    fn values(&self) -> String {
+        let unit = Unit::of_column(self.metric.column).map(|(_, unit)| unit);
+        let shown = |value: Option<f64>| match (value, unit) {
+            (Some(value), Some(unit)) => human(unit, value),
+            (value, _) => value.map(schemas::units::three_digits).unwrap_or_default(),
+        };
+        self.comparison.as_ref().map_or_else(String::new, |c| format!("{} → {}", shown(c.base), shown(c.new)))
+    }
+
+    /// `+101 % (+98 … +104)`
+    fn change(&self) -> String {
+        self.comparison.as_ref().map_or_else(String::new, |c| change_text(c.change, c.interval))
+    }
+
+    /// What it says about the cause, in words.
+    fn verdict(&self) -> String {
+        if let Some(note) = &self.note {
+            return format!("not measured: {note}");
+        }
+        let interval = self.comparison.as_ref().and_then(|c| c.interval);
+        let widest = interval.map(|(low, high)| low.abs().max(high.abs()));
+        match (self.said, self.expected, interval) {
+            (Said::Confirmed, Expected::Less(_), _) => "confirmed: no more passes".to_owned(),
+            (Said::Refuted, Expected::Less(_), _) => "refuted: more passes".to_owned(),
+            (Said::Refuted, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
+                format!("refuted: no effect (a change of {} would have shown)", margin(widest.unwrap_or_default()))
+            }
+            (Said::Undecided, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
+                format!("undecided: an effect up to {} would not have shown", margin(widest.unwrap_or_default()))
+            }
+            (said, ..) => said.as_str().to_owned(),
+        }
+    }
+}
+
+/// The first line of an error, without its kind.
+pub fn first_line(error: &Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// Writes the answers as lines: the cause, what was changed, and what to change in the plan.
+pub fn write(answers: &[Answer], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    for answer in answers {
+        for (n, cause) in answer.causes.iter().enumerate() {
+            let start = if n == 0 { answer.test.clone() } else { "then".to_owned() };
+            let nothing = cause.nothing.iter().map(|why| format!("nothing was changed: {why}"));
+            write_sentences(&[format!("{start}: {}{}", intro(cause.by), cause.because)], sheet, out)?;
+            write_sentences(&nothing.collect::<Vec<_>>(), sheet, out)?;
+            if !cause.findings.is_empty() {
+                layout::aligned(&columns(&cause.findings), sheet, out)?;
+            }
+        }
+        write_sentences(&answer.behind().into_iter().collect::<Vec<_>>(), sheet, out)?;
+        if !answer.sets.is_empty() {
+            writeln!(out, "  to change in the plan:")?;
+        }
+        for set in &answer.sets {
+            writeln!(out, "    --set {set}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn columns(findings: &[Finding]) -> Vec<Column> {
+    let column = |title: &str, cell: &dyn Fn(&Finding) -> String| Column::of(title, false, findings, cell);
+    vec![
+        column("  change", &|f| format!("  {} {} → {}", f.key, f.from, f.to)),
+        column("result (median)", &Finding::values),
+        column("99 % interval", &Finding::change),
+        column("verdict", &Finding::verdict),
+    ]
+}
+
+/// A row of the answers' table.
+#[derive(Default, Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    why_step: usize,
+    why_cause: String,
+    why_because: &'a str,
+    why_setting: &'a str,
+    why_from: String,
+    why_to: String,
+    why_metric: &'a str,
+    why_before: Option<f64>,
+    why_after: Option<f64>,
+    why_change_ratio: Option<f64>,
+    why_low_ratio: Option<f64>,
+    why_high_ratio: Option<f64>,
+    why_p: Option<f64>,
+    why_rounds: Option<usize>,
+    why_verdict: &'a str,
+    why_then: Option<String>,
+    why_note: Cow<'a, str>,
+}
+
+/// A row for each change, and one for each cause without any.
+fn lines(answers: &[Answer]) -> Vec<Line<'_>> {
+    let causes =
+        answers.iter().flat_map(|answer| (1..).zip(&answer.causes).map(|(step, cause)| (&*answer.test, step, cause)));
+    let mut all = Vec::new();
+    for (case, why_step, cause) in causes {
+        let bare = || Line {
+            case,
+            why_step,
+            why_cause: cause.by.to_string(),
+            why_because: &cause.because,
+            why_note: cause.nothing.as_deref().unwrap_or_default().into(),
+            ..Line::default()
+        };
+        let of = |finding: &'_ Finding| {
+            let found = finding.comparison.as_ref();
+            let interval = found.and_then(|c| c.interval);
+            Line {
+                why_setting: finding.key,
+                why_from: finding.from.clone(),
+                why_to: finding.to.clone(),
+                why_metric: finding.metric.name,
+                why_before: found.and_then(|c| c.base),
+                why_after: found.and_then(|c| c.new),
+                why_change_ratio: found.and_then(|c| c.change),
+                why_low_ratio: interval.map(|(low, _)| low),
+                why_high_ratio: interval.map(|(_, high)| high),
+                why_p: found.and_then(|c| c.p),
+                why_rounds: found.map(|c| c.n.0.min(c.n.1)),
+                why_verdict: finding.said.as_str(),
+                why_then: finding.then.map(|by| by.to_string()),
+                ..bare()
+            }
+        };
+        if cause.findings.is_empty() {
+            all.push(bare());
+        }
+        all.extend(cause.findings.iter().map(|finding| {
+            let note = finding.note.clone().unwrap_or_default();
+            Line { why_note: note.into(), ..of(finding) }
+        }));
+    }
+    all
+}
+
+/// Writes the answers as the `why` table.
+pub fn csv(answers: &[Answer], out: &mut dyn Write) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_writer(out);
+    lines(answers).iter().try_for_each(|line| writer.serialize(line))?;
+    Ok(writer.flush()?)
+}
+
+/// The answers as JSON, an object per row of the table.
+pub fn json(answers: &[Answer]) -> serde_json::Value {
+    serde_json::to_value(lines(answers)).unwrap_or_default()
+}
+
+/// Writes the answers as Markdown: a heading and a table for each.
+pub fn markdown(answers: &[Answer], out: &mut dyn Write) -> io::Result<()> {
+    for answer in answers {
+        for cause in &answer.causes {
+            writeln!(out, "**{}**: {}{}\n", escaped(&answer.test), intro(cause.by), escaped(&cause.because))?;
+            if let Some(nothing) = &cause.nothing {
+                writeln!(out, "nothing was changed: {nothing}\n")?;
+            } else {
+                layout::markdown(&columns(&cause.findings), out)?;
+                writeln!(out)?;
+            }
+        }
+        for set in &answer.sets {
+            writeln!(out, "    {set}")?;
+        }
+    }
+    Ok(())
+}

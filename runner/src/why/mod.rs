@@ -1,0 +1,259 @@
+//! Proof of what limited a test: the one setting that its cause names is changed, in turns with the test as it was, and the
+//! result must change as the cause promises. A cause that is confirmed is followed by the next one.
+//!
+//! - `changes`: the settings that a cause names, and what to expect of them
+//! - `trial`: measures until each change is decided
+//! - `finding`: the answer in rows and lines
+
+pub mod changes;
+pub mod finding;
+pub mod trial;
+
+use std::{sync::Arc, time::Duration};
+
+use netcore::{control::key::Key, measure::clock::nanoseconds, spec::Stop};
+use schemas::{
+    columns::Row,
+    metrics::Family,
+    words::{LimitedBy, Record},
+};
+
+use self::{
+    changes::{Change, Expected},
+    finding::{Answer, Cause, Finding},
+    trial::{MOST, Said, Trial},
+};
+use crate::{
+    campaign::{self, Options},
+    error::Error,
+    plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
+    programs::refusal::{self, Allowed},
+    progress::Progress,
+    signals::Interrupts,
+};
+
+/// Most causes that are followed one after the other.
+const MOST_CAUSES: usize = 3;
+
+/// Longest measurement of a round, where the path is short.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Round trips that a measurement has room for: a window doubles with each of them.
+const ROUND_TRIPS: f64 = 20.0;
+
+/// The plan that is asked about.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its path, for messages.
+    pub name: String,
+    pub text: String,
+    pub options: LoadOptions,
+}
+
+impl Source {
+    /// The plan, which may run no programs.
+    pub fn load(&self) -> Result<Plan, Error> {
+        let plan = self.read(&self.options)?;
+        match refusal::check(&plan, Allowed::default()).render(Format::Human) {
+            none if none.is_empty() => Ok(plan),
+            text => Err(Error::Plan(format!("{text}why runs no programs: leave these tests out with --only\n"))),
+        }
+    }
+
+    fn read(&self, options: &LoadOptions) -> Result<Plan, Error> {
+        plan::load_str(&self.name, &self.text, options).map_err(|e| Error::Plan(e.render(Format::Human)))
+    }
+
+    /// The plan with further values set, and the case that this one is in it.
+    fn with(&self, case: &Case, sets: &[String]) -> Result<(Plan, Case), Error> {
+        let LoadOptions { sets: own, hosts, .. } = self.options.clone();
+        // With another value it has another name.
+        let plan = self.read(&LoadOptions { sets: [&own, sets].concat(), only: Vec::new(), hosts })?;
+        let is_it = |other: &&Case| other.test == case.test && other.axes == case.axes && same_pair(other, case);
+        let found = plan.cases.iter().find(is_it).cloned();
+        let found = found.ok_or_else(|| Error::Usage("the plan sweeps this key itself".to_owned()))?;
+        Ok((plan, found))
+    }
+}
+
+/// Whether two cases of a test are between the same ends.
+fn same_pair(a: &Case, b: &Case) -> bool {
+    a.round.is_none() || a.members.first().map(|m| m.places()) == b.members.first().map(|m| m.places())
+}
+
+/// How changes are measured.
+pub struct Means<'a> {
+    pub key: Option<Key>,
+    pub interrupts: &'a Interrupts,
+    pub progress: Progress,
+}
+
+/// The rows of a run by which tests are asked about: the summaries that have a limit, one for each member and way. The length of
+/// a path is the result of a probe, and limits nothing.
+pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
+    let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
+    let is_told = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
+    rows.into_iter().filter(is_told).collect()
+}
+
+/// The answer about one test, by the row that names its limit.
+pub fn ask(source: &Source, case: &Case, row: &Row, means: &mut Means<'_>) -> Result<Answer, Error> {
+    let member = case.members.iter().position(|m| Some(&m.name) == row.member.as_ref()).unwrap_or(0);
+    let name = case.members[member].name.clone();
+    let mut answer = Answer::new(if name.is_empty() { case.name.clone() } else { format!("{}/{name}", case.name) });
+    let mut row = row.clone();
+    for _ in 0..MOST_CAUSES {
+        let mut step = Cause::of(&row);
+        let known = match &case.members[member].job {
+            _ if case.find.is_some() => Err("it is a search, whose loads differ"),
+            Job::Traffic(spec) => changes::of(&row, spec),
+            _ => Err("only tests between two ends have settings to change"),
+        };
+        let mut next = None;
+        match known {
+            Err(why) => step.nothing = Some(why.to_owned()),
+            Ok(settings) => {
+                let asked = Asked { source, case, member, sets: &answer.sets, row: &row };
+                for setting in settings {
+                    let (findings, best) = asked.tried(&setting, means)?;
+                    step.findings.extend(findings);
+                    next = next.or(best);
+                }
+            }
+        }
+        answer.causes.push(step);
+        let Some((set, then)) = next else { break };
+        answer.sets.push(set);
+        // More of the same is no other cause, and one that nobody knows names nothing.
+        let is_new = |by: LimitedBy| by != LimitedBy::Unknown && answer.causes.iter().all(|known| known.by != by);
+        if means.interrupts.requested() || !then.limited_by.is_some_and(is_new) {
+            break;
+        }
+        row = then;
+    }
+    Ok(answer)
+}
+
+/// A test, and the row that names its limit.
+struct Asked<'a> {
+    source: &'a Source,
+    case: &'a Case,
+    member: usize,
+    /// The changes that were confirmed before.
+    sets: &'a [String],
+    row: &'a Row,
+}
+
+/// A value of a setting, measured or not.
+struct Trying {
+    finding: Finding,
+    /// As an override of the plan.
+    set: String,
+    case: Case,
+}
+
+/// A value that helped, as an override of the plan, and the row of the test with it.
+type Best = (String, Row);
+
+impl Asked<'_> {
+    /// Measures the test in turns with each value of a setting. Returns what was found, and the best value of those that were confirmed
+    /// and helped, as an override of the plan, with its row.
+    fn tried(&self, setting: &Change, means: &mut Means<'_>) -> Result<(Vec<Finding>, Option<Best>), Error> {
+        let (mut plan, mut was) = self.source.with(self.case, self.sets)?;
+        shorten(&mut was, self.row);
+        let Some(metric) = setting.metric.or(was.members[self.member].headline()) else {
+            return Ok((Vec::new(), None));
+        };
+        let (mut trying, mut findings) = (Vec::new(), Vec::new());
+        for one in &setting.tries {
+            let mut finding = Finding::of(setting, &one.value, metric, one.expected);
+            let set = format!("{}{}={}", self.place(), setting.key, one.value);
+            match self.source.with(self.case, &[self.sets, std::slice::from_ref(&set)].concat()) {
+                Ok((_, mut case)) if case.id != was.id => {
+                    shorten(&mut case, self.row);
+                    case.name = format!("{} with {}={}", was.name, setting.key, one.value);
+                    trying.push(Trying { finding, set, case });
+                }
+                other => {
+                    let why = other.err().map_or("it has this value already".to_owned(), |e| finding::first_line(&e));
+                    finding.note = Some(why);
+                    findings.push(finding);
+                }
+            }
+        }
+        if trying.is_empty() {
+            return Ok((findings, None));
+        }
+        let expected: Vec<_> = trying.iter().map(|one| (one.case.id.clone(), one.finding.expected)).collect();
+        let trial = Arc::new(Trial::new(metric, self.member, &was.id, &expected));
+        plan.cases = std::iter::once(&was).chain(trying.iter().map(|one| &one.case)).cloned().collect();
+        prepare(&mut plan);
+        let options = Options { key: means.key.clone(), until: Some(Arc::clone(&trial) as _), ..Options::default() };
+        let report = campaign::run(std::slice::from_ref(&plan), &options, None, means.interrupts, &mut means.progress)?;
+        let failed =
+            |case: &Case| report.failures().find(|(name, _)| **name == case.name).map(|(_, why)| why.to_owned());
+        if let Some(why) = failed(&was) {
+            return Err(Error::Measurement(format!("{}: {why}", was.name)));
+        }
+        let rows = limited(report.summaries().iter().cloned());
+        let mut best: Option<(f64, String, Row)> = None;
+        for (Trying { mut finding, set, case }, (comparison, said)) in trying.into_iter().zip(trial.judged()) {
+            let is_it = |of: &&Row| {
+                of.case_id.as_ref() == Some(&case.id)
+                    && of.member.as_deref().unwrap_or("") == case.members[self.member].name
+                    && of.direction == self.row.direction
+            };
+            let then = rows.iter().find(is_it);
+            finding.note = failed(&case);
+            finding.measured(&comparison, said, then);
+            let gain = comparison.change.map_or(0.0, f64::abs);
+            let helps = said == Said::Confirmed && !matches!(finding.expected, Expected::Less(_));
+            if helps && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
+                best = Some((gain, set, then.cloned().unwrap_or_default()));
+            }
+            findings.push(finding);
+        }
+        Ok((findings, best.map(|(_, set, then)| (set, then))))
+    }
+
+    /// Where its keys stand in the plan.
+    fn place(&self) -> String {
+        match &*self.case.members[self.member].name {
+            "" => format!("tests.{}.", self.case.test),
+            member => format!("tests.{}.concurrent.members.{member}.", self.case.test),
+        }
+    }
+}
+
+/// Makes the measurements of a case as short as its path allows: twelve rounds of the plan's own length take minutes.
+fn shorten(case: &mut Case, row: &Row) {
+    if case.group.is_some() {
+        return;
+    }
+    let trips = Duration::from_secs_f64((row.rtt_us.unwrap_or(0.0) * ROUND_TRIPS / 1e6).clamp(0.0, 60.0));
+    let most = nanoseconds(SHORT.max(trips));
+    for member in &mut case.members {
+        if let Job::Traffic(spec) = &mut member.job
+            && let Stop::AfterNs(length_ns) = &mut spec.phases.stop
+        {
+            *length_ns = (*length_ns).min(most);
+            spec.phases.warmup_ns = spec.phases.warmup_ns.min(most);
+            spec.phases.settle_ns = spec.phases.settle_ns.min(most);
+            spec.phases.cooldown_ns = 0;
+        }
+    }
+}
+
+/// A plan of cases that are compared with each other: in turns, and nothing is judged or written.
+fn prepare(plan: &mut Plan) {
+    plan.output = <_>::default();
+    plan.gate = <_>::default();
+    plan.baseline = None;
+    plan.surveys.clear();
+    plan.run.order = Order::Interleave;
+    for case in &mut plan.cases {
+        case.asserts.clear();
+        (case.stop_when, case.round, case.skip) = (None, None, None);
+        (case.policy.min, case.policy.max, case.policy.margin) = (MOST, MOST, None);
+    }
+}

@@ -1,0 +1,182 @@
+//! Measures a test in turns with its changes until each of them is decided.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use analyze::judge::{
+    baseline::Promise,
+    comparison::{self, Comparison, Rule},
+};
+use schemas::metrics::{Better, Metric};
+
+use super::changes::Expected;
+use crate::{
+    gate::evidence,
+    schedule::{
+        run::Finished,
+        step::{Enough, Step},
+    },
+};
+
+/// Rounds before the first look: the fewest in which one of two changes can be significant.
+pub const FEWEST: u32 = 6;
+
+/// Rounds after which an open question stays open.
+pub const MOST: u32 = 12;
+
+/// Largest p of a change that is there.
+const ALPHA: f64 = 0.01;
+
+/// Share of the expected gain from which on a change is the one that the cause promised.
+const PART: f64 = 1.0 / 3.0;
+
+/// Smallest gain that counts where the cause does not say how large it is.
+const LEAST: f64 = 0.05;
+
+/// Whether a change did what the cause promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    Confirmed,
+    Refuted,
+    Undecided,
+}
+
+impl Said {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Refuted => "refuted",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// A test and its changes while they are measured.
+#[derive(Debug)]
+pub struct Trial {
+    metric: &'static Metric,
+    /// Number of the member that is looked at.
+    member: usize,
+    /// Id of the case as it was, then those of its changes.
+    ids: Vec<String>,
+    expected: Vec<Expected>,
+    values: Mutex<BTreeMap<String, Vec<f64>>>,
+}
+
+impl Trial {
+    /// `changed`: the ids of the changed cases, with what is expected of each.
+    pub fn new(metric: &'static Metric, member: usize, was: &str, changed: &[(String, Expected)]) -> Self {
+        let ids = std::iter::once(was.to_owned()).chain(changed.iter().map(|(id, _)| id.clone())).collect();
+        Self { metric, member, ids, expected: changed.iter().map(|(_, e)| *e).collect(), values: Mutex::default() }
+    }
+
+    /// Each change compared with the test as it was, and what that says.
+    pub fn judged(&self) -> Vec<(Comparison, Said)> {
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |id: &String| values.get(id).map_or(&[][..], Vec::as_slice);
+        let rule = Rule {
+            better: self.metric.better,
+            alpha: ALPHA,
+            min_ratio: LEAST,
+            range: self.metric.range(),
+            ..Rule::DEFAULT
+        };
+        let was = of(&self.ids[0]);
+        let compared = self.ids[1..].iter().map(|id| {
+            let rounds: Vec<(f64, f64)> = was.iter().copied().zip(of(id).iter().copied()).collect();
+            Comparison::in_turns(&rounds, rule, self.expected.len())
+        });
+        let mut compared: Vec<Comparison> = compared.collect();
+        comparison::decide(&mut compared, true);
+        let said = |comparison: Comparison, expected: &Expected| {
+            let said = said(&comparison, *expected);
+            (comparison, said)
+        };
+        compared.into_iter().zip(&self.expected).map(|(comparison, expected)| said(comparison, expected)).collect()
+    }
+}
+
+/// What a comparison says about the cause.
+fn said(comparison: &Comparison, expected: Expected) -> Said {
+    let (Some(p), Some((low, high))) = (comparison.p, comparison.interval) else { return Said::Undecided };
+    // For a metric of which less is better a gain is a decrease.
+    let (low, high) = if comparison.rule.better == Better::Lower { (-high, -low) } else { (low, high) };
+    let (bound, above, below) = match expected {
+        Expected::Gain(gain) => (gain * PART, Said::Confirmed, Said::Refuted),
+        Expected::Better => (LEAST, Said::Confirmed, Said::Refuted),
+        Expected::Less(gain) => (gain * PART, Said::Refuted, Said::Confirmed),
+    };
+    if p <= ALPHA && low >= bound {
+        above
+    } else if high < bound {
+        below
+    } else {
+        Said::Undecided
+    }
+}
+
+impl Enough for Trial {
+    fn enough(&self, step: &Step, so_far: &Finished) -> bool {
+        let (metric, rule) = (self.metric, Rule::DEFAULT);
+        let promise = Promise { metric, rule, case_ids: Vec::new(), file: String::new(), line: None, column: None };
+        let mut measured = evidence::promised(step, so_far, &[promise]);
+        let values =
+            if self.member < measured.len() { measured.swap_remove(self.member).values.remove(0) } else { Vec::new() };
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);
+        let is_open = || self.judged().iter().any(|(_, said)| *said == Said::Undecided);
+        so_far.done >= MOST || so_far.done >= FEWEST && !is_open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemas::metrics;
+
+    /// A trial of one change with these values.
+    fn trial(name: &str, was: &[f64], changed: &[f64], expected: Expected) -> Said {
+        let trial = Trial::new(metrics::find(name).unwrap(), 0, "a", &[("b".into(), expected)]);
+        trial.values.lock().unwrap().extend([("a".into(), was.to_vec()), ("b".into(), changed.to_vec())]);
+        trial.judged()[0].1
+    }
+
+    /// Values around a centre.
+    fn around(centre: f64) -> Vec<f64> {
+        [0.99, 1.01, 1.0, 0.985, 1.02, 1.005].map(|part| part * centre).into()
+    }
+
+    #[test]
+    fn a_change_is_confirmed_by_the_gain_that_its_cause_promised() {
+        let throughput = |changed, expected| trial("throughput", &around(100.0), &around(changed), expected);
+        assert_eq!(throughput(198.0, Expected::Gain(1.0)), Said::Confirmed);
+        assert_eq!(throughput(140.0, Expected::Gain(1.0)), Said::Confirmed, "the next limit caps it");
+        assert_eq!(throughput(110.0, Expected::Gain(1.0)), Said::Refuted, "a gain of a tenth of the promised one");
+        assert_eq!(throughput(100.0, Expected::Gain(1.0)), Said::Refuted);
+        assert_eq!(throughput(130.0, Expected::Better), Said::Confirmed);
+        assert_eq!(throughput(70.0, Expected::Better), Said::Refuted);
+        assert_eq!(throughput(101.0, Expected::Less(1.0)), Said::Confirmed, "a full link stays full");
+        assert_eq!(throughput(190.0, Expected::Less(1.0)), Said::Refuted, "a window was the limit");
+    }
+
+    #[test]
+    fn less_loss_is_a_gain() {
+        let loss = |changed, expected| trial("loss_ratio", &around(0.2), &around(changed), expected);
+        assert_eq!(loss(0.0001, Expected::Gain(1.0)), Said::Confirmed);
+        assert_eq!(loss(0.2, Expected::Gain(1.0)), Said::Refuted);
+        assert_eq!(loss(0.4, Expected::Gain(1.0)), Said::Refuted);
+    }
+
+    #[test]
+    fn too_few_rounds_decide_nothing() {
+        let two = |centre: f64| around(centre)[..2].to_vec();
+        assert_eq!(trial("throughput", &two(100.0), &two(200.0), Expected::Gain(1.0)), Said::Undecided);
+        assert_eq!(trial("throughput", &[], &[], Expected::Better), Said::Undecided);
+        let wide = [100.0, 20.0, 300.0, 50.0, 180.0, 90.0];
+        assert_eq!(
+            trial("throughput", &wide, &[90.0, 210.0, 40.0, 310.0, 60.0, 150.0], Expected::Gain(1.0)),
+            Said::Undecided
+        );
+    }
+}
