@@ -196,8 +196,12 @@ fn round(listener: &TcpListener, connections: &mut Vec<Connection>, source: &dyn
     let mut has_made = false;
     connections.retain_mut(|connection| {
         let is_ready = ready_connections.next().is_some_and(|ready| *ready);
-        // One page a round; other requests stay in their sockets until the next.
-        if is_ready && !(has_made && matches!(connection.state, State::Reading(_))) {
+        // One page a round; other requests stay in their sockets until the next, also beyond their time: the clients have sent
+        // them.
+        if is_ready && has_made && matches!(connection.state, State::Reading(_)) {
+            return true;
+        }
+        if is_ready {
             let step = connection.advance(&mut |asked| {
                 has_made |= matches!(asked, Asked::Metrics(_));
                 answer(asked, source)
@@ -342,6 +346,28 @@ mod tests {
             // The end, or a reset, but no answer.
             drop(stream.read_to_end(&mut rest));
             assert_eq!(rest, b"");
+        }
+    }
+
+    #[test]
+    fn requests_that_came_in_time_are_answered_by_a_thread_that_stood_still() {
+        let server = Server::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (source, mut connections) = (Fake::default(), Vec::new());
+        let mut clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+        while connections.len() < clients.len() {
+            accept(&server.listener, &mut connections);
+        }
+        for stream in &mut clients {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        }
+        connections.iter_mut().for_each(|connection| connection.since -= HEAD_TIME);
+        while connections.iter().any(|connection| matches!(connection.state, State::Reading(_))) {
+            round(&server.listener, &mut connections, &source);
+        }
+        for mut stream in clients {
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            assert!(text.contains("plumb_serve_sessions 3"), "{text}");
         }
     }
 
