@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::filters::shell;
-use crate::program::{Folder, command, despite_stalls, end, number, of, plumb, rows};
+use crate::program::{Folder, Row, command, despite_stalls, end, number, of, plumb, rows};
 
 #[test]
 fn a_folder_holds_everything() {
@@ -239,23 +239,36 @@ fn a_message_is_told_once_where_one_file_has_both_outputs() {
 #[test]
 fn what_a_load_adds_is_the_headline_of_its_probe_with_an_interval_of_its_own() {
     let folder = Folder::new();
-    let keys = "workload: responsiveness, direction: forward, warmup: 100ms, duration: 300ms, iterations: 3, \
-        concurrent: {start: {max_skew: 10s}}";
-    let plan = folder.plan("", &format!("  load: {{{keys}}}"));
     let file = folder.name("r.csv");
-    let ran = plumb(&["run", "--progress", "never", &plan, "-o", &file]);
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    let table = rows(&folder.path("r.csv"));
-    let probe = |record: &str| -> Vec<_> {
-        let all = table.iter().filter(|row| row["record"] == record && row["member"] == "up-tcp");
-        all.filter(|row| record == "summary" || row["phase"] == "measure").collect()
+    let measured = |duration: &str| {
+        let keys = format!(
+            "workload: responsiveness, direction: forward, warmup: 100ms, duration: {duration}, iterations: 3, \
+             concurrent: {{start: {{max_skew: 10s}}}}"
+        );
+        let plan = folder.plan("", &format!("  load: {{{keys}}}"));
+        let ran = plumb(&["run", "--progress", "never", &plan, "-o", &file]);
+        assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+        (ran, rows(&folder.path("r.csv")))
     };
+    let of_probe = |table: &[Row], record: &str| -> Vec<Row> {
+        let all = table.iter().filter(|row| row["record"] == record && row["member"] == "up-tcp");
+        all.filter(|row| record == "summary" || row["phase"] == "measure").cloned().collect()
+    };
+    // On a busy machine a probe may have no answer within a short time.
+    let mut durations = ["300ms", "1s", "3s", "10s"].into_iter();
+    let (ran, table) = loop {
+        let (ran, table) = measured(durations.next().expect("some time has answers"));
+        if of_probe(&table, "iteration").iter().all(|row| !row["added_latency_p50_us"].is_empty()) {
+            break (ran, table);
+        }
+    };
+    let probe = |record: &str| of_probe(&table, record);
     let added: Vec<f64> = probe("iteration").iter().map(|row| number(row, "added_latency_p50_us")).collect();
     let [a, b, c] = added[..] else { panic!("{added:?}") };
     let mean = (a + b + c) / 3.0;
     let stddev = (added.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
     let near = |got: f64, want: f64| (got - want).abs() <= 1e-9 * want.abs().max(1.0);
-    let summary = probe("summary")[0];
+    let summary = &probe("summary")[0];
     assert!(
         near(number(summary, "added_latency_p50_us"), mean) && near(number(summary, "stddev"), stddev),
         "{summary:?}"
