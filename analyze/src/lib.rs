@@ -22,6 +22,10 @@ pub mod import;
 mod input;
 pub mod judge;
 pub mod limits;
+#[cfg(test)]
+#[allow(dead_code, reason = "what only other tests use")]
+#[path = "../../tests/common/needs.rs"]
+mod needs;
 pub mod parallel;
 pub mod plot;
 pub mod site;

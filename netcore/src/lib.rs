@@ -22,6 +22,10 @@ pub mod fuzz;
 mod io;
 pub mod measure;
 pub mod mpi;
+#[cfg(test)]
+#[allow(dead_code, reason = "what only other tests use")]
+#[path = "../../tests/common/needs.rs"]
+mod needs;
 mod pace;
 mod pattern;
 pub mod peers;

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::program::{Serve, skip, skip_without};
+use crate::{
+    needs::{has_program, skip},
+    program::Serve,
+};
 
 /// Runs a program and expects it to succeed.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
@@ -16,11 +19,6 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     } else {
         Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()))
     }
-}
-
-/// Whether a program can be started.
-pub fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
 }
 
 /// A network namespace with its loopback interface up; removed when dropped.
@@ -34,8 +32,7 @@ impl Namespace {
     /// `None`: the test is skipped.
     pub fn new() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if !is_installed("ip") {
-            skip_without("iproute2", "there is no `ip`");
+        if !has_program("ip", "iproute2") {
             return None;
         }
         let name = format!("plumb-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -130,10 +127,9 @@ impl Pair {
             for (end, host) in [(&pair.near, 1), (&pair.far, 2)] {
                 end.ip(&["address", "add", &format!("{net}.{host}/24"), "dev", link]).unwrap();
                 end.ip(&["link", "set", link, "up"]).unwrap();
-                if is_installed("ethtool") {
+                // Without it segmentation stays on.
+                if has_program("ethtool", "ethtool") {
                     end.read("ethtool", &["-K", link, "tso", "off", "gso", "off", "gro", "off"]);
-                } else {
-                    skip_without("ethtool", "segmentation stays on");
                 }
             }
         }

@@ -83,17 +83,6 @@ pub fn privileged(stderr: &str) -> Option<&'static str> {
         .then_some("the congestion control that the plan names is for root here")
 }
 
-/// Says why a test, or a part of it, does not run here.
-pub fn skip(why: &str) {
-    println!("skipped: {why}");
-}
-
-/// The same where a package is missing that `.ci/run` installs: a test that CI skips proves nothing, and fails.
-pub fn skip_without(package: &str, why: &str) {
-    assert!(std::env::var_os("PLUMB_NO_SKIP").is_none(), "{why}: install the package {package}");
-    skip(&format!("{why} (package {package})"));
-}
-
 /// A folder for one test, gone when it is dropped.
 pub struct Folder(tempfile::TempDir);
 

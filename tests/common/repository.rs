@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::program::Folder;
+use crate::{needs::has_program, program::Folder};
 
 /// Runs git in a folder; its output.
 pub fn git(folder: &Path, words: &[&str]) -> String {
@@ -38,10 +38,13 @@ pub fn commit(folder: &Path, subject: &str, files: &[(&str, &str)]) -> String {
     git(folder, &["rev-parse", "HEAD"])
 }
 
-/// A repository in `repo` beside the plan and the baseline.
-pub fn repository(folder: &Folder) -> PathBuf {
+/// A repository in `repo` beside the plan and the baseline; `None`: there is no git, and the test is skipped.
+pub fn repository(folder: &Folder) -> Option<PathBuf> {
+    if !has_program("git", "git") {
+        return None;
+    }
     let repo = folder.path("repo");
     fs::create_dir(&repo).unwrap();
     git(&repo, &["init", "-q"]);
-    repo
+    Some(repo)
 }

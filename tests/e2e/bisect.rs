@@ -14,16 +14,16 @@ const BENCH: &str = "#!/bin/sh\necho rate $(cat speed).$(date +%N | cut -c5-6) M
 /// A program that prints everything between 50 and 149, each time another value far from the last one.
 const WILD: &str = "#!/bin/sh\nn=$(cat ../wild 2>/dev/null || echo 0)\necho $((n + 1)) >../wild\necho rate $((50 + n * 37 % 100)).0 MB/s\n";
 
-/// A plan that runs the program of the repository, and its results there.
-fn program(folder: &Folder) -> std::path::PathBuf {
-    let repo = repository(folder);
+/// A plan that runs the program of the repository, and its results there; `None`: there is no git.
+fn program(folder: &Folder) -> Option<std::path::PathBuf> {
+    let repo = repository(folder)?;
     commit(&repo, "first", &[("bench", BENCH), ("speed", "100")]);
     let test = "  it:\n    workload: command\n    command: {run: [sh, ./bench], regex: 'rate (?<throughput>[0-9.]+ MB/s)'}\n    \
                 iterations: 10";
     folder.plan("", test);
     let ran = shell(&repo, "plumb run ../plan.yaml --allow-commands -o ../good.csv --progress never");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    repo
+    Some(repo)
 }
 
 /// One step in the repository.
@@ -35,7 +35,7 @@ fn step(repo: &Path, more: &str) -> Ran {
 #[test]
 fn a_commit_is_good_or_bad_or_cannot_be_told() {
     let folder = Folder::new();
-    let repo = program(&folder);
+    let Some(repo) = program(&folder) else { return };
     let id = git(&repo, &["rev-parse", "--short=12", "HEAD"]);
     let good = step(&repo, "");
     assert_eq!(good.code, Some(0), "{}{}", good.stdout, good.stderr);
@@ -76,7 +76,7 @@ fn a_commit_is_good_or_bad_or_cannot_be_told() {
 #[test]
 fn what_is_not_about_the_commit_stops_git() {
     let folder = Folder::new();
-    let repo = program(&folder);
+    let Some(repo) = program(&folder) else { return };
     let stops = |line: &str, code: i32, words: &str| {
         let ran = shell(&repo, line);
         assert_eq!(ran.code, Some(code), "{line}\n{}{}", ran.stdout, ran.stderr);
@@ -116,7 +116,7 @@ fn what_is_not_about_the_commit_stops_git() {
 #[test]
 fn signals_stop_git() {
     let folder = Folder::new();
-    let repo = program(&folder);
+    let Some(repo) = program(&folder) else { return };
     fs::write(repo.join("bench"), "#!/bin/sh\ntouch begun\nexec sleep 60\n").unwrap();
     for (signal, code) in [("INT", 130), ("TERM", 143), ("ALRM", 125)] {
         let _ = fs::remove_file(repo.join("begun"));
@@ -134,7 +134,7 @@ fn signals_stop_git() {
 #[test]
 fn a_far_end_that_does_not_answer_tells_nothing() {
     let folder = Folder::new();
-    let repo = repository(&folder);
+    let Some(repo) = repository(&folder) else { return };
     commit(&repo, "first", &[]);
     let mut serve = Serve::start(&[]);
     let hosts = format!("hosts: {{far: {{address: \"{}\"}}}}", serve.address);
@@ -151,7 +151,7 @@ fn a_far_end_that_does_not_answer_tells_nothing() {
 #[test]
 fn the_lines_of_the_help_work_as_pasted() {
     let folder = Folder::new();
-    let repo = repository(&folder);
+    let Some(repo) = repository(&folder) else { return };
     let first = commit(&repo, "first", &[("build", "#!/bin/sh\ntrue\n")]);
     (0..3).for_each(|n| drop(commit(&repo, "more", &[("n", &n.to_string())])));
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, rate: 200Mbit/s, duration: 30ms, iterations: 10}");

@@ -6,7 +6,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::program::{Folder, Serve, command, end, number, of, plumb, rows, skip};
+use crate::{
+    needs::skip,
+    program::{Folder, Serve, command, end, number, of, plumb, rows},
+};
 
 /// A control group with a quota, or in version 1 one in each hierarchy that it needs. It goes when this is dropped. Its weight
 /// is so large that it uses up its quota on a busy machine, too.

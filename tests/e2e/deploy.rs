@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use crate::program::{Folder, Serve, command, end, plumb, skip};
+use crate::{
+    needs::skip,
+    program::{Folder, Serve, command, end, plumb},
+};
 
 const UNIT: &str = "deploy/systemd/plumb.service";
 

@@ -1,6 +1,9 @@
 //! Both directions at once: each direction's row is about its own sender and receiver, and both end.
 
-use crate::program::{Folder, count, despite_stalls, number, of, parse, plumb, skip};
+use crate::{
+    needs::skip,
+    program::{Folder, count, despite_stalls, number, of, parse, plumb},
+};
 
 #[test]
 fn datagrams_both_ways_stop_by_bytes() {

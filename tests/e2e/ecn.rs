@@ -1,8 +1,9 @@
 //! Congestion marks (`socket.ecn`) against those that a rule of the kernel's packet filter sets and counts, and runs of loss against what was lost.
 
 use crate::{
-    netns::{Pair, is_installed},
-    program::{Folder, Ran, Row, count, despite_stalls, number, of, parse, skip, skip_without},
+    needs::{has_program, skip},
+    netns::Pair,
+    program::{Folder, Ran, Row, count, despite_stalls, number, of, parse},
 };
 
 /// The measured row of a test in the near namespace.
@@ -21,8 +22,7 @@ fn run(pair: &Pair, hosts: &str, test: &str) -> Ran {
 
 /// Marks every seventh packet that the near end sends as ECT(0), as a congested queue would; `false`: that cannot be done here.
 fn mark(pair: &Pair) -> bool {
-    if !is_installed("iptables-legacy") {
-        skip_without("iptables", "nothing sets congestion marks");
+    if !has_program("iptables-legacy", "iptables") {
         return false;
     }
     let rule = "-t mangle -A POSTROUTING -o data -m ecn --ecn-ip-ect 2 -m statistic --mode nth --every 7 --packet 0 -j TOS --set-tos \

@@ -16,8 +16,8 @@ use schemas::{
 use serde_json::{Value, json};
 
 use crate::{
-    netns::is_installed,
-    program::{Folder, plumb, skip_without, until},
+    needs::has_program,
+    program::{Folder, plumb, until},
 };
 
 /// Names with everything that one of the formats escapes.
@@ -90,8 +90,8 @@ fn dumped(line: &str) -> (BTreeMap<String, String>, f64) {
 
 #[test]
 fn prometheus_reads_openmetrics() {
-    if !is_installed("promtool") {
-        return skip_without("prometheus", "there is no promtool");
+    if !has_program("promtool", "prometheus") {
+        return;
     }
     let folder = Folder::new();
     let table = every_metric(&folder);
@@ -212,8 +212,8 @@ impl Drop for Influx {
 
 #[test]
 fn influxdb_reads_line_protocol() {
-    if !is_installed("influxd") {
-        return skip_without("influxdb", "there is no influxd");
+    if !has_program("influxd", "influxdb") {
+        return;
     }
     let folder = Folder::new();
     let table = every_metric(&folder);

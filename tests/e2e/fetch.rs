@@ -10,7 +10,10 @@ use std::{
 
 use serde_yaml::Value;
 
-use crate::program::Folder;
+use crate::{
+    needs::{has_program, is_installed},
+    program::Folder,
+};
 
 fn project(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap()
@@ -81,8 +84,16 @@ fn run(script: &str, folder: &Folder, url: &str, sha256: &str) -> Output {
         .unwrap()
 }
 
+/// Whether one of the programs that the lines fetch with is installed.
+fn fetches() -> bool {
+    is_installed("curl") || has_program("wget", "wget")
+}
+
 #[test]
 fn the_released_program_runs_if_its_checksum_is_right() {
+    if !fetches() {
+        return;
+    }
     for (name, step) in [("GitHub", github()), ("GitLab", gitlab())] {
         let folder = Folder::new();
         let address = serve(archive(&folder));
@@ -98,6 +109,9 @@ fn the_released_program_runs_if_its_checksum_is_right() {
 
 #[test]
 fn a_wrong_checksum_or_address_ends_with_a_sentence() {
+    if !fetches() {
+        return;
+    }
     for (name, step) in [("GitHub", github()), ("GitLab", gitlab())] {
         let folder = Folder::new();
         let address = serve(archive(&folder));

@@ -12,8 +12,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    netns::{Pair, is_installed},
-    program::{Folder, despite_stalls, skip_without, until},
+    needs::{has_program, skip_without},
+    netns::Pair,
+    program::{Folder, despite_stalls, until},
 };
 
 /// Seconds of load, seconds before and after it, and between points.
@@ -181,8 +182,7 @@ fn compare(test: &str) {
 fn is_ready() -> bool {
     let packages = [("flent", "flent"), ("fping", "fping"), ("netserver", "netperf"), ("gzip", "gzip")];
     for (program, package) in packages {
-        if !is_installed(program) {
-            skip_without(package, &format!("there is no `{program}`"));
+        if !has_program(program, package) {
             return false;
         }
     }

@@ -4,7 +4,8 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use crate::{
     filters::{examples, shell},
-    program::{Folder, number, of, plumb, rows, skip},
+    needs::skip,
+    program::{Folder, number, of, plumb, rows},
 };
 
 /// A short run of two cases, with its table and `run.json`.

@@ -8,7 +8,8 @@ use std::{
 
 use crate::{
     filters::shell,
-    program::{Folder, command, plumb, skip},
+    needs::{has_program, skip},
+    program::{Folder, command, plumb},
 };
 
 const HEADER: &str =
@@ -172,8 +173,8 @@ fn a_full_disk_leaves_a_history_that_is_compacted_as_it_was() {
 #[test]
 fn a_merge_with_a_branch_that_appended_keeps_its_runs_and_compacts_again() {
     let folder = Folder::new();
-    if !Command::new("git").arg("--version").output().is_ok_and(|output| output.status.success()) {
-        return skip("git is not installed");
+    if !has_program("git", "git") {
+        return;
     }
     for (before, lines_come_back) in [("2025-06-01", false), ("2030-01-01", true)] {
         let _ = fs::remove_dir_all(folder.path("history"));

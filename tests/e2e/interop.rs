@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    netns::{Pair, is_installed},
-    program::{Folder, Ran, rows, skip_without, until},
+    needs::has_program,
+    netns::Pair,
+    program::{Folder, Ran, rows, until},
 };
 
 /// A block of the page: its heading, its language and its text, with this machine in place of the addresses, and shorter.
@@ -81,8 +82,7 @@ impl Lab {
     fn new() -> Option<Self> {
         let packages = [("netserver", "netperf"), ("iperf3", "iperf3"), ("flent", "flent"), ("fping", "fping")];
         for (program, package) in packages {
-            if !is_installed(program) {
-                skip_without(package, &format!("there is no `{program}`"));
+            if !has_program(program, package) {
                 return None;
             }
         }

@@ -9,8 +9,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, skip_without, until},
+    needs::has_program,
+    netns::Namespace,
+    program::{Folder, until},
 };
 
 /// A line of a tool, and what the tool reads.
@@ -115,11 +116,7 @@ fn serve(namespace: &Namespace, program: &str, arguments: &[&str]) -> Server {
 const OURS: (&str, &[&str]) = (env!("CARGO_BIN_EXE_plumb"), &["serve", "--also", "iperf3", "--max-flows", "512"]);
 
 fn ready() -> Option<Namespace> {
-    if is_installed("iperf3") {
-        return Namespace::new();
-    }
-    skip_without("iperf3", "there is no `iperf3`");
-    None
+    if has_program("iperf3", "iperf3") { Namespace::new() } else { None }
 }
 
 #[test]

@@ -48,6 +48,8 @@ mod metrics;
 mod migrating;
 mod module_order;
 mod mpi;
+#[path = "../common/needs.rs"]
+mod needs;
 #[path = "../common/netns.rs"]
 mod netns;
 mod netperf_command;

@@ -16,7 +16,10 @@ use nix::{
 };
 use serde_json::Value;
 
-use crate::program::{Folder, Ran, Serve, command, end, is_interim, of, plumb, rows, skip, skip_without, until};
+use crate::{
+    needs::{skip, skip_without},
+    program::{Folder, Ran, Serve, command, end, is_interim, of, plumb, rows, until},
+};
 
 /// Options that make it short. The statistics of so little time say nothing.
 const SHORT: [&str; 2] = ["-t", "2"];

@@ -22,8 +22,9 @@ use serde_json::Value;
 use prometheus::{Prometheus, free, promtool_accepts};
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, Serve, command, end, number, of, parse, plumb, rows, skip_without, until},
+    needs::has_program,
+    netns::Namespace,
+    program::{Folder, Ran, Serve, command, end, number, of, parse, plumb, rows, until},
 };
 
 /// Status line with headers, and body.
@@ -206,8 +207,8 @@ fn families(query: &str) -> Vec<&str> {
 
 #[test]
 fn prometheus_reads_what_the_table_says() {
-    if !is_installed("prometheus") || !is_installed("promtool") {
-        return skip_without("prometheus", "there is no prometheus");
+    if !has_program("prometheus", "prometheus") || !has_program("promtool", "prometheus") {
+        return;
     }
     let folder = Folder::new();
     let (key, other) = (folder.name("key"), folder.name("other"));

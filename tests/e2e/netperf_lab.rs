@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, skip_without, until},
+    needs::has_program,
+    netns::Namespace,
+    program::{Folder, Ran, until},
 };
 
 /// A namespace with a netserver, and our program under the name `netperf`.
@@ -19,8 +20,7 @@ pub struct Lab {
 
 impl Lab {
     pub fn new() -> Option<Self> {
-        if !is_installed("netperf") || !is_installed("netserver") {
-            skip_without("netperf", "there is no `netperf`");
+        if !has_program("netperf", "netperf") || !has_program("netserver", "netperf") {
             return None;
         }
         let namespace = Namespace::new()?;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, process::Command};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use runner::plan::ranges::{expand, fold};
 
-use crate::{netns::is_installed, program::skip_without};
+use crate::needs::has_program;
 
 /// What `nodeset` makes of its arguments; `None`: it refuses them.
 fn nodeset(arguments: &[&str]) -> Option<String> {
@@ -14,11 +14,7 @@ fn nodeset(arguments: &[&str]) -> Option<String> {
 }
 
 fn is_here() -> bool {
-    if !is_installed("nodeset") {
-        skip_without("clustershell", "there is no `nodeset`");
-        return false;
-    }
-    true
+    has_program("nodeset", "clustershell")
 }
 
 fn set(names: impl IntoIterator<Item = impl Into<String>>) -> BTreeSet<String> {

@@ -3,8 +3,9 @@
 use std::process::Stdio;
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Serve, of, rows, skip_without},
+    needs::has_program,
+    netns::Namespace,
+    program::{Folder, Serve, of, rows},
 };
 
 /// A near end behind a masquerade, a gateway, and a far end behind the gateway's address, of which one port leads on.
@@ -19,8 +20,7 @@ const DOOR: &str = "10.81.0.254:2864";
 
 impl Site {
     fn new() -> Option<Self> {
-        if !is_installed("iptables") {
-            skip_without("iptables", "there is no `iptables`");
+        if !has_program("iptables", "iptables") {
             return None;
         }
         let (near, gateway, far) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);

@@ -12,8 +12,9 @@ use nix::{
 use serde_json::Value;
 
 use crate::{
-    netns::{Namespace, Pair, is_installed},
-    program::{Ran, Serve, skip, skip_without},
+    needs::{has_program, skip},
+    netns::{Namespace, Pair},
+    program::{Ran, Serve},
 };
 
 /// A namespace with a daemon on both versions of IP, for as many streams as iperf3 has.
@@ -24,8 +25,7 @@ struct Served {
 
 impl Served {
     fn new() -> Option<Self> {
-        if !is_installed("iperf3") {
-            skip_without("iperf3", "there is no `iperf3`");
+        if !has_program("iperf3", "iperf3") {
             return None;
         }
         let namespace = Namespace::new()?;
@@ -257,8 +257,8 @@ fn a_client_that_goes_leaves_the_daemon_free() {
 /// Losses of the path, by the receiving kernel's own count.
 #[test]
 fn lost_datagrams_are_those_that_did_not_arrive() {
-    if !is_installed("iperf3") {
-        return skip_without("iperf3", "there is no `iperf3`");
+    if !has_program("iperf3", "iperf3") {
+        return;
     }
     let Some(pair) = Pair::new() else { return };
     if !pair.lose("5%") {

@@ -8,9 +8,10 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    netns::{Namespace, is_installed},
+    needs::has_program,
+    netns::Namespace,
     peer_iperf3::count as counted,
-    program::{Folder, Ran, Row, command, count, of, rows, skip_without, until},
+    program::{Folder, Ran, Row, command, count, of, rows, until},
 };
 
 /// A namespace with `iperf3 -s`, which prints a document for each test.
@@ -22,8 +23,7 @@ struct Server {
 
 impl Server {
     fn new(arguments: &[&str]) -> Option<Self> {
-        if !is_installed("iperf3") {
-            skip_without("iperf3", "there is no `iperf3`");
+        if !has_program("iperf3", "iperf3") {
             return None;
         }
         let (namespace, folder) = (Namespace::new()?, Folder::new());

@@ -14,8 +14,9 @@ use nix::{
 };
 
 use crate::{
+    needs::skip_without,
     netns::Namespace,
-    program::{Folder, Ran, Serve, skip_without, until},
+    program::{Folder, Ran, Serve, until},
 };
 
 /// A namespace in which netperf finds addresses: it asks only for the IP versions that a machine has addresses of, and

@@ -10,7 +10,8 @@ use runner::plan::{LoadOptions, load};
 
 use crate::{
     fleet::{Fleet, MPICH, OPEN_MPI},
-    program::{Folder, of, privileged, rows, skip},
+    needs::skip,
+    program::{Folder, of, privileged, rows},
 };
 
 fn plans() -> Vec<PathBuf> {

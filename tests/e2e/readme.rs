@@ -96,7 +96,7 @@ fn follow(page: &'static str, fewest: usize) -> tempfile::TempDir {
         }
         if command.starts_with("plumb serve") {
             if std::net::TcpListener::bind(("127.0.0.1", PORT)).is_err() {
-                crate::program::skip(&format!("from `{command}` on: port {PORT} is taken on this machine"));
+                crate::needs::skip(&format!("from `{command}` on: port {PORT} is taken on this machine"));
                 break;
             }
             let mut serve = shell(&format!("exec {command}"), place.path());

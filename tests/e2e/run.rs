@@ -2,7 +2,10 @@
 
 use std::process::Stdio;
 
-use crate::program::{Folder, Serve, command, count, end, is_interim, number, of, parse, plumb, rows, skip};
+use crate::{
+    needs::skip,
+    program::{Folder, Serve, command, count, end, is_interim, number, of, parse, plumb, rows},
+};
 
 /// A stream and round trips. They stop by counts: a machine that stands still while they run delays them.
 const TWO: &str = "  bulk: {workload: tcp_stream, bytes: 50MB}\n  trips: {workload: tcp_rr, transactions: 500}";

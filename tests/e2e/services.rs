@@ -10,7 +10,10 @@ use std::{
     thread,
 };
 
-use crate::program::{Folder, despite_stalls, number, of, parse, plumb, skip, until};
+use crate::{
+    needs::skip,
+    program::{Folder, despite_stalls, number, of, parse, plumb, until},
+};
 
 /// A TCP service: its port, and the bytes it has received.
 fn tcp(serve: fn(TcpStream, &AtomicU64)) -> (u16, Arc<AtomicU64>) {

@@ -12,7 +12,10 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::program::{Folder, Ran, Serve, command, end, is_interim, number, of, parse, rows, skip, until};
+use crate::{
+    needs::skip,
+    program::{Folder, Ran, Serve, command, end, is_interim, number, of, parse, rows, until},
+};
 
 /// Starts a measurement of a minute and waits until it runs.
 fn long(folder: &Folder) -> Child {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, Row, count, number, of, parse, plumb, skip, skip_without},
+    needs::{has_program, skip},
+    netns::Namespace,
+    program::{Folder, Ran, Row, count, number, of, parse, plumb},
     strace::{self, Traced},
 };
 
@@ -104,8 +105,8 @@ fn a_plan_that_keeps_the_ends_apart_is_not_warned_of() {
 /// are in vain become rare.
 #[test]
 fn ends_that_happen_to_share_a_cpu_find_out() {
-    if !is_installed("taskset") {
-        return skip_without("util-linux", "there is no `taskset`");
+    if !has_program("taskset", "util-linux") {
+        return;
     }
     let (folder, cpu) = (Folder::new(), allowed_cpus()[0]);
     let plan = folder.plan("", &every_pattern(""));

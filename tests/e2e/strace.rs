@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use crate::{
-    netns::is_installed,
-    program::{Folder, Ran, skip, skip_without},
+    needs::{has_program, skip},
+    program::{Folder, Ran},
 };
 
 /// A run, and the lines of its calls, each with its thread.
@@ -16,8 +16,7 @@ pub struct Traced {
 /// Runs a plan under `strace`, a command that a namespace may have made, which logs these calls and is given further options.
 /// `None`: there is no strace, or programs cannot be traced here.
 pub fn run(mut strace: Command, calls: &str, options: &[&str], plan: &str) -> Option<Traced> {
-    if !is_installed("strace") {
-        skip_without("strace", "system calls cannot be seen");
+    if !has_program("strace", "strace") {
         return None;
     }
     let folder = Folder::new();

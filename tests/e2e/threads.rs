@@ -14,8 +14,9 @@ use nix::{
 };
 
 use crate::{
+    needs::{has_files, skip},
     netns::Namespace,
-    program::{Folder, Row, Serve, command, count, end, number, of, parse, plumb, rows, skip},
+    program::{Folder, Row, Serve, command, count, end, number, of, parse, plumb, rows},
 };
 
 /// The rows of a plan with these tests, which must succeed.
@@ -226,6 +227,9 @@ fn both_ways_and_every_transport_share_threads() {
 
 #[test]
 fn five_hundred_connections_run_on_two_threads() {
+    if !has_files(1500) {
+        return;
+    }
     let rows = measured("", "  it: {workload: tcp_rr, streams: 500, threads: 2, transactions: 20000}");
     let row = of(&rows, "iteration")[0];
     assert_eq!((count(row, "streams"), count(row, "threads"), count(row, "transactions")), (500, 2, 20_000));

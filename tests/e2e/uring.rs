@@ -13,8 +13,9 @@ use nix::{
 };
 
 use crate::{
+    needs::skip,
     netns::Namespace,
-    program::{Folder, Ran, Row, Serve, command, count, end, number, of, parse, plumb, skip, until},
+    program::{Folder, Ran, Row, Serve, command, count, end, number, of, parse, plumb, until},
     strace::{self, Traced},
 };
 

@@ -8,8 +8,9 @@ use std::{
 };
 
 use crate::{
-    netns::{Namespace, Pair, is_installed},
-    program::{Folder, Ran, Row, Serve, count, despite_stalls, end, number, of, parse, skip_without, until},
+    needs::has_program,
+    netns::{Namespace, Pair},
+    program::{Folder, Ran, Row, Serve, count, despite_stalls, end, number, of, parse, until},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -187,8 +188,8 @@ fn compares_tcp_info() {
     if !pair.limit("50mbit", "4ms") {
         return;
     }
-    if !is_installed("ss") {
-        return skip_without("iproute2", "there is no `ss`");
+    if !has_program("ss", "iproute2") {
+        return;
     }
     let _daemon = serve(&pair);
     let (_folder, run) =

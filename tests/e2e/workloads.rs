@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use netcore::{control::capabilities::has, spec::Transport};
 use runner::plan::workload::names_over;
 
-use crate::netns::Namespace;
-use crate::program::{Folder, number, of, parse, plumb, rows, skip};
+use crate::program::{Folder, number, of, parse, plumb, rows};
+use crate::{needs::skip, netns::Namespace};
 
 #[test]
 fn connect_tests_show_what_is_in_time_wait_at_both_ends() {

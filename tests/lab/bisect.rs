@@ -19,7 +19,7 @@ fn git_bisect_names_the_commit_that_slowed_a_link() {
     let folder = Folder::new();
     let (_serve, hosts) = lab.serve();
     folder.plan(&hosts, "  bulk: {to: far, workload: tcp_stream, warmup: 50ms, duration: 100ms, iterations: 10}");
-    let repo = repository(&folder);
+    let Some(repo) = repository(&folder) else { return };
     let steady = "#!/bin/sh\ntc qdisc replace dev data root tbf rate $(cat rate) burst 16kb latency 50ms\n";
     let comes_and_goes = "#!/bin/sh\n(while sleep 0.2; do for rate in 60 150 85 120 40; do\ntc qdisc replace dev data root tbf rate \
                           ${rate}mbit burst 16kb latency 50ms\nsleep 0.2; done; done) > /dev/null 2>&1 &\necho $! > ../noise\n";

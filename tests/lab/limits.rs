@@ -2,10 +2,7 @@
 
 use std::process::Command;
 
-use crate::{
-    netns::{Namespace, is_installed},
-    program::skip_without,
-};
+use crate::{needs::has_program, netns::Namespace};
 
 /// Rounds of a set-up until its cause has been named. Other load on the machine may take the CPUs of a round.
 const ROUNDS: u32 = 4;
@@ -44,8 +41,8 @@ fn answers(which: &str) -> Vec<Answers> {
 fn finds(cause: &str) {
     // Says why, where no namespace can be made here.
     let Some(_) = Namespace::new() else { return };
-    if !is_installed("python3") {
-        return skip_without("python3", "the set-ups cannot be made");
+    if !has_program("python3", "python3") {
+        return;
     }
     let mut open: Vec<String> = Vec::new();
     for round in 0..ROUNDS {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use crate::{
-    netns::{Namespace, Pair, is_installed},
-    program::{Folder, Ran, Row, count, end, number, of, parse, skip, skip_without},
+    needs::{has_program, skip},
+    netns::{Namespace, Pair},
+    program::{Folder, Ran, Row, count, end, number, of, parse},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -187,8 +188,8 @@ fn what_limits_a_sender_is_what_ss_shows() {
     if !pair.limit("50mbit", "4ms") {
         return;
     }
-    if !is_installed("ss") {
-        return skip_without("iproute2", "there is no `ss`");
+    if !has_program("ss", "iproute2") {
+        return;
     }
     // The cool-down keeps the connection for ss, which may be late on a busy machine.
     let by_receiver = "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, receive_size: 1, \

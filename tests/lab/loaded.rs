@@ -11,8 +11,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    netns::{Pair, is_installed},
-    program::{Folder, Ran, Row, number, of, parse, skip_without, until},
+    needs::has_program,
+    netns::Pair,
+    program::{Folder, Ran, Row, number, of, parse, until},
 };
 
 /// Rate of the token bucket.
@@ -135,8 +136,8 @@ fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
 
 #[test]
 fn irtt_sees_the_same_delay_beside_the_same_load() {
-    if !is_installed("irtt") {
-        return skip_without("irtt", "there is no `irtt`");
+    if !has_program("irtt", "irtt") {
+        return;
     }
     let Some(pair) = Pair::new() else { return };
     if !pair.limit(RATE, "100ms") {

@@ -10,6 +10,9 @@ mod links;
 mod loaded;
 mod measure;
 #[allow(dead_code, reason = "what only the other tests use")]
+#[path = "../common/needs.rs"]
+mod needs;
+#[allow(dead_code, reason = "what only the other tests use")]
 #[path = "../common/netns.rs"]
 mod netns;
 #[allow(dead_code, reason = "what only the other tests use")]

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::{
     loaded::{RATE, median, queue_us, witnessed},
-    netns::{Pair, is_installed},
-    program::{Folder, Ran, Serve, end, number, of, rows, skip_without},
+    needs::has_program,
+    netns::Pair,
+    program::{Folder, Ran, Serve, end, number, of, rows},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -63,8 +64,8 @@ fn ratio(pair: &Pair, rounds: usize, ours: &[&str], theirs: &[&str]) -> f64 {
 
 #[test]
 fn it_finds_what_iperf3_finds_over_a_bucket() {
-    if !is_installed("iperf3") {
-        return skip_without("iperf3", "there is no `iperf3`");
+    if !has_program("iperf3", "iperf3") {
+        return;
     }
     let Some(pair) = Pair::new() else { return };
     if !pair.limit("100mbit", "20ms") || !pair.far.limit("100mbit", "20ms") {

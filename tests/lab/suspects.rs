@@ -4,14 +4,13 @@ use std::fs;
 
 use crate::{
     fleet::{Fleet, fleet_hosts},
-    netns::is_installed,
-    program::{Folder, Row, number, of, rows, skip_without},
+    needs::has_program,
+    program::{Folder, Row, number, of, rows},
 };
 
 /// Hosts that send at 50 Mbit/s, so that their links decide, and not the CPUs of this machine.
 fn shaped(count: usize) -> Option<Fleet> {
-    if !is_installed("tc") {
-        skip_without("iproute2", "there is no `tc`");
+    if !has_program("tc", "iproute2") {
         return None;
     }
     let fleet = Fleet::new(count)?;

@@ -3,8 +3,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{
-    netns::{Namespace, is_installed},
-    program::{Folder, Ran, number, parse, plumb, skip, skip_without},
+    needs::{has_program, skip},
+    netns::Namespace,
+    program::{Folder, Ran, number, parse, plumb},
     repository::git,
 };
 
@@ -71,8 +72,8 @@ tests:
 #[test]
 fn forty_runs_name_the_two_commits_that_changed_something() {
     let (Some(near), Some(far)) = (Namespace::new(), Namespace::new()) else { return };
-    if !is_installed("ethtool") {
-        return skip_without("ethtool", "segmentation stays on");
+    if !has_program("ethtool", "ethtool") {
+        return;
     }
     let folder = Folder::new();
     let repo = folder.path("repo");

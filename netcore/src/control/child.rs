@@ -343,8 +343,9 @@ mod tests {
         stop.request();
         let failure = ran(&["sleep", "600"], 600_000, &stop).unwrap_err();
         if matches!(failure, Failure::Interrupted { .. }) {
-            eprintln!("skipped: SIGINT is ignored here, as in the background of a script; programs end by force");
-            return;
+            return crate::needs::skip(
+                "SIGINT is ignored here, as in the background of a script; programs end by force",
+            );
         }
         assert!(matches!(failure, Failure::Failed { .. }), "{failure}");
         // One that prints what it has when it is asked to end has ended well.

@@ -4,18 +4,17 @@ use std::{fs, process::Command, thread};
 
 use nix::sched::{CloneFlags, unshare};
 
+use crate::needs::{has_program, skip};
+
 /// Runs a test on a thread in a network namespace of its own, with its loopback interface up. Prints why and skips the test
 /// where that is impossible (not root).
 pub fn inside(test: impl FnOnce() + Send) {
     thread::scope(|scope| {
         scope.spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-                println!("skipped: no network namespace can be made here: {error}");
-                return;
+                return skip(&format!("no network namespace can be made here: {error}"));
             }
-            if let Err(error) = Command::new("ip").output() {
-                assert!(std::env::var_os("PLUMB_NO_SKIP").is_none(), "no `ip`: install the package iproute2");
-                println!("skipped: ip (iproute2): {error}");
+            if !has_program("ip", "iproute2") {
                 return;
             }
             run("ip link set lo up");

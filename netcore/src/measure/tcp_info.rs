@@ -200,9 +200,7 @@ mod tests {
     #[test]
     fn ss_shows_the_same() {
         inside(|| {
-            if let Err(error) = std::process::Command::new("ss").arg("-V").output() {
-                assert!(std::env::var_os("PLUMB_NO_SKIP").is_none(), "no `ss`: install the package iproute2");
-                println!("skipped: ss (iproute2): {error}");
+            if !crate::needs::has_program("ss", "iproute2") {
                 return;
             }
             for ecn in [true, false] {

@@ -84,7 +84,7 @@ impl Drop for Relay {
 fn run(spec: &TestSpec, one_way: Duration) -> Option<(SideReport, SideReport)> {
     let (near, far, mut endpoints) = match prepare(spec, spec, None, V4) {
         Err(EndError::System { what, source }) if spec.transport == Transport::UdpLite => {
-            eprintln!("skipped: {what}: {source}");
+            crate::needs::skip(&format!("{what}: {source}"));
             return None;
         }
         prepared => prepared.unwrap(),

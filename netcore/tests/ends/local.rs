@@ -74,7 +74,7 @@ fn ping(spec: &TestSpec, ip: IpAddr) -> Option<SideReport> {
             Some(near)
         }
         Err(EndError::System { what, source }) => {
-            eprintln!("skipped: {what}: {source}");
+            crate::needs::skip(&format!("{what}: {source}"));
             assert!(what.contains("ping_group_range"), "{what}");
             None
         }

@@ -7,6 +7,9 @@ mod delays;
 mod evidence;
 mod local;
 mod namespaces;
+#[allow(dead_code, reason = "what only other tests use")]
+#[path = "../../../tests/common/needs.rs"]
+mod needs;
 mod pair;
 mod request_response;
 mod rings;

@@ -12,8 +12,10 @@ use netcore::{
     error::EndError,
     measure::clock::monotonic_ns,
     report::{Counts, Ending, FlowWindow, Phase, SideReport, Window},
-    spec::{Pattern, Side, Stop, TestSpec, Transport},
+    spec::{Io, Pattern, Side, Stop, TestSpec, Transport},
 };
+
+use crate::needs::skip;
 
 /// A token of a test's own: tests run at the same time, and frames of two processes share the loopback interface.
 pub fn token() -> [u8; 16] {
@@ -68,6 +70,18 @@ fn waited_us() -> Option<u64> {
     // In hundredths of a second.
     let stolen: u64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(waited + stolen * 10_000)
+}
+
+/// Those of these io methods that this machine allows; the others are skipped. podman forbids `vmsplice`.
+pub fn allowed(methods: &[Io]) -> Vec<Io> {
+    let (_reader, writer) = nix::unistd::pipe().unwrap();
+    let byte = [std::io::IoSlice::new(b"x")];
+    let refused =
+        nix::fcntl::vmsplice(&writer, &byte, nix::fcntl::SpliceFFlags::empty()) == Err(nix::errno::Errno::EPERM);
+    if refused {
+        skip("`vmsplice` is not permitted here");
+    }
+    methods.iter().copied().filter(|io| *io != Io::Vmsplice || !refused).collect()
 }
 
 /// A test that lasts `ms` milliseconds.

@@ -16,7 +16,7 @@ fn try_run(spec: &TestSpec) -> Option<(netcore::report::SideReport, netcore::rep
             Some(run(spec, V4))
         }
         Err(EndError::System { what, source }) if spec.transport != Transport::UnixStream => {
-            eprintln!("skipped: {what}: {source}");
+            crate::needs::skip(&format!("{what}: {source}"));
             assert!(what.contains("modprobe") || what.contains("sysctl"), "{what}");
             None
         }

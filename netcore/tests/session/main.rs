@@ -7,6 +7,9 @@ mod exclusive;
 mod hostile;
 mod idle;
 mod namespaces;
+#[allow(dead_code, reason = "what only other tests use")]
+#[path = "../../../tests/common/needs.rs"]
+mod needs;
 mod one_port;
 mod programs;
 mod run;

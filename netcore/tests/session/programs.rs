@@ -83,8 +83,7 @@ fn a_client_ends_it_and_goes_on() {
     let file = folder.path().join("pid");
     let mut session = Session::connect(&target).unwrap();
     if ignores_interrupts() {
-        println!("skipped: SIGINT is ignored here, as in the background of a script; programs end by force");
-        return;
+        return crate::needs::skip("SIGINT is ignored here, as in the background of a script; programs end by force");
     }
     let stop = never_stopped();
     let executed = std::thread::scope(|scope| {

@@ -12,8 +12,8 @@ use std::{
 };
 
 use crate::{
-    netns::is_installed,
-    program::{Ran, skip, skip_without},
+    needs::{has_program, skip, skip_without},
+    program::Ran,
 };
 
 pub use cleanup::{Traces, children, command_line};
@@ -46,8 +46,7 @@ impl Fleet {
             skip("hosts of their own take root");
             return None;
         }
-        if !is_installed("ip") {
-            skip_without("iproute2", "there is no `ip`");
+        if !has_program("ip", "iproute2") {
             return None;
         }
         let mut outer = Command::new("unshare")

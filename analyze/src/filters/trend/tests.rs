@@ -101,6 +101,9 @@ fn the_table_has_a_row_for_the_level_and_one_for_each_finding() {
 
 #[test]
 fn markdown_names_commits_that_git_knows() {
+    if !crate::needs::has_program("git", "git") {
+        return;
+    }
     let dir = history(40, 36);
     let git = |words: &[&str]| {
         let output = std::process::Command::new("git")

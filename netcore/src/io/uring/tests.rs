@@ -18,7 +18,7 @@ fn ring(flows: usize, receive_bytes: usize) -> Option<(Ring, Vec<UnixStream>, Ve
     match Ring::new(&sockets, receive_bytes) {
         Ok(ring) => Some((ring, ours, theirs)),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            crate::needs::skip(&error.to_string());
             None
         }
     }

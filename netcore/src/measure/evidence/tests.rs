@@ -46,7 +46,7 @@ fn what_a_container_hides_is_named_and_is_never_zero() {
     });
     let evidence = match seen {
         Ok(evidence) => evidence,
-        Err(error) => return println!("skipped: no mounts can be made here: {error}"),
+        Err(error) => return crate::needs::skip(&format!("no mounts can be made here: {error}")),
     };
     assert_eq!(evidence.missing, ["soft interrupts (/proc/stat names no CPU)"]);
     assert_eq!(evidence.softirq_peak, None);

@@ -18,7 +18,7 @@ fn pairs(flows: u32) -> (Vec<Arc<Link>>, Vec<UnixStream>) {
 
 /// A multiplexer, unless this machine has no rings.
 fn multiplexer(links: &[Arc<Link>], receive_bytes: usize) -> Option<RingMultiplexer> {
-    RingMultiplexer::new(links, receive_bytes).map_err(|error| eprintln!("skipped: {error}")).ok()
+    RingMultiplexer::new(links, receive_bytes).map_err(|error| crate::needs::skip(&error.to_string())).ok()
 }
 
 /// Events in the order in which they happened.
