@@ -76,6 +76,11 @@ impl Namespace {
         lines.next().unwrap().nth(place).unwrap().parse().unwrap()
     }
 
+    /// Bytes that TCP has sent again, at most: no segment over loopback is longer.
+    pub fn sent_again(&self) -> u64 {
+        self.snmp("Tcp", "RetransSegs") * (64 << 10)
+    }
+
     /// Limits its sending over the interface `data` to `rate`, with a queue of `latency`; `false` and a printed reason if
     /// this kernel has no token bucket.
     pub fn limit(&self, rate: &str, latency: &str) -> bool {
