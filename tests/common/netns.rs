@@ -1,14 +1,19 @@
 //! Network namespaces that a test makes and removes itself, where no other program sends a packet.
 
 use std::{
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use crate::{
     needs::{has_program, skip},
-    program::Serve,
+    program::{Folder, Ran, Row, Serve, of, parse},
 };
+
+const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+
+/// Before the name of a plan.
+const RUN: [&str; 3] = ["run", "--progress", "never"];
 
 /// Runs a program and expects it to succeed.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
@@ -53,6 +58,20 @@ impl Namespace {
         let Output { status, stdout, stderr } = self.command(program).args(arguments).output().unwrap();
         assert!(status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8_lossy(&stdout).into_owned()
+    }
+
+    /// Runs the plan of this file inside.
+    pub fn run(&self, plan: &str) -> Ran {
+        self.command(PLUMB).args(RUN).arg(plan).output().unwrap().into()
+    }
+
+    /// Runs a plan of this text inside, which must succeed; returns the measured rows of its iterations.
+    pub fn measure(&self, text: &str) -> Vec<Row> {
+        let ran = self.run(&Folder::new().text(text));
+        assert_eq!(ran.code, Some(0), "{}\n{text}", ran.stderr);
+        let rows: Vec<Row> = of(&parse(&ran.stdout), "iteration").into_iter().cloned().collect();
+        assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{}", ran.stderr);
+        rows
     }
 
     /// Counters of an interface: received and sent bytes and packets, as `/proc/net/dev` has them.
@@ -149,12 +168,21 @@ impl Pair {
     /// A daemon in the far namespace, and a plan's inventory with it as `far`.
     pub fn serve(&self) -> (Serve, String) {
         let listen = format!("{}:12864", Self::FAR_TALK);
-        let mut serve = self.far.command(env!("CARGO_BIN_EXE_plumb"));
+        let mut serve = self.far.command(PLUMB);
         // Data and control use different links, so datagrams come from another address than the client's.
         serve.args(["serve", "--listen", &listen, "--allow", "10.0.0.0/8", "--allow-connect", Self::NEAR]);
         serve.stdout(Stdio::piped()).stderr(Stdio::null());
         let hosts = format!("hosts: {{far: {{address: {}, control: \"{listen}\"}}}}", Self::FAR);
         (Serve::of(serve), hosts)
+    }
+
+    /// Begins to run a plan with this test (YAML between braces) in the near namespace.
+    pub fn start(&self, hosts: &str, test: &str) -> (Folder, Child) {
+        let folder = Folder::new();
+        let plan = folder.plan(hosts, &format!("  it: {test}"));
+        let mut command = self.near.command(PLUMB);
+        command.args(RUN).arg(plan).stdout(Stdio::piped()).stderr(Stdio::piped());
+        (folder, command.spawn().unwrap())
     }
 
     /// Loses this share of what the near end sends over the data link; `false` and a printed reason if this kernel cannot.

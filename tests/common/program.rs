@@ -104,8 +104,12 @@ impl Folder {
 
     /// Writes a plan with these tests (YAML, indented by two below `tests:`); returns its path.
     pub fn plan(&self, top: &str, tests: &str) -> String {
+        self.text(&format!("version: 1\nname: t\n{top}\ntests:\n{tests}\n"))
+    }
+
+    /// Writes a plan of this text; returns its path.
+    pub fn text(&self, text: &str) -> String {
         let path = self.path("plan.yaml");
-        let text = format!("version: 1\nname: t\n{top}\ntests:\n{tests}\n");
         std::fs::write(&path, text).expect("the plan is written");
         path.display().to_string()
     }

@@ -16,8 +16,7 @@ fn measure(pair: &Pair, hosts: &str, test: &str) -> Row {
 fn run(pair: &Pair, hosts: &str, test: &str) -> Ran {
     let folder = Folder::new();
     let plan = folder.plan(hosts, &format!("  it: {{{test}, to: far}}"));
-    let mut command = pair.near.command(env!("CARGO_BIN_EXE_plumb"));
-    command.args(["run", "--progress", "never", &plan]).output().unwrap().into()
+    pair.near.run(&plan)
 }
 
 /// Marks every seventh packet that the near end sends as ECT(0), as a congested queue would; `false`: that cannot be done here.

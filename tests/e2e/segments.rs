@@ -11,8 +11,6 @@ use crate::{
     strace,
 };
 
-const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
-
 /// Datagrams besides a test's messages: proofs of the flows, and ends.
 const OTHERS: u64 = 100;
 
@@ -29,7 +27,7 @@ fn row_of(ran: &Ran, what: &str) -> Row {
 fn measure(namespace: &Namespace, test: &str) -> Row {
     let folder = Folder::new();
     let plan = folder.plan("", &format!("  it: {test}"));
-    row_of(&namespace.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into(), test)
+    row_of(&namespace.run(&plan), test)
 }
 
 /// Asserts that a count is `least`, or up to `more` above it.
@@ -155,10 +153,7 @@ fn compares_loss() {
         let plan = folder.plan(&hosts, &body);
         let (out, arrived) = (handed_over(), pair.far.snmp("Udp", "InDatagrams"));
         let frames = pair.far.interface("data").received_packets;
-        let row = row_of(
-            &pair.near.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into(),
-            &body,
-        );
+        let row = row_of(&pair.near.run(&plan), &body);
         let [sent, received, lost] = ["messages_sent", "messages_received", "lost"].map(|it| count(&row, it));
         assert!(lost > 500, "{lost} of {sent} were lost: this link did not lose what the test needs it to lose");
         assert_eq!(sent, received + lost);
@@ -189,8 +184,7 @@ fn an_interface_merges_what_was_sent_singly() {
     let folder = Folder::new();
     let body = "  it: {workload: udp_stream, to: far, bytes: 1MB, message_size: 500, integrity: true, remote_socket: {gro: true}}";
     let plan = folder.plan(&hosts, body);
-    let row =
-        row_of(&pair.near.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into(), body);
+    let row = row_of(&pair.near.run(&plan), body);
     assert_eq!(
         ["messages_sent", "messages_received", "duplicated"].map(|it| count(&row, it)),
         [2000, 2000, 0],
@@ -210,7 +204,7 @@ fn a_path_with_a_small_mtu_gets_a_sentence() {
             "  it: {{workload: udp_stream, to: far, bytes: 100kB, message_size: {bytes}, socket: {{gso: 4}}{more}}}"
         );
         let plan = folder.plan(&hosts, &body);
-        pair.near.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into()
+        pair.near.run(&plan)
     };
     row_of(&run(1472, ""), "as long as a frame allows");
     for (more, expected) in [

@@ -141,7 +141,7 @@ fn spun_transactions_are_those_that_the_kernel_carried() {
     );
     let before =
         [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
-    let ran: Ran = alone.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into();
+    let ran = alone.run(&plan);
     let after =
         [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
     let rows = iterations(&ran);
@@ -236,7 +236,7 @@ fn connections_arrive_at_all_listeners_of_a_shared_port() {
            few: {workload: tcp_cc, streams: 8, threads: 2, transactions: 800, remote_socket: {reuseport: hash}}",
     );
     let before = alone.snmp("Tcp", "PassiveOpens");
-    let ran: Ran = alone.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into();
+    let ran = alone.run(&plan);
     let accepted = alone.snmp("Tcp", "PassiveOpens") - before;
     for (test, row) in iterations(&ran) {
         assert_eq!((count(&row, "connections"), count(&row, "remote_connections")), (800, 800), "{test}");

@@ -70,14 +70,10 @@ fn every_stream_on_a_shared_thread_has_its_share_and_they_add_up_to_what_the_int
         let mut tries = 0;
         let (rows, before, after, again) = loop {
             let (before, again) = (alone.interface("lo"), alone.sent_again());
-            let output = alone
-                .command(env!("CARGO_BIN_EXE_plumb"))
-                .args(["run", "--progress", "never", &plan])
-                .output()
-                .unwrap();
+            let ran = alone.run(&plan);
             let (after, again) = (alone.interface("lo"), alone.sent_again() - again);
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            let rows = parse(&String::from_utf8(output.stdout).unwrap());
+            assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+            let rows = parse(&ran.stdout);
             if of(&rows, "interval").iter().all(|row| !row["bytes_received"].is_empty()) {
                 break (rows, before, after, again);
             }
@@ -263,12 +259,11 @@ fn connections_on_shared_threads_are_those_that_the_kernel_counted() {
             [tcp[0], tcp[1], tcp[2], fast[0], fast[1]]
         };
         let before = count_now();
-        let run = ["run", "--progress", "never", &plan];
-        let output = alone.command(env!("CARGO_BIN_EXE_plumb")).args(run).output().unwrap();
+        let ran = alone.run(&plan);
         let after = count_now();
         let [active, passive, resets, fast_active, fast_passive] = std::array::from_fn(|i| after[i] - before[i]);
-        assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
-        let rows = parse(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(ran.code, Some(0), "{test}: {}", ran.stderr);
+        let rows = parse(&ran.stdout);
         let row = of(&rows, "iteration")[0];
         assert_eq!((count(row, "threads"), row["io"].as_str()), (2, "nonblocking"));
         assert_eq!((count(row, "transactions"), count(row, "errors")), (all, 0), "{test}");

@@ -56,7 +56,7 @@ fn many_streams_over_rings_are_what_the_interface_carried() {
         );
         let plan = folder.plan("", &test);
         let (before, again) = (alone.interface("lo"), alone.sent_again());
-        let ran: Ran = alone.command(PLUMB).args(["run", "--progress", "never", &plan]).output().unwrap().into();
+        let ran = alone.run(&plan);
         let (after, again) = (alone.interface("lo"), alone.sent_again() - again);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let rows = parse(&ran.stdout);

@@ -84,13 +84,7 @@ fn a_virtual_link_is_no_wire() {
         &hosts,
         "  link: {workload: tcp_stream, to: far, bytes: 1MB}\n  loop: {workload: tcp_stream, bytes: 1MB}",
     );
-    let ran: Ran = pair
-        .near
-        .command(env!("CARGO_BIN_EXE_plumb"))
-        .args(["run", "--progress", "never", &plan])
-        .output()
-        .unwrap()
-        .into();
+    let ran = pair.near.run(&plan);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     for row in of(&parse(&ran.stdout), "iteration") {
         assert_eq!([&row["wire_bits_per_s"], &row["wire_ratio"]], ["", ""], "{row:?}");

@@ -2,7 +2,6 @@
 //! `ss`. Each test has namespaces of its own, where the kernel counts this test only.
 
 use std::{
-    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -10,66 +9,17 @@ use std::{
 use crate::{
     needs::has_program,
     netns::{Namespace, Pair},
-    program::{Folder, Ran, Row, Serve, count, despite_stalls, end, number, of, parse, until},
+    program::{Folder, count, despite_stalls, end, number, of, parse, until},
 };
 
-const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const MIB: u64 = 1 << 20;
-
-/// Writes a plan to a file.
-fn plan(text: &str) -> (Folder, String) {
-    let folder = Folder::new();
-    let path = folder.name("plan.yaml");
-    std::fs::write(&path, text).unwrap();
-    (folder, path)
-}
-
-/// Runs a plan inside a namespace.
-fn run(namespace: &Namespace, text: &str) -> Ran {
-    let (_folder, path) = plan(text);
-    namespace.command(PLUMB).args(["run", "--progress", "never", &path]).output().unwrap().into()
-}
-
-/// Runs a plan inside a namespace; returns the measured rows of its iterations.
-fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
-    let ran = run(namespace, text);
-    assert_eq!(ran.code, Some(0), "{}\n{text}", ran.stderr);
-    let rows: Vec<Row> = of(&parse(&ran.stdout), "iteration").into_iter().cloned().collect();
-    assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{}", ran.stderr);
-    rows
-}
-
-/// `plumb serve` in the far namespace.
-fn serve(pair: &Pair) -> Serve {
-    let listen = format!("{}:12864", Pair::FAR_TALK);
-    let mut command = pair.far.command(PLUMB);
-    // Data and control use different links, so datagrams come from another address than the client's.
-    command.args(["serve", "--listen", &listen, "--allow", "10.0.0.0/8", "--allow-connect", Pair::NEAR]);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    Serve::of(command)
-}
-
-/// Starts a plan with this test, from the near to the far namespace.
-fn start(pair: &Pair, test: &str) -> (Folder, Child) {
-    let (folder, path) = plan(&format!("{{version: 1, name: witness, {}, tests: {{it: {test}}}}}", hosts()));
-    let mut command = pair.near.command(PLUMB);
-    command.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    (folder, command.spawn().unwrap())
-}
-
-/// The inventory of a plan whose far end is in the pair's far namespace.
-fn hosts() -> String {
-    format!("hosts: {{far: {{address: {}, control: \"{}:12864\"}}}}", Pair::FAR, Pair::FAR_TALK)
-}
 
 #[test]
 fn tcp_bytes_are_those_that_the_interface_carried() {
     let Some(alone) = Namespace::new() else { return };
     let before = alone.interface("lo");
-    let rows = measure(
-        &alone,
-        "{version: 1, name: witness, tests: {it: {workload: tcp_stream, bytes: 64MiB, message_size: 64KiB}}}",
-    );
+    let rows = alone
+        .measure("{version: 1, name: witness, tests: {it: {workload: tcp_stream, bytes: 64MiB, message_size: 64KiB}}}");
     let after = alone.interface("lo");
     let sent = count(&rows[0], "bytes_sent");
     assert_eq!(count(&rows[0], "bytes_received"), sent);
@@ -90,8 +40,7 @@ fn tcp_bytes_are_those_that_the_interface_carried() {
 fn datagrams_are_those_that_the_kernel_counted() {
     let Some(alone) = Namespace::new() else { return };
     let before = [alone.snmp("Udp", "OutDatagrams"), alone.snmp("Udp", "InDatagrams")];
-    let rows = measure(
-        &alone,
+    let rows = alone.measure(
         "{version: 1, name: witness, tests: {it: {workload: udp_stream, duration: 1s, message_size: 1000, rate: 20k/s}}}",
     );
     let out = alone.snmp("Udp", "OutDatagrams") - before[0];
@@ -112,7 +61,7 @@ fn messages_that_leave_in_fragments_are_said_to() {
         let text = format!(
             "{{version: 1, name: witness, tests: {{it: {{workload: udp_stream, bytes: 1MB, message_size: {bytes}, rate: 2k/s}}}}}}"
         );
-        let ran = run(&alone, &text);
+        let ran = alone.run(&Folder::new().text(&text));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let sent = count(of(&parse(&ran.stdout), "iteration")[0], "messages_sent");
         let made = alone.snmp("Ip", "FragCreates") - before;
@@ -133,15 +82,11 @@ fn compares_loss() {
     if !pair.limit("50mbit", "5ms") {
         return;
     }
-    let _daemon = serve(&pair);
-    let rows = measure(
-        &pair.near,
-        &format!(
-            "{{version: 1, name: witness, {}, tests: {{it: {{workload: udp_stream, to: far, duration: 2s, \
-             message_size: 1400, rate: 80Mbit/s}}}}}}",
-            hosts()
-        ),
-    );
+    let (_daemon, hosts) = pair.serve();
+    let rows = pair.near.measure(&format!(
+        "{{version: 1, name: witness, {hosts}, tests: {{it: {{workload: udp_stream, to: far, duration: 2s, \
+             message_size: 1400, rate: 80Mbit/s}}}}}}"
+    ));
     let dropped = pair.dropped() + pair.far.snmp("Udp", "RcvbufErrors");
     let (sent, lost) = (count(&rows[0], "messages_sent"), count(&rows[0], "lost"));
     assert!(dropped > 100, "the queue dropped {dropped}: this link did not lose what the test needs it to lose");
@@ -158,7 +103,7 @@ fn compares_loss() {
 #[test]
 fn an_idle_daemon_sleeps() {
     let Some(pair) = Pair::new() else { return };
-    let daemon = serve(&pair);
+    let (daemon, _) = pair.serve();
     // `ip netns exec` execs its program, so the process is the daemon itself.
     let switches = || -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
@@ -191,9 +136,11 @@ fn compares_tcp_info() {
     if !has_program("ss", "iproute2") {
         return;
     }
-    let _daemon = serve(&pair);
-    let (_folder, run) =
-        start(&pair, "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, socket: {congestion_control: reno}}");
+    let (_daemon, hosts) = pair.serve();
+    let (_folder, run) = pair.start(
+        &hosts,
+        "{workload: tcp_stream, to: far, duration: 2s, cooldown: 6s, socket: {congestion_control: reno}}",
+    );
     // The data connection is the one to the data link's address. It is watched until it is gone.
     let (mut seen, begun) = (Vec::new(), Instant::now());
     while begun.elapsed() < Duration::from_mins(1) {
@@ -244,11 +191,11 @@ fn retransmits_of_a_reverse_stream_are_those_of_the_far_kernel() {
     if !pair.far.limit("50mbit", "4ms") {
         return;
     }
-    let _daemon = serve(&pair);
+    let (_daemon, hosts) = pair.serve();
     let again = |end: &Namespace| end.snmp("Tcp", "RetransSegs");
     let before = [again(&pair.near), again(&pair.far)];
     let reno = "socket: {congestion_control: reno}, assert: [retransmits == 0]";
-    let (_folder, run) = start(&pair, &format!("{{workload: tcp_maerts, to: far, bytes: 16MiB, {reno}}}"));
+    let (_folder, run) = pair.start(&hosts, &format!("{{workload: tcp_maerts, to: far, bytes: 16MiB, {reno}}}"));
     let ran = end(run);
     let rows = parse(&ran.stdout);
     let row = of(&rows, "iteration")[0];

@@ -1,10 +1,6 @@
 //! Rates, losses and limits of a shaped link against what its queue and the kernel say.
 
-use std::{
-    process::{Child, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use crate::{
     needs::{has_program, skip},
@@ -12,33 +8,7 @@ use crate::{
     program::{Folder, Ran, Row, count, end, number, of, parse},
 };
 
-const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const MIB: u64 = 1 << 20;
-
-/// Runs a plan inside a namespace.
-fn run(namespace: &Namespace, text: &str) -> Ran {
-    let folder = Folder::new();
-    std::fs::write(folder.path("plan.yaml"), text).unwrap();
-    namespace.command(PLUMB).args(["run", "--progress", "never", &folder.name("plan.yaml")]).output().unwrap().into()
-}
-
-/// Starts a plan with this test, from the near to the far namespace.
-fn start(pair: &Pair, hosts: &str, test: &str) -> (Folder, Child) {
-    let folder = Folder::new();
-    let plan = folder.plan(hosts, &format!("  it: {test}"));
-    let mut command = pair.near.command(PLUMB);
-    command.args(["run", "--progress", "never", &plan]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    (folder, command.spawn().unwrap())
-}
-
-/// Runs a plan inside a namespace; returns the measured rows of its iterations.
-fn measure(namespace: &Namespace, text: &str) -> Vec<Row> {
-    let ran = run(namespace, text);
-    assert_eq!(ran.code, Some(0), "{}\n{text}", ran.stderr);
-    let rows: Vec<Row> = of(&parse(&ran.stdout), "iteration").into_iter().cloned().collect();
-    assert!(rows.iter().all(|r| r["status"] == "ok") && !rows.is_empty(), "{rows:?}\n{}", ran.stderr);
-    rows
-}
 
 #[test]
 fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
@@ -62,7 +32,7 @@ fn tcp_fills_a_limited_link_to_what_its_frames_allow() {
     let mut tries = Vec::new();
     let mut exact = 0;
     while tries.len() < 16 && exact < 3 {
-        let row = measure(&pair.near, &plan).remove(0);
+        let row = pair.near.measure(&plan).remove(0);
         assert_eq!(count(&row, "bytes_received"), 8_000_000);
         let reached = number(&row, "throughput_bits_per_s");
         assert!(reached < most, "{reached} bit/s, where the link allows {expected}");
@@ -92,7 +62,7 @@ fn a_search_finds_the_rate_of_the_link() {
     // may be too low.
     let (mut seen, mut low) = (Vec::new(), 0);
     while seen.len() < 8 {
-        let Ran { code, stdout, stderr } = run(&pair.near, &plan);
+        let Ran { code, stdout, stderr } = pair.near.run(&Folder::new().text(&plan));
         let rows = parse(&stdout);
         let summary = of(&rows, "summary")[0];
         let load = |column: &str| if summary[column].is_empty() { None } else { Some(number(summary, column)) };
@@ -128,7 +98,7 @@ fn a_search_claims_nothing_that_only_a_queue_took_in() {
          duration: 400ms, find: {{metric: loss_ratio, at_most: 0.01%, by: rate, from: 20Mbit/s, to: 200Mbit/s, \
          within: 5%}}}}}}}}"
     );
-    let Ran { stdout, stderr: errors, .. } = run(&pair.near, &plan);
+    let Ran { stdout, stderr: errors, .. } = pair.near.run(&Folder::new().text(&plan));
     let rows = parse(&stdout);
     let summary = of(&rows, "summary")[0];
     assert_ne!(summary["search"], "nothing", "{errors}");
@@ -151,8 +121,8 @@ fn a_slow_receiver_shows_at_the_sender() {
              socket: {{send_buffer: 64KiB, congestion_control: reno}}, remote_socket: {{receive_buffer: 64KiB}}}}}}}}"
         )
     };
-    let fast = &measure(&alone, &body("bytes: 50MB", "128KiB"))[0];
-    let slow = &measure(&alone, &body("duration: 1s", "1"))[0];
+    let fast = &alone.measure(&body("bytes: 50MB", "128KiB"))[0];
+    let slow = &alone.measure(&body("duration: 1s", "1"))[0];
     let (fast_sent, slow_sent) = (number(fast, "sent_bits_per_s"), number(slow, "sent_bits_per_s"));
     assert!(slow_sent < fast_sent / 4.0, "a receiver that reads byte by byte took {slow_sent} of {fast_sent} bit/s");
     let (sent, received) = (count(slow, "bytes_sent"), count(slow, "bytes_received"));
@@ -162,7 +132,7 @@ fn a_slow_receiver_shows_at_the_sender() {
 /// Runs a plan against the far namespace. Returns its measured row and what `ss` last showed of the data connection.
 fn watched(pair: &Pair, test: &str) -> (Row, String) {
     let (_daemon, hosts) = pair.serve();
-    let (_folder, mut run) = start(pair, &hosts, test);
+    let (_folder, mut run) = pair.start(&hosts, test);
     let mut last = String::new();
     while run.try_wait().unwrap().is_none() {
         let sockets = pair.near.read("ss", &["-Htin", "dst", Pair::FAR]);
@@ -243,13 +213,7 @@ fn rows_of_a_shaped_link_are_near_its_ceiling_and_never_above() {
         let body = format!("  it: {{{test}, to: far, wire: 10Mbit/s}}");
         let plan = folder.plan(&hosts, &body);
         let before = pair.far.interface("data").received_bytes;
-        let ran: Ran = pair
-            .near
-            .command(env!("CARGO_BIN_EXE_plumb"))
-            .args(["run", "--progress", "never", &plan])
-            .output()
-            .unwrap()
-            .into();
+        let ran = pair.near.run(&plan);
         assert_eq!(ran.code, Some(0), "{body}\n{}{}", ran.stdout, ran.stderr);
         let arrived = pair.far.interface("data").received_bytes - before;
         let rows = parse(&ran.stdout);

@@ -1,7 +1,6 @@
 //! Latency under load against other witnesses: the bytes in the queue of a token bucket, and irtt.
 
 use std::{
-    fs,
     process::{Child, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
@@ -20,15 +19,9 @@ use crate::{
 pub const RATE: &str = "20mbit";
 const BITS_PER_S: f64 = 20e6;
 
-/// Begins to run a plan's tests in the near namespace.
+/// Begins to run a test of this link in the near namespace.
 fn start(pair: &Pair, hosts: &str, test: &str) -> (Folder, Child) {
-    let folder = Folder::new();
-    let path = folder.name("plan.yaml");
-    let test = format!("{{to: far, interval: 1s, socket: {{congestion_control: cubic}}, {test}}}");
-    fs::write(&path, format!("{{version: 1, name: loaded, {hosts}, tests: {{load: {test}}}}}")).unwrap();
-    let mut command = pair.near.command(env!("CARGO_BIN_EXE_plumb"));
-    command.args(["run", "--progress", "never", &path]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    (folder, command.spawn().unwrap())
+    pair.start(hosts, &format!("{{to: far, interval: 1s, socket: {{congestion_control: cubic}}, {test}}}"))
 }
 
 /// The measured row of a member, both directions together.
