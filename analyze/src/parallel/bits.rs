@@ -55,6 +55,7 @@ pub(super) fn write_all(slots: &mut [u32], set: u64, base: usize) {
 
 /// The place of the n-th set bit, from 0. `set` must have that many.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86_64 has a faster way"))]
 pub(super) fn nth<S: Simd>(simd: S, set: u64, n: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx512) = simd.level().as_avx512() {

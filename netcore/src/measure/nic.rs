@@ -175,7 +175,8 @@ impl Ethtool {
         }
         let mut name = [0; libc::IFNAMSIZ];
         for (to, from) in name.iter_mut().zip(interface.bytes()) {
-            *to = from.cast_signed();
+            // Signed or not, by architecture.
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         Ok(Self { socket: socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?, name })
     }
