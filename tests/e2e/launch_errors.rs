@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use crate::{
     fleet::{Fleet, HUB},
-    launch::run,
+    launch::{launch_of, run},
     program::{Folder, Ran},
 };
 
@@ -122,7 +122,7 @@ cat > /dev/null
 }
 
 #[test]
-fn a_copy_is_refused_by_a_host_of_another_machine_or_without_a_place() {
+fn a_copy_is_refused_by_a_host_without_a_place() {
     let Some(pair) = Pair::new("") else { return };
     for folder in ["/root", "/tmp", "/var/tmp", "/dev/shm"] {
         pair.fleet.read("h2", &["mount", "-o", "remount,noexec", folder]);
@@ -132,8 +132,34 @@ fn a_copy_is_refused_by_a_host_of_another_machine_or_without_a_place() {
     pair.fleet.read("h2", &["mount", "-o", "remount,exec", "/dev/shm"]);
     let ran = pair.run("copy: true");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    pair.program("uname", b"#!/bin/sh\n[ $(hostname) = h2 ] && echo pdp11 || exec /bin/uname \"$@\"\n");
-    pair.fails("copy: true", &["this host is a pdp11"]);
+}
+
+#[test]
+fn a_copy_is_the_program_for_the_far_ends_machine() {
+    let Some(pair) = Pair::new("") else { return };
+    pair.program("uname", b"#!/bin/sh\n[ $(hostname) = h2 ] && echo aarch64 || exec /bin/uname \"$@\"\n");
+    // It is looked for beside the program.
+    let beside = "/run/fleet/bin/plumb-aarch64,";
+    let release = "-aarch64.tar.gz, from this program's release";
+    pair.fails("copy: true", &["its machine is aarch64", beside, "No such file", release]);
+    pair.program("plumb-aarch64", b"#!/bin/sh\necho plumb 0.0.9\n");
+    pair.fails("copy: true", &[beside, "is not of this program's version", release]);
+    // This program in the place of the one for that machine.
+    let right = fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();
+    pair.program("plumb-aarch64", &right);
+    let hosts = pair.fleet.all_hosts();
+    let before = pair.fleet.traces(&hosts);
+    let ran = pair.run("copy: true");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(launch_of(&pair.folder, "h2")["copied"], true);
+    pair.fleet.await_clean("the program for another machine", &hosts, &before, &[]);
+    // Or in the folder that the user names.
+    let plan = pair.folder.plan(
+        "hosts: {h2: {launch: {ssh: {host: h2, copy: true}}}}",
+        "  rr: {workload: tcp_rr, to: h2, transactions: 10}",
+    );
+    let elsewhere = ["env", "PLUMB_PROGRAMS=/nonexistent", "/run/fleet/bin/plumb", "run", &plan];
+    is_about_h2("another folder", &pair.fleet.run(HUB, &elsewhere), &["/nonexistent/plumb-aarch64", release]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ use super::{
     process::{self, News, Process},
     recipe::{Allowed, Asked, Recipe},
     remedy,
+    remote::{Copy, other_machine},
 };
 use crate::{
     error::Error,
@@ -313,6 +314,8 @@ fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<
 
 /// Starts one launcher and waits for its daemons, with further tries where these may help.
 fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
+    let guardian = recipe.cleanup.as_deref().map(Guardian::start).transpose();
+    let guardian = guardian.map_err(|error| format!("{}: its guardian did not start: {error}", who(&recipe.ends)))?;
     let mut tries = 1;
     loop {
         match attempt(recipe, stop) {
@@ -322,7 +325,7 @@ fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
                 tries += 1;
             }
             Err((sentence, _)) => return Err(sentence),
-            Ok(running) => return Ok(running),
+            Ok(running) => return Ok(Running { guardian, ..running }),
         }
     }
 }
@@ -338,12 +341,6 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
         })?;
     }
     let asked = Instant::now();
-    let guardian = match &recipe.cleanup {
-        Some(cleanup) => Some(
-            Guardian::start(cleanup).map_err(|error| (format!("{who}: its guardian did not start: {error}"), false))?,
-        ),
-        None => None,
-    };
     let key = Key::generate().map_err(|error| (format!("{who}: {error}"), false))?;
     let mut process = Process::start(recipe, &key).map_err(|error| {
         (format!("{who}: `{}` did not start: {error}; it must be installed here", recipe.argv[0]), false)
@@ -377,11 +374,19 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
                 let how = status.map_or_else(|| "closed its output".to_owned(), |status| format!("ended ({status})"));
                 let what = format!("{who}: {} {how} after {:.1} s", recipe.argv[0], asked.elapsed().as_secs_f64());
                 let what = format!("{what}{}", missing(recipe, &greetings));
+                if let Some(other) = for_other_machine(recipe, &process) {
+                    drop(process);
+                    return attempt(&other?, stop);
+                }
                 let again = greetings.is_empty() && remedy::is_momentary(&process.last_lines());
                 return Err((with_words(what, recipe, &mut process), again));
             }
             // Some launchers go on while there is input for a command that has ended.
             None if recipe.copy.is_some() && remedy::is_not_received(&process.last_lines()) => {
+                if let Some(other) = for_other_machine(recipe, &process) {
+                    drop(process);
+                    return attempt(&other?, stop);
+                }
                 let what = format!("{who}: the program could not be copied");
                 return Err((with_words(what, recipe, &mut process), false));
             }
@@ -404,7 +409,16 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             pod.complete(greeting);
         }
     }
-    Ok(Running { recipe: recipe.clone(), process, key, guardian, greetings, took: began.elapsed() })
+    Ok(Running { recipe: recipe.clone(), process, key, guardian: None, greetings, took: began.elapsed() })
+}
+
+/// The same launcher with the program for the far end's machine, where that refused this machine's program.
+fn for_other_machine(recipe: &Recipe, process: &Process) -> Option<Result<Recipe, (String, bool)>> {
+    recipe.copy.as_ref().filter(|copy| copy.is_own())?;
+    let lines = process.last_lines();
+    let copy = Copy::for_machine(other_machine(&lines)?);
+    let made = copy.map(|copy| recipe.sending(copy));
+    Some(made.map_err(|why| (format!("{}: {why}", who(&recipe.ends)), false)))
 }
 
 /// `host `b``, or `hosts node[1-16]`.

@@ -122,6 +122,13 @@ impl Recipe {
         Ok(vec![Self { ends, relay, ..recipe }])
     }
 
+    /// The same launcher, which sends another program.
+    pub fn sending(&self, copy: Copy) -> Self {
+        let Some(old) = &self.copy else { return self.clone() };
+        let argv = self.argv.iter().map(|word| word.replace(&old.label, &copy.label)).collect();
+        Self { argv, copy: Some(copy), ..self.clone() }
+    }
+
     pub fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
         Self {
             engine,

@@ -1,21 +1,30 @@
 //! The command that starts the daemon at the far end, with the program there or with a copy of this one.
 
 use std::{
+    env,
     fmt::Write as _,
-    fs::File,
-    io::{self, Read},
+    fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
+use memchr::memmem;
 use netcore::measure::host::HostFacts;
 use sha2::{Digest, Sha256};
 
 /// Exit code of [`RECEIVE`] where it could not start the program. Its last line says why.
 pub const NOT_RECEIVED: i32 = 97;
 
-/// Receives the program on standard input and becomes it: `$1` bytes, their SHA-256 `$2`, for the machine `$3`; the rest are
-/// its arguments.
+/// The file of the running program, also after it was replaced.
+const OWN: &str = "/proc/self/exe";
+
+/// The folder of programs for other machines, in the place of this program's own.
+const PROGRAMS: &str = "PLUMB_PROGRAMS";
+
+/// The far end's words about its machine, and the end of these words.
+const OTHER_MACHINE: (&str, &str) = ("plumb-copy: this host is a ", ", and the program is for ");
+
+/// Receives the program on standard input and becomes it. `$1` is [`Copy::label`]; the rest are its arguments.
 ///
 /// It travels through the login shells of other people: one line, no single quote, and no `!` before a word, which csh
 /// replaces. The folder is the first whose files may be executed; the shell itself runs a file without a `#!` line there. The
@@ -23,7 +32,7 @@ pub const NOT_RECEIVED: i32 = 97;
 /// for 6 s, since sshd may not notice for hours that its client is gone. It also cleans up after a shell that was killed. It ends by
 /// SIGKILL: another signal would meet the shell's own traps in it, as long as it has not reset them, and these remove the program.
 const RECEIVE: &str = concat!(
-    r#"s=$1; h=$2; m=$3; shift 3; "#,
+    r#"s=${1%%:*}; h=${1#*:}; m=${h#*:}; h=${h%:*}; shift; "#,
     r#"fail() { echo "plumb-copy: $1" >&2; exit 97; }; "#,
     r#"u=$(uname -m); [ "$u" = "$m" ] || fail "this host is a $u, and the program is for $m"; "#,
     r#"f=; for t in "$XDG_RUNTIME_DIR" "$TMPDIR" /tmp /dev/shm "$HOME"; do "#,
@@ -41,13 +50,12 @@ const RECEIVE: &str = concat!(
     r#"exec 3< "$f"; rm -rf "$d"; trap - EXIT HUP INT TERM PIPE; exec /proc/self/fd/3 "$@""#,
 );
 
-/// A program of this machine that travels.
+/// A program that travels.
 #[derive(Clone, Debug)]
 pub struct Copy {
     pub path: PathBuf,
-    bytes: u64,
-    sha256: String,
-    machine: String,
+    /// Its bytes, their SHA-256 and its machine, as [`RECEIVE`] takes them: one word, which stands once in a launcher's command.
+    pub label: String,
 }
 
 impl Copy {
@@ -57,30 +65,54 @@ impl Copy {
         if let Some(copy) = READ.get() {
             return Ok(copy.clone());
         }
-        // The file of the running program, also after it was replaced.
-        let copy = Self::of(Path::new("/proc/self/exe"))?;
+        let path = Path::new(OWN);
+        let copy = Self::of(path, &fs::read(path)?, &HostFacts::collect().arch.unwrap_or_default());
         Ok(READ.get_or_init(|| copy).clone())
     }
 
-    fn of(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
-        let (mut hash, mut bytes, mut buffer) = (Sha256::new(), 0, vec![0; 1 << 20]);
-        loop {
-            let read = file.read(&mut buffer)?;
-            if read == 0 {
-                break;
+    /// The same program for another machine, as its `uname -m` says it: `plumb-MACHINE` beside this one, or in `$PLUMB_PROGRAMS`.
+    pub fn for_machine(machine: &str) -> Result<Self, String> {
+        let folder = env::var_os(PROGRAMS).map(PathBuf::from);
+        let own = || env::current_exe().ok()?.parent().map(Path::to_owned);
+        let path = folder.or_else(own).unwrap_or_default().join(format!("plumb-{machine}"));
+        let version = env!("CARGO_PKG_VERSION");
+        // Begins what `plumb --version` prints, which is a text in every program.
+        let build = format!("{version} ({},", env!("PLUMB_BUILD").split(',').next().unwrap_or_default());
+        let wrong = match fs::read(&path) {
+            Ok(program) if memmem::find(&program, build.as_bytes()).is_some() => {
+                return Ok(Self::of(&path, &program, machine));
             }
-            hash.update(&buffer[..read]);
-            bytes += read as u64;
-        }
-        let sha256 = hash.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        let machine = HostFacts::collect().arch.unwrap_or_default();
-        Ok(Self { path: path.to_owned(), bytes, sha256, machine })
+            Ok(_) => format!("is not of this program's version {})", build.trim_end_matches(',')),
+            Err(error) => format!("cannot be read: {error}"),
+        };
+        Err(format!(
+            "its machine is {machine}, and the program to send there, {}, {wrong}\n         \
+             take bin/plumb of plumbline-{version}-{machine}.tar.gz, from this program's release; {PROGRAMS} may name another folder",
+            path.display()
+        ))
     }
+
+    /// Whether it is the running program.
+    pub fn is_own(&self) -> bool {
+        self.path == Path::new(OWN)
+    }
+
+    fn of(path: &Path, program: &[u8], machine: &str) -> Self {
+        let mut label = format!("{}:", program.len());
+        for byte in Sha256::digest(program) {
+            // Writing to a String cannot fail.
+            let _ = write!(label, "{byte:02x}");
+        }
+        Self { path: path.to_owned(), label: format!("{label}:{machine}") }
+    }
+}
+
+/// The machine of the far end, if it said that it is another one than the program's.
+pub fn other_machine(lines: &[String]) -> Option<&str> {
+    let (begin, end) = OTHER_MACHINE;
+    let said = lines.iter().find_map(|line| Some(line.split_once(begin)?.1.split_once(end)?.0))?;
+    // It becomes part of a file's name.
+    said.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(said)
 }
 
 /// The far end's command.
@@ -100,7 +132,7 @@ impl Remote {
             return [vec![self.program.clone()], self.args.clone()].concat();
         };
         let fixed = ["sh", "-c", RECEIVE, "plumb-copy"].map(str::to_owned).to_vec();
-        [fixed, vec![copy.bytes.to_string(), copy.sha256.clone(), copy.machine.clone()], self.args.clone()].concat()
+        [fixed, vec![copy.label.clone()], self.args.clone()].concat()
     }
 
     /// The command as a line for a login shell, which may be of any kind.
@@ -147,8 +179,12 @@ mod tests {
         child.wait_with_output().unwrap()
     }
 
+    fn own_machine() -> String {
+        HostFacts::collect().arch.unwrap()
+    }
+
     fn left(folder: &Path) -> usize {
-        std::fs::read_dir(folder).unwrap().count()
+        fs::read_dir(folder).unwrap().count()
     }
 
     /// `cat` is a program that shows what is left on standard input, here with `env` to show an argument.
@@ -156,8 +192,8 @@ mod tests {
     fn the_program_arrives_runs_and_leaves_nothing() {
         let home = tempfile::tempdir().unwrap();
         let path = Path::new("/bin/cat");
-        let copy = Copy::of(path).unwrap();
-        let bytes = std::fs::read(path).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let copy = Copy::of(path, &bytes, &own_machine());
         for shell in ["sh", "bash"] {
             let argv = Remote { program: String::new(), copy: Some(copy.clone()), args: vec!["-".into()] }.argv();
             let mut child = Command::new(shell)
@@ -183,17 +219,28 @@ mod tests {
     fn what_did_not_arrive_whole_is_not_run() {
         let home = tempfile::tempdir().unwrap();
         let path = Path::new("/bin/cat");
-        let bytes = std::fs::read(path).unwrap();
-        let copy = Copy::of(path).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let copy = Copy::of(path, &bytes, &own_machine());
         let output = received(&bytes, bytes.len() / 2, &copy, home.path(), "sh");
         assert_eq!(output.status.code(), Some(NOT_RECEIVED));
         assert!(String::from_utf8_lossy(&output.stderr).contains("did not arrive whole"), "{output:?}");
         assert_eq!(left(home.path()), 0);
-        let other = Copy { machine: "pdp11".into(), ..copy };
+        let other = Copy::of(path, &bytes, "pdp11");
         let output = received(&bytes, bytes.len(), &other, home.path(), "sh");
         assert_eq!(output.status.code(), Some(NOT_RECEIVED));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("for pdp11"), "{output:?}");
+        let lines: Vec<String> = String::from_utf8_lossy(&output.stderr).lines().map(str::to_owned).collect();
+        assert!(lines.iter().any(|line| line.contains("for pdp11")), "{lines:?}");
+        assert_eq!(other_machine(&lines), Some(&*own_machine()));
         assert_eq!(left(home.path()), 0);
+    }
+
+    #[test]
+    fn a_machine_that_is_no_word_names_no_file() {
+        let said = |machine: &str| [format!("plumb-copy: this host is a {machine}, and the program is for x86_64")];
+        assert_eq!(other_machine(&said("aarch64")), Some("aarch64"));
+        assert_eq!(other_machine(&said("../../etc/passwd")), None);
+        let why = Copy::for_machine("pdp11").unwrap_err();
+        assert!(why.contains("/plumb-pdp11, cannot be read: No such file"), "{why}");
     }
 
     #[test]
