@@ -32,6 +32,10 @@ book:
 test-dist:
     tests/dist/run
 
+# Run the unit tests of arm64 under qemu.
+test-arm64 *ARGS:
+    tests/arm64/run {{ARGS}}
+
 # Regenerate the published schemas and the data dictionary from the types.
 schemas:
     cargo run -p runner --example plan_schema && cargo run -p schemas --example dictionary
