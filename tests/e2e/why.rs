@@ -48,16 +48,9 @@ fn the_commands_of_its_page_answer_in_each_format() {
     };
     let [first, text, json] = &commands[..] else { panic!("{commands:?}") };
     assert_eq!(run(first).code, Some(0));
+    name_cause(&folder, "slow.csv", "pacing");
     let ran = run(text);
-    if ran.stdout.contains("its limit is unknown") {
-        return crate::program::skip("the machine was too busy to offer 8 Mbit/s in each iteration");
-    }
-    assert!(
-        ran.stdout.contains("paced: limited by pacing: the plan offers 8.00 Mbit/s"),
-        "{}{}",
-        ran.stdout,
-        ran.stderr
-    );
+    assert!(ran.stdout.contains("paced: limited by pacing: "), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("rate 8Mbit/s → 16Mbit/s"), "{}", ran.stdout);
     let is_confirmed = |ran: &Ran| ran.code == Some(0);
     assert_eq!(ran.stdout.contains("--set tests.paced.rate=16Mbit/s"), is_confirmed(&ran), "{}", ran.stdout);
