@@ -160,6 +160,53 @@ mod tests {
         assert_eq!(throughput(190.0, Expected::Less(1.0)), Said::Refuted, "a window was the limit");
     }
 
+    /// How many of `trials` of this gain come to each answer, in rounds that scatter by `noise`.
+    fn counted(gain: f64, noise: f64, expected: Expected) -> [u32; 3] {
+        // 300 gave the figures in docs/guide/why.md.
+        const TRIALS: u32 = 20;
+        let mut state = 1u64;
+        let mut scatter = || {
+            // Twelve uniform numbers are nearly normal. The generator is Knuth's (MMIX).
+            let uniform = (0..12).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 11) as f64 / (1u64 << 53) as f64
+            });
+            (noise * (uniform.sum::<f64>() - 6.0)).exp()
+        };
+        let mut counts = [0; 3];
+        for _ in 0..TRIALS {
+            let (mut was, mut changed) = (Vec::new(), Vec::new());
+            let said = loop {
+                was.push(100.0 * scatter());
+                changed.push(100.0 * (1.0 + gain) * scatter());
+                let said = if was.len() < FEWEST as usize {
+                    Said::Undecided
+                } else {
+                    trial("throughput", &was, &changed, expected)
+                };
+                if said != Said::Undecided || was.len() == MOST as usize {
+                    break said;
+                }
+            };
+            counts[said as usize] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn what_is_true_is_confirmed_and_what_is_false_is_not() {
+        for (noise, most_open) in [(0.1, 1), (0.3, 18)] {
+            let [confirmed, refuted, open] = counted(0.0, noise, Expected::Gain(1.0));
+            assert!(confirmed <= 1 && open <= most_open, "no effect, noise {noise}: {confirmed} {refuted} {open}");
+            let [confirmed, refuted, open] = counted(1.0, noise, Expected::Gain(1.0));
+            assert!(refuted <= 1 && open <= most_open, "twice as much, noise {noise}: {confirmed} {refuted} {open}");
+            let [confirmed, ..] = counted(0.0, noise, Expected::Better);
+            assert!(confirmed <= 1, "no effect taken for a better one, noise {noise}: {confirmed}");
+            let [_, refuted, _] = counted(0.0, noise, Expected::Less(1.0));
+            assert!(refuted <= 1, "a full link taken for a window, noise {noise}: {refuted}");
+        }
+    }
+
     #[test]
     fn less_loss_is_a_gain() {
         let loss = |changed, expected| trial("loss_ratio", &around(0.2), &around(changed), expected);
