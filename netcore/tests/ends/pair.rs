@@ -2,7 +2,10 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -82,6 +85,13 @@ pub fn allowed(methods: &[Io]) -> Vec<Io> {
         skip("`vmsplice` is not permitted here");
     }
     methods.iter().copied().filter(|io| *io != Io::Vmsplice || !refused).collect()
+}
+
+/// Held by a test that sends without a copy: the kernel bounds the memory that one user has locked for it, and a send fails where
+/// others have all of it.
+pub fn locked_memory() -> MutexGuard<'static, ()> {
+    static LOCKED: Mutex<()> = Mutex::new(());
+    LOCKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A test that lasts `ms` milliseconds.

@@ -16,7 +16,8 @@ use netcore::{
 };
 
 use crate::pair::{
-    MS, PATIENCE, V4, allowed, connect, finish, join, lasting, measured, meet, phase, prepare, run, start, sum, token,
+    MS, PATIENCE, V4, allowed, connect, finish, join, lasting, locked_memory, measured, meet, phase, prepare, run,
+    start, sum, token,
 };
 
 fn stream(ms: u64) -> TestSpec {
@@ -102,6 +103,7 @@ fn a_count_of_bytes_is_met_exactly() {
 
 #[test]
 fn every_io_method_moves_the_same_bytes_unchanged() {
+    let _memory = locked_memory();
     let calls = [Io::Auto, Io::Blocking, Io::Nonblocking, Io::Spin];
     let pages = [Io::Sendfile, Io::Splice, Io::Vmsplice, Io::Zerocopy];
     for io in allowed(&[calls, pages].concat()) {
