@@ -1,6 +1,6 @@
 //! Tests through firewalls that let in one port, and through address translation on both sides.
 
-use std::process::Stdio;
+use std::{process::Stdio, sync::Mutex, thread};
 
 use crate::{
     needs::has_program,
@@ -127,15 +127,13 @@ fn ports_apart_need_a_gateway_that_leads_to_them() {
 
 #[test]
 fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
-    let Some(site) = Site::new() else { return };
-    let _serve = site.serve(&[]);
     let short = ["warmup=0s", "cooldown=0s", "iterations=1", "interval=10ms", "duration=20ms"];
     let short: Vec<&str> = short.iter().flat_map(|set| ["--set", set]).collect();
     let skews = |tests: &[&str]| {
         let of = |test: &&str| format!("tests.{test}.concurrent.start.max_skew=10s");
         tests.iter().map(of).collect::<Vec<_>>()
     };
-    for (plan, sets, only) in [
+    let plans = [
         ("aggregate", skews(&["outbound", "both-ways"]), &[][..]),
         ("burst", vec![], &[]),
         ("cpu-cost", vec![], &[]),
@@ -152,13 +150,27 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
         ("responsiveness", vec![], &[]),
         ("soak", [skews(&["soak"]), vec!["vars.duration=20ms".to_owned()]].concat(), &[]),
         ("udp-loss", vec![], &[]),
-    ] {
+    ];
+    let measures = |site: &Site, plan: &str, sets: &[String], only: &[&str]| {
         let path = format!("{}/../plans/{plan}.yaml", env!("CARGO_MANIFEST_DIR"));
         let sets = sets.iter().flat_map(|set| ["--set", set]);
         let only = only.iter().flat_map(|test| ["--only", test]);
         let (bad, _) = site.run(&path, &short.iter().copied().chain(sets).chain(only).collect::<Vec<_>>());
         assert!(bad.is_empty(), "{plan}: {bad:#?}");
-    }
+    };
+    // A run waits more than it works: several at a time, each with a site of its own.
+    let left = Mutex::new(plans.iter());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let Some(site) = Site::new() else { return };
+                let _serve = site.serve(&[]);
+                while let Some((plan, sets, only)) = { left.lock().unwrap().next() } {
+                    measures(&site, plan, sets, only);
+                }
+            });
+        }
+    });
 }
 
 /// Ranks connect to those before them: the one behind the masquerade comes last, since the others cannot connect to it.
