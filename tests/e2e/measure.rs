@@ -17,7 +17,7 @@ use nix::{
 use serde_json::Value;
 
 use crate::{
-    needs::{skip, skip_without},
+    needs::{has_program, skip},
     program::{Folder, Ran, Serve, command, end, is_interim, of, plumb, rows, until},
 };
 
@@ -131,9 +131,12 @@ fn a_key_file_of_the_user_is_found() {
 #[test]
 fn another_program_on_its_own_port_is_spoken_to() {
     const PLACE: &str = "127.88.12.1";
+    if !has_program("iperf3", "iperf3") {
+        return;
+    }
     let mut server = std::process::Command::new("iperf3");
     server.args(["-s", "-B", PLACE]).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut server) = server.spawn() else { return skip_without("iperf3", "iperf3 is not here") };
+    let mut server = server.spawn().unwrap();
     until("iperf3 listens", || std::net::TcpStream::connect((PLACE, 5201)).is_ok());
     let ran = measure(&[PLACE, "-R"]);
     let _ = server.kill();

@@ -14,7 +14,7 @@ use nix::{
 };
 
 use crate::{
-    needs::skip_without,
+    needs::has_program,
     netns::Namespace,
     program::{Folder, Ran, Serve, until},
 };
@@ -22,8 +22,7 @@ use crate::{
 /// A namespace in which netperf finds addresses: it asks only for the IP versions that a machine has addresses of, and
 /// loopback does not count.
 pub fn namespace(program: &str) -> Option<Namespace> {
-    if Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        skip_without("netperf", &format!("there is no {program}"));
+    if !has_program(program, "netperf") {
         return None;
     }
     let namespace = Namespace::new()?;
