@@ -306,7 +306,11 @@ fn prometheus_reads_what_the_table_says() {
     kill(Pid::from_raw(holder.child.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     assert_eq!(holder.end().code, Some(143));
     compare_with_log(&prometheus, daemon, of_daemon, &folder.path("serve.log"));
-    // Every query of the dashboard is known to Prometheus and has data.
+    every_query_of_the_dashboard_has_data(&prometheus, begin);
+}
+
+/// Every query of the dashboard is known to Prometheus and has data since an instant, seconds of Unix time.
+fn every_query_of_the_dashboard_has_data(prometheus: &Prometheus, begin: f64) {
     let queries = dashboard();
     assert!(queries.len() > 25);
     for (title, query) in queries {

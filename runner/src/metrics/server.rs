@@ -360,7 +360,9 @@ mod tests {
         for stream in &mut clients {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         }
-        connections.iter_mut().for_each(|connection| connection.since -= HEAD_TIME);
+        for connection in &mut connections {
+            connection.since -= HEAD_TIME;
+        }
         while connections.iter().any(|connection| matches!(connection.state, State::Reading(_))) {
             round(&server.listener, &mut connections, &source);
         }
