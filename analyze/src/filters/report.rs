@@ -20,14 +20,16 @@ use schemas::{
     text::short_names,
 };
 
+use super::survey::Judged;
 use crate::{
     error::{Error, Verdict},
-    export::page::{Block, Page},
+    export::page::{self, Block, Page},
     history::told::Asked,
     judge::verdicts,
     site,
+    survey::{self, Pairs},
     table::{
-        InputArgs, Table,
+        InputArgs, Selection, Table,
         beside::{self, Beside},
         replace,
     },
@@ -187,6 +189,7 @@ fn open(path: &Path) -> Result<Table, Error> {
 
 fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) -> Result<Page, Error> {
     let cases = Cases::read(&mut open(results_path)?)?;
+    let surveys = surveys(results_path, &cases)?;
     let mut doubts = Doubts::default();
     let facts = own(beside::run_record(results_path)?, &mut doubts);
     let facts = facts.as_ref();
@@ -217,6 +220,9 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         },
     );
     blocks.push(answer);
+    for survey in &surveys {
+        blocks.extend(page::survey(&survey.text(&survey.pairs.name())));
+    }
 
     let heading = |text: &str| Block::Heading(text.to_owned());
     if !judged.is_empty() {
@@ -230,13 +236,18 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         blocks.push(Block::Paragraph(other.facts));
     }
     let mut results = Vec::new();
-    if !cases.list.is_empty() {
-        results.push(Block::Table { about: "Results".to_owned(), columns: cases.table(&asked(facts, &judged)) });
-        let limits = cases.limits();
+    let (pairs, others) = cases.pairs_apart();
+    if !others.list.is_empty() {
+        results.push(Block::Table { about: "Results".to_owned(), columns: others.table(&asked(facts, &judged)) });
+        let limits = others.limits();
         if !limits.is_empty() {
             results.push(Block::List(limits.iter().map(|limit| short_names(limit)).collect()));
         }
     }
+    let pairs = (!pairs.list.is_empty()).then(|| Block::Fold {
+        about: format!("All {} pairs, one by one", pairs.list.len()),
+        blocks: vec![Block::Table { about: "Pairs".to_owned(), columns: pairs.table(&[]) }],
+    });
     let mut later = Doubts::default();
     let mut drawn = pictures::of(results_path, &cases, facts, &mut later);
     if !drawn.is_empty() {
@@ -259,7 +270,7 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         let sentences = doubts.sentences([&names, &labels]);
         doubtful.push(Block::List(sentences.iter().map(|sentence| short_names(sentence)).collect()));
     }
-    let overview = overview::of(&cases.list);
+    let overview = overview::of(&others.list);
     if !results.is_empty() {
         blocks.push(heading("Results"));
     }
@@ -268,9 +279,10 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
     } else {
         // Of many cases the page has what was asked, and the rows for those who look for one.
         let rows =
-            Block::Fold { about: format!("All {} rows, and what limited them", cases.list.len()), blocks: results };
+            Block::Fold { about: format!("All {} rows, and what limited them", others.list.len()), blocks: results };
         blocks.extend(overview.into_iter().chain(doubtful).chain(drawn).chain([rows]));
     }
+    blocks.extend(pairs);
     if let Some(facts) = facts {
         blocks.push(heading("Details"));
         blocks.push(facts::environment(facts));
@@ -282,6 +294,17 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
+}
+
+/// The surveys of a table whose pairs ran in rounds.
+fn surveys(path: &Path, cases: &Cases) -> Result<Vec<Judged>, Error> {
+    let tests: BTreeSet<&str> = cases.list.iter().filter(|case| case.is_pair()).map(cases::Case::test).collect();
+    if tests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = survey::read(&mut open(path)?, &Selection::default(), None)?;
+    let is_of = |pairs: &Pairs| pairs.key.iter().any(|(name, test)| name == "test" && tests.contains(test.as_str()));
+    Ok(read.into_iter().filter(is_of).map(Judged::of).collect())
 }
 
 /// The metrics that the plan's pictures and verdicts are about.

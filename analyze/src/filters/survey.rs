@@ -85,9 +85,33 @@ fn parse_least_effect(text: &str) -> Result<f64, String> {
 }
 
 /// A survey and what it tells.
-struct Judged {
-    pairs: Pairs,
+pub(super) struct Judged {
+    pub(super) pairs: Pairs,
     found: Survey,
+}
+
+impl Judged {
+    /// By the defaults.
+    pub(super) fn of(pairs: Pairs) -> Self {
+        let found = survey(&pairs.matrix, &Rule::new(pairs.metric.better));
+        Self { pairs, found }
+    }
+
+    pub(super) fn text<'a>(&'a self, name: &'a str) -> survey::Text<'a> {
+        let Pairs { metric, ends, ref matrix, .. } = self.pairs;
+        survey::Text { name, metric, ends, matrix, found: &self.found }
+    }
+}
+
+/// For people, one below the other.
+fn people(surveys: &[Judged], markdown: bool, sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
+    for (i, survey) in surveys.iter().enumerate() {
+        if i > 0 {
+            writeln!(output)?;
+        }
+        survey.text(&survey.pairs.name()).write(markdown, sheet, output)?;
+    }
+    Ok(())
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
@@ -102,8 +126,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let sheet = Sheet::of(&args.tables.output);
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => print::csv(&surveys, w),
-        Format::Text => print::people(&surveys, false, &sheet, w),
-        Format::Md => print::people(&surveys, true, &sheet, w),
+        Format::Text => people(&surveys, false, &sheet, w),
+        Format::Md => people(&surveys, true, &sheet, w),
     }))?;
     Ok(verdict(args.fail_on, &surveys))
 }

@@ -50,6 +50,8 @@ pub struct Case {
     pub rows: Vec<Observation>,
     /// Place and time of the measurement; the time is that of its last row.
     pub origin: Origin,
+    /// Whether an iteration failed.
+    pub failed: bool,
 }
 
 /// When a row was measured.
@@ -201,6 +203,7 @@ impl Reading {
         });
         let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
+            case.failed |= matches!(status.parse(), Ok(Status::Failed | Status::Timeout));
             leave_out(&mut self.left_out, status, 1);
             return Ok(());
         }

@@ -261,6 +261,7 @@ impl Evidence {
             to: case.origin.to.clone(),
             way: way(case),
             values: self.values(case, survey.metric.column).to_vec(),
+            failed: case.failed,
             cpu_taken: self.cpu_taken(case, survey.metric.column),
         };
         let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();

@@ -21,6 +21,8 @@ pub struct Pair {
     pub to: String,
     pub way: Way,
     pub values: Vec<f64>,
+    /// Whether an iteration failed.
+    pub failed: bool,
     /// By value: the share of the time in which others took a CPU of the hosts, where it is known.
     pub cpu_taken: Vec<Option<f64>>,
 }
@@ -44,7 +46,7 @@ impl Surveyed {
             // In the reverse direction `to` sends.
             let swap = pair.way == Way::Reverse && ends == Ends::Stream;
             let (from, to) = if swap { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
-            let failed = pair.values.is_empty().then_some((from, to, Cell::Failed));
+            let failed = (pair.failed || pair.values.is_empty()).then_some((from, to, Cell::Failed));
             let cell = |(i, value): (usize, &f64)| {
                 let taken = pair.cpu_taken.get(i).copied().flatten();
                 if taken.is_some_and(is_disturbed) { Cell::Disturbed(*value) } else { Cell::Value(*value) }
@@ -62,6 +64,7 @@ impl Surveyed {
         let found = &self.found;
         let tried = found.measured + found.disturbed.len() + found.failed.len();
         let suspects = match found.suspect_count() {
+            None if matches!(found.blind(), Some(Limit::Noise { .. })) => "too much noise to name a suspect".to_owned(),
             None => "too few pairs to name a suspect".to_owned(),
             Some(0) => "no suspects".to_owned(),
             Some(1) => "1 suspect".to_owned(),
@@ -78,6 +81,11 @@ impl Surveyed {
         .flatten()
         .collect::<Vec<_>>()
         .join(" · ")
+    }
+
+    /// Its table and what it tells.
+    pub fn text<'a>(&'a self, name: &'a str) -> survey::Text<'a> {
+        survey::Text { name, metric: self.metric, ends: self.ends, matrix: &self.matrix, found: &self.found }
     }
 
     /// A sentence for each suspect.
@@ -101,8 +109,7 @@ impl Surveyed {
                 Verdict::Fail
             }
             None => {
-                let few = self.found.limits.iter().find(|limit| matches!(limit, Limit::TooFewPairs { .. }));
-                reasons.extend(few.map(Limit::sentence));
+                reasons.extend(self.found.blind().map(Limit::sentence));
                 Verdict::Inconclusive
             }
             Some(true) if unknown.iter().any(|(pairs, _)| !pairs.is_empty()) => {
@@ -152,6 +159,7 @@ mod tests {
             to: format!("n{to}"),
             way: Way::Forward,
             values: if failed.contains(&(from, to)) { Vec::new() } else { vec![value(from, to)] },
+            failed: false,
             cpu_taken: Vec::new(),
         };
         let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));
@@ -190,6 +198,7 @@ mod tests {
             to: to.into(),
             way: Way::Forward,
             values: vec![1e9],
+            failed: false,
             cpu_taken: Vec::new(),
         };
         let two = [pair("a", "b"), pair("b", "a")];

@@ -158,6 +158,7 @@ fn facts(pairs: &Pairs) -> Vec<String> {
     facts.extend(found.overall.map(|v| format!("median {}", schemas::units::human(pairs.metric.unit, v))));
     facts.extend(found.spread.map(|s| format!("spread {}", survey::percent(s))));
     match found.suspect_count() {
+        None if found.noise.is_some() => facts.push("too much noise to tell a slow one".to_owned()),
         None => facts.push("too few pairs to tell a slow one".to_owned()),
         Some(0) => facts.push("no suspects".to_owned()),
         Some(count) => {

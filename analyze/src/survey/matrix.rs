@@ -38,13 +38,15 @@ pub struct Matrix {
     scatter: HashMap<(usize, usize), Scatter>,
     /// Of a pair with a value and several measurements: its smallest and largest, disturbed ones too.
     reached: HashMap<(usize, usize), (f64, f64)>,
+    /// Pairs with a value of which an iteration failed, in order.
+    partly: Vec<(usize, usize)>,
 }
 
 impl Matrix {
     /// A matrix in which every pair is missing.
     pub fn new(hosts: Vec<String>) -> Self {
         let cells = vec![Cell::Missing; hosts.len() * hosts.len()];
-        Self { hosts, cells, scatter: HashMap::new(), reached: HashMap::new() }
+        Self { hosts, cells, scatter: HashMap::new(), reached: HashMap::new(), partly: Vec::new() }
     }
 
     /// The matrix of measurements `(from, to, cell)`, with the hosts in [`natural`] order. The cell of a pair with several
@@ -85,12 +87,14 @@ impl Matrix {
             index(name.as_ref());
         }
         let mut pairs: HashMap<(usize, usize), (Vec<f64>, Vec<f64>)> = HashMap::new();
+        let mut failed = Vec::new();
         for (from, to, cell) in measurements {
             let pair = (index(from.as_ref()), index(to.as_ref()));
             let (values, disturbed) = pairs.entry(pair).or_default();
             match cell {
                 Cell::Value(value) if value.is_finite() => values.push(value),
                 Cell::Disturbed(value) if value.is_finite() => disturbed.push(value),
+                Cell::Failed => failed.push(pair),
                 _ => {}
             }
         }
@@ -119,6 +123,10 @@ impl Matrix {
             };
             matrix.set(pair.0, pair.1, cell);
         }
+        let failed = failed.into_iter().map(|(from, to)| (place[from], place[to]));
+        matrix.partly = failed.filter(|(from, to)| matrix.cell(*from, *to) != Cell::Failed).collect();
+        matrix.partly.sort_unstable();
+        matrix.partly.dedup();
         matrix
     }
 
@@ -138,6 +146,11 @@ impl Matrix {
             bests.set(*from, *to, Cell::Value(if better == Better::Lower { *least } else { *most }));
         }
         Some(bests)
+    }
+
+    /// Pairs with a value of which an iteration failed.
+    pub fn partly_failed(&self) -> &[(usize, usize)] {
+        &self.partly
     }
 
     pub fn hosts(&self) -> &[String] {

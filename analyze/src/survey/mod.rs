@@ -27,6 +27,7 @@ mod matrix;
 mod read;
 mod suspects;
 mod tail;
+mod text;
 mod words;
 
 use schemas::metrics::Better;
@@ -35,6 +36,7 @@ use crate::stats::quantiles;
 use design::Design;
 pub use matrix::{Cell, Matrix, Scatter, natural};
 pub use read::{Origin, Pairs, read};
+pub use text::{DISTURBED, FAILED, Text};
 pub use words::{Ends, pairs, percent};
 
 /// How suspects are chosen.
@@ -156,6 +158,8 @@ pub enum Limit {
     SomeOnlyLinks { hosts: usize },
     /// So many groups of hosts without a pair between them, each compared within itself.
     Groups { groups: usize },
+    /// So much noise that nothing could be named: nothing is slower than by all of its throughput.
+    Noise { hosts: bool },
     /// The noise has a heavy tail, so that only large effects of links are told from it.
     HeavyTail,
 }
@@ -186,10 +190,14 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The number of suspects; `None` if too few pairs have a value to name any.
+    /// The number of suspects; `None` if none could be named.
     pub fn suspect_count(&self) -> Option<usize> {
-        let blind = self.limits.iter().any(|limit| matches!(limit, Limit::TooFewPairs { .. }));
-        (!blind).then_some(self.suspects.len())
+        self.blind().is_none().then_some(self.suspects.len())
+    }
+
+    /// Why no suspect could be named.
+    pub fn blind(&self) -> Option<&Limit> {
+        self.limits.iter().find(|limit| matches!(limit, Limit::TooFewPairs { .. } | Limit::Noise { .. }))
     }
 }
 
@@ -199,6 +207,9 @@ const LEAST_NOISE: f64 = 1.0 / 15.0;
 
 /// Share of a suspect's effect that the best iterations must show.
 const SHOWN_AT_BEST: f64 = 2.0 / 3.0;
+
+/// An effect that counts as all of a throughput.
+const HIDDEN: f64 = 0.95;
 
 /// Degrees of freedom below which nothing can be told from noise.
 const LEAST_FREEDOM: f64 = 4.0;
@@ -241,6 +252,11 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     survey.noise = Some(rule.share(fit.noise).abs());
     survey.suspects = found.suspects;
     survey.sensitivity = found.sensitivity;
+    let is_hidden = |s: &Sensitivity| rule.better != Better::Lower && s.host.unwrap_or(s.link) > HIDDEN;
+    if let Some(hidden) = survey.sensitivity.filter(is_hidden).filter(|_| survey.suspects.is_empty()) {
+        survey.sensitivity = None;
+        survey.limits.push(Limit::Noise { hosts: hidden.host.is_some() });
+    }
     let share = |column: Option<usize>| column.map(|c| rule.share(fit.beta[c]));
     survey.effects = design.effects.iter().map(|e| e.map(share)).collect();
     let taking_part = |host: usize| design.observations.iter().any(|o| o.from == host || o.to == host);

@@ -81,16 +81,12 @@ impl Suspect {
 impl Sensitivity {
     /// The smallest effects that could be named.
     pub fn sentence(&self) -> String {
-        // Nothing is slower than by all of its throughput.
-        const HIDDEN: f64 = 0.95;
         let link = percent(self.link);
         match self.host {
-            Some(host) if host > HIDDEN => "So much noise would hide any slow host or link.".to_owned(),
             Some(host) => format!(
                 "With this noise a host is named if it is slower by {} in one direction, a link if it is by {link}.",
                 percent(host)
             ),
-            None if self.link > HIDDEN => "So much noise would hide any slow link.".to_owned(),
             None => format!("With this noise a link is named if it is slower by {link}."),
         }
     }
@@ -102,6 +98,12 @@ impl Limit {
             Self::TooFewPairs { pairs } => {
                 let s = if *pairs == 1 { "pair has" } else { "pairs have" };
                 format!("{pairs} {s} a value: too few to tell a slow one from noise")
+            }
+            Self::Noise { hosts } => {
+                format!(
+                    "so much noise would hide any slow {}: measure longer, or more iterations",
+                    if *hosts { "host or link" } else { "link" }
+                )
             }
             Self::OnlyLinks => {
                 "no host has three pairs in one direction: slow hosts cannot be told from slow links, and \

@@ -1,12 +1,16 @@
 //! The results of a run, as files and on the terminal.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     io::{self, Write},
     path::PathBuf,
 };
 
-use analyze::table::layout::Sheet;
+use analyze::{
+    export::page::{self, Block},
+    judge::survey::Surveyed,
+    table::layout::Sheet,
+};
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
@@ -29,9 +33,6 @@ use crate::{
     style,
 };
 
-/// Most pairs of a survey that are shown one by one.
-const MOST_PAIRS: usize = 30;
-
 /// Most suspects of a survey that are named below the results.
 const MOST_SUSPECTS: usize = 8;
 
@@ -39,6 +40,8 @@ const MOST_SUSPECTS: usize = 8;
 #[derive(Default)]
 pub struct Report {
     pub(super) summaries: Vec<Row>,
+    /// The surveys of pairs, by name. Their pairs have no line of their own.
+    surveys: Vec<(String, Surveyed)>,
     pub(super) verdicts: Verdicts,
     /// Cases, and surveys as wholes.
     pub(super) cases: Vec<CaseResult>,
@@ -47,6 +50,8 @@ pub struct Report {
     pub(super) notes: Vec<String>,
     /// Notes that stand on standard error as warnings already.
     pub(super) said: HashSet<String>,
+    /// Notes of which the surveys above the results say more.
+    told: HashSet<String>,
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
@@ -73,11 +78,6 @@ impl Report {
         surveys: Vec<survey::Result>,
     ) {
         self.measured += steps.len();
-        let mut pairs: HashMap<&str, usize> = HashMap::new();
-        for round in steps.iter().filter_map(|step| step.round.as_ref()) {
-            *pairs.entry(&*round.survey).or_default() += 1;
-        }
-        let is_shown = |step: &Step| step.round.as_ref().is_none_or(|round| pairs[&*round.survey] <= MOST_PAIRS);
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
             self.failed |= finished.failed.is_some();
             if let Some(reason) = finished.skipped.as_ref().filter(|_| !finished.left_out) {
@@ -92,7 +92,7 @@ impl Report {
             // The last row is the whole: both directions, or the group.
             let result = finished.summaries.last().map(|(.., row)| table::result(row)).unwrap_or_default();
             let elapsed_s = finished.summaries.iter().filter_map(|(.., row)| row.elapsed_s).reduce(f64::max);
-            if is_shown(step) {
+            if step.round.is_none() {
                 self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
             }
             self.verdicts.add(plan, &verdicts);
@@ -107,14 +107,20 @@ impl Report {
             });
         }
         for survey in surveys {
-            self.notes.push(format!("survey {}: {}", survey.name, survey.summary));
-            let named = survey.suspects.iter().take(MOST_SUSPECTS);
-            self.notes.extend(named.map(|suspect| format!("survey {}: {suspect}", survey.name)));
-            if survey.suspects.len() > MOST_SUSPECTS {
-                let more = survey.suspects.len() - MOST_SUSPECTS;
-                self.notes.push(format!("survey {}: and {more} more, which plumb survey names", survey.name));
+            let summary = survey.surveyed.summary();
+            let told = |text: &str| format!("survey {}: {text}", survey.name);
+            let suspects = survey.surveyed.suspects();
+            let mut notes = vec![told(&summary)];
+            notes.extend(suspects.iter().take(MOST_SUSPECTS).map(|suspect| told(suspect)));
+            if suspects.len() > MOST_SUSPECTS {
+                let more = suspects.len() - MOST_SUSPECTS;
+                notes.push(told(&format!("and {more} more, which plumb survey names")));
             }
+            // They stand above the results.
+            self.told.extend(notes.iter().cloned());
+            self.notes.extend(notes);
             self.verdicts.add(plan, &survey.verdicts);
+            self.surveys.push((survey.name.clone(), survey.surveyed));
             self.cases.push(CaseResult {
                 test: survey.test,
                 case: survey.name,
@@ -122,7 +128,7 @@ impl Report {
                 skipped: None,
                 verdicts: survey.verdicts,
                 elapsed_s: None,
-                result: survey.summary,
+                result: summary,
             });
         }
     }
@@ -167,7 +173,10 @@ impl Report {
         let questions: Vec<&str> = plans.iter().filter_map(|p| p.description.as_deref()).collect();
         let results = table::summary(&self.summaries);
         let limits = table::limits(&self.summaries);
-        let text = ci::markdown(&name, &questions, results, &limits, self.verdicts.rows(), &self.notes);
+        let surveys: Vec<Block> =
+            self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name))).collect();
+        let notes: Vec<String> = self.notes.iter().filter(|note| !self.told.contains(*note)).cloned().collect();
+        let text = ci::markdown(&name, &questions, surveys, results, &limits, self.verdicts.rows(), &notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
             progress.print(ci::annotations(&self.cases).trim_end());
@@ -226,7 +235,7 @@ impl Report {
                     files => writeln!(out, "picture{s}: {files}").map_err(fault()),
                 }
             }
-            None if self.summaries.is_empty() => Ok(()),
+            None if self.summaries.is_empty() && self.surveys.is_empty() => Ok(()),
             None => {
                 let pictures = if self.lacks_pictures { ", and without them no pictures" } else { "" };
                 writeln!(out, "rows not kept{pictures}: add -o results.csv, or pipe them into a filter")
@@ -236,6 +245,10 @@ impl Report {
     }
 
     fn write_results(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+        for (name, survey) in &self.surveys {
+            writeln!(out)?;
+            survey.text(name).write(false, sheet, out)?;
+        }
         if !self.summaries.is_empty() {
             writeln!(out)?;
             table::write(&table::summary(&self.summaries), sheet, out)?;
@@ -246,11 +259,15 @@ impl Report {
                 writeln!(out)?;
             }
         }
+        if self.summaries.is_empty() && !self.surveys.is_empty() {
+            writeln!(out)?;
+        }
         self.write_notes(has_seen, sheet, out)
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        for note in self.notes.iter().filter(|note| !has_seen || !self.said.contains(*note)) {
+        let is_new = |note: &&String| !self.told.contains(*note) && !(has_seen && self.said.contains(*note));
+        for note in self.notes.iter().filter(is_new) {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
         Ok(())

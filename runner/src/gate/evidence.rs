@@ -152,6 +152,7 @@ impl Of<'_> {
             let of = finished.summaries.iter().find(|(m, w, _)| (*m, *w) == (member, way));
             of.map(|(.., row)| row)
         };
+        case.failed = finished.failed.is_some();
         case.transactions = summary(step.headline_way(member)).and_then(|row| row.transactions);
         case.origin = summary(way).map_or_else(|| Origin::from(&step.identity(member)), Origin::from);
         case

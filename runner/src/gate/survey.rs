@@ -1,6 +1,6 @@
 //! Surveys of a run: all pairs of a test together, and the assertions about them.
 
-use analyze::judge::statement;
+use analyze::judge::{statement, survey::Surveyed};
 use schemas::columns::VerdictRow;
 
 use super::evidence;
@@ -13,10 +13,7 @@ use crate::{
 pub struct Result {
     pub test: String,
     pub name: String,
-    /// `56 of 56 pairs · median 47.9 Mbit/s · spread 1.2 % · no suspects`
-    pub summary: String,
-    /// A sentence for each suspect.
-    pub suspects: Vec<String>,
+    pub surveyed: Surveyed,
     pub verdicts: Vec<VerdictRow>,
 }
 
@@ -37,8 +34,7 @@ fn result(plan: &Plan, survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<
     Some(Result {
         test: survey.test.to_string(),
         name: survey.name.to_string(),
-        summary: surveyed.0.summary(),
-        suspects: surveyed.0.suspects(),
         verdicts: statements.iter().map(|of| statement::of_survey(of, &pairs.name, &surveyed)).collect(),
+        surveyed: surveyed.0,
     })
 }

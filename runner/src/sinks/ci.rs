@@ -69,6 +69,7 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
 pub fn markdown(
     name: &str,
     questions: &[&str],
+    surveys: Vec<Block>,
     results: Vec<Column>,
     limits: &[String],
     rows: &[VerdictRow],
@@ -79,7 +80,11 @@ pub fn markdown(
     if let Some((verdict, text)) = judge::answer(rows, "the baseline") {
         blocks.push(Block::Answer { tone: Tone::of(verdict), text, more: String::new() });
     }
-    blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
+    let is_alone = surveys.is_empty();
+    blocks.extend(surveys);
+    if is_alone || results.iter().any(|column| !column.cells.is_empty()) {
+        blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
+    }
     if !limits.is_empty() {
         blocks.push(Block::List(limits.to_vec()));
     }
@@ -192,6 +197,7 @@ mod tests {
         let text = markdown(
             "lab",
             &["How fast?"],
+            Vec::new(),
             cases,
             &["a: limited by wire".to_owned()],
             &rows,

@@ -6,7 +6,11 @@ mod markdown;
 pub use markdown::part;
 use schemas::words::Verdict;
 
+use crate::survey;
 use crate::table::layout::Column;
+
+/// The widest table of pairs, characters.
+const WIDEST_TABLE: usize = 120;
 
 /// The quality of the news. It is also said in words: colours are an addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +127,13 @@ pub struct Page {
     /// A line under the title: place and time.
     pub origin: String,
     pub blocks: Vec<Block>,
+}
+
+/// A survey: its answer, the table of its pairs, and the facts behind it.
+pub fn survey(of: &survey::Text<'_>) -> Vec<Block> {
+    let list = |lines: Vec<String>| (!lines.is_empty()).then_some(Block::List(lines));
+    let table = Block::Table { about: of.title(), columns: of.columns(Some(WIDEST_TABLE)) };
+    [Some(Block::Heading(of.title())), list(of.answer()), Some(table), list(of.facts())].into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -129,6 +129,12 @@ impl Cases {
         }
     }
 
+    /// The pairs of surveys, and the other cases.
+    pub fn pairs_apart(&self) -> (Self, Self) {
+        let (pairs, others) = self.list.iter().cloned().partition(Case::is_pair);
+        (Self { list: pairs, ..Self::default() }, Self { list: others, ..Self::default() })
+    }
+
     /// The largest confidence level, and whether every case has it.
     fn level(&self) -> (f64, bool) {
         let levels = || self.list.iter().map(Case::level);
@@ -224,6 +230,11 @@ impl Case {
     /// A row that says what ran.
     fn row(&self) -> &Row {
         self.summary.as_ref().or(self.iterations.last()).unwrap_or(&self.about)
+    }
+
+    /// Whether it is a pair of a survey.
+    pub fn is_pair(&self) -> bool {
+        self.row().round.is_some()
     }
 
     pub fn test(&self) -> &str {

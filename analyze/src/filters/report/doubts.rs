@@ -169,7 +169,10 @@ impl Doubts {
             };
             self.add(format!("{} {done}: {}", case.case, case.reason));
         }
-        for note in &facts.notes {
+        let surveys: BTreeSet<&str> = cases.iter().filter(|case| case.is_pair()).map(Case::test).collect();
+        // The page has the surveys themselves.
+        let is_survey = |note: &str| surveys.iter().any(|test| note.starts_with(&format!("survey {test}")));
+        for note in facts.notes.iter().filter(|note| !is_survey(note)) {
             if !self.has_discarded(note) && !cases.iter().any(|case| is_answer(note, case)) {
                 self.add(note);
             }

@@ -1,25 +1,12 @@
-//! Surveys for people, and as a table.
+//! Surveys as a table.
 
 use std::io::Write;
 
 use schemas::columns::number;
-use schemas::text::plain;
-use schemas::units::{human, three_digits};
 
 use super::Judged;
 use crate::error::Error;
-use crate::style;
-use crate::survey::{Cell, Kind, Limit, Pairs, Role, pairs, percent};
-use crate::table::layout::{self, Column, Sheet};
-
-/// Failed and missing pairs that are named in a sentence.
-const NAMED: usize = 5;
-
-/// Cells of the matrix without a number.
-const SELF: &str = "·";
-const MISSING: &str = "-";
-const FAILED: &str = "failed";
-const DISTURBED: &str = "disturbed";
+use crate::survey::{DISTURBED, FAILED, Kind, Limit, Role};
 
 /// A row of the table of findings. Its columns are those of [`COLUMNS`].
 #[derive(Default)]
@@ -148,123 +135,4 @@ fn rows(survey: &Judged) -> Vec<Row> {
 
 fn sentences(survey: &Judged) -> Vec<String> {
     survey.found.sentences(survey.pairs.matrix.hosts(), survey.pairs.metric.better, survey.pairs.ends)
-}
-
-/// A table of pairs where there is room, else one of hosts; then the verdict in sentences.
-pub fn people(surveys: &[Judged], markdown: bool, sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
-    for (i, survey) in surveys.iter().enumerate() {
-        if i > 0 {
-            writeln!(output)?;
-        }
-        let title =
-            format!("{}: {}, {} hosts", survey.pairs.name(), survey.pairs.metric.name, survey.pairs.matrix.len());
-        let title = plain(&title);
-        writeln!(output, "{}\n", if markdown { format!("## {title}") } else { sheet.painted(style::HEAD, &title) })?;
-        let matrix = matrix(&survey.pairs);
-        let columns = if layout::needed(&matrix) <= sheet.width.unwrap_or(usize::MAX) { matrix } else { hosts(survey) };
-        if markdown {
-            layout::markdown(&columns, output)?;
-        } else {
-            layout::aligned(&columns, sheet, output)?;
-        }
-        writeln!(output)?;
-        let bullet = if markdown { "- " } else { "" };
-        for line in facts(survey) {
-            writeln!(output, "{bullet}{}", plain(&line))?;
-        }
-    }
-    Ok(())
-}
-
-/// The values, from × to, in the unit of the median.
-fn matrix(pairs: &Pairs) -> Vec<Column> {
-    let matrix = &pairs.matrix;
-    let median = crate::stats::quantiles::median(&matrix.values()).unwrap_or(1.0);
-    let shown = human(pairs.metric.unit, median);
-    // `9.41 Gbit/s`: the number and the unit of all cells.
-    let (digits, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
-    let scale = digits.parse::<f64>().ok().filter(|d| *d > 0.0).map_or(1.0, |d| power(median / d));
-    let all: Vec<usize> = (0..matrix.len()).collect();
-    let corner = if unit.is_empty() { "from \\ to".to_owned() } else { format!("{unit}, from \\ to") };
-    let mut columns = vec![Column::of(&corner, false, &all, |from| matrix.hosts()[*from].clone())];
-    for to in &all {
-        columns.push(Column::of(&matrix.hosts()[*to], true, &all, |from| match matrix.cell(*from, *to) {
-            _ if from == to => SELF.to_owned(),
-            Cell::Missing => MISSING.to_owned(),
-            Cell::Failed => FAILED.to_owned(),
-            Cell::Disturbed(_) => DISTURBED.to_owned(),
-            Cell::Value(value) => three_digits(value / scale),
-        }));
-    }
-    columns
-}
-
-/// The power of ten or of 1024 that is nearest to a ratio.
-fn power(ratio: f64) -> f64 {
-    let powers = (-9..=15).map(|p| 10_f64.powi(p)).chain((1..=4).map(|p| 1024_f64.powi(p)));
-    powers.min_by(|a, b| (a / ratio).ln().abs().total_cmp(&(b / ratio).ln().abs())).unwrap_or(1.0)
-}
-
-/// Each host's medians and effects.
-fn hosts(survey: &Judged) -> Vec<Column> {
-    let (pairs, found) = (&survey.pairs, &survey.found);
-    let matrix = &pairs.matrix;
-    let all: Vec<usize> = (0..matrix.len()).collect();
-    let median = |of: &dyn Fn(usize, usize) -> bool| {
-        let value = |(from, to, cell)| match cell {
-            Cell::Value(v) if of(from, to) => Some(v),
-            _ => None,
-        };
-        let mut values: Vec<f64> = matrix.pairs().filter_map(value).collect();
-        crate::stats::quantiles::select_median(&mut values).map(|v| human(pairs.metric.unit, v)).unwrap_or_default()
-    };
-    let effect = |host: usize, side: usize| {
-        found.effects[host][side].map(|e| format!("{:.1} %", (e * 1000.0).round() / 10.0 + 0.0))
-    };
-    let without = |host: usize| {
-        let of = |list: &[(usize, usize)]| list.iter().filter(|p| p.0 == host || p.1 == host).count();
-        match of(&found.failed) + of(&found.disturbed) + of(&found.missing) {
-            0 => String::new(),
-            n => n.to_string(),
-        }
-    };
-    vec![
-        Column::of("host", false, &all, |host| matrix.hosts()[*host].clone()),
-        Column::of("from it", true, &all, |host| median(&|from, _| from == *host)),
-        Column::of("worse from it", true, &all, |host| effect(*host, 0).unwrap_or_default()),
-        Column::of("to it", true, &all, |host| median(&|_, to| to == *host)),
-        Column::of("worse to it", true, &all, |host| effect(*host, 1).unwrap_or_default()),
-        Column::of("unmeasured", true, &all, |host| without(*host)),
-    ]
-}
-
-/// Overall figures, suspects, pairs without a value and limits, a sentence each.
-fn facts(survey: &Judged) -> Vec<String> {
-    let (pairs_, found) = (&survey.pairs, &survey.found);
-    let hosts = pairs_.matrix.hosts();
-    let mut lines = Vec::new();
-    if let Some(overall) = found.overall {
-        let mut parts = vec![format!("median {}", human(pairs_.metric.unit, overall))];
-        parts.extend(found.spread.map(|s| format!("spread {}", percent(s))));
-        parts.extend(found.noise.map(|n| format!("noise of a pair {}", percent(n))));
-        parts.push(format!("{} pairs", found.measured));
-        lines.push(parts.join(" · "));
-    }
-    match found.suspect_count() {
-        None => {}
-        Some(0) => lines.push("No suspects.".to_owned()),
-        Some(1) => lines.push("1 suspect:".to_owned()),
-        Some(n) => lines.push(format!("{n} suspects:")),
-    }
-    lines.extend(sentences(survey));
-    let disturbed = "measured only while others took a CPU of their hosts (disturbed)";
-    for (list, what) in [(&found.failed, "failed"), (&found.disturbed, disturbed), (&found.missing, "not measured")] {
-        let s = if list.len() == 1 { "pair" } else { "pairs" };
-        if !list.is_empty() {
-            lines.push(format!("{} {s} {what}: {}", list.len(), pairs(hosts, list, NAMED)));
-        }
-    }
-    lines.extend(found.sensitivity.map(|s| s.sentence()));
-    lines.extend(found.limits.iter().map(|limit| format!("note: {}", limit.sentence())));
-    lines
 }

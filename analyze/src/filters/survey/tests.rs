@@ -52,15 +52,16 @@ fn a_matrix_and_sentences_for_people() {
     assert_eq!(verdict.unwrap(), Verdict::Failed);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "links: throughput, 10 hosts");
-    assert!(lines[2].starts_with("Gbit/s, from \\ to  node1  node2") && lines[2].ends_with("node9  node10"), "{text}");
-    assert!(lines[3].starts_with("node1                  ·   9.4"), "{text}");
-    assert!(lines[5].contains("failed") && lines[6].contains(" - "), "{text}");
-    assert!(text.contains("2 suspects:\nnode7 is slow as a receiver: "), "{text}");
+    assert!(lines[6].starts_with("Gbit/s, from \\ to  node1  node2") && lines[6].ends_with("node9  node10"), "{text}");
+    assert!(lines[7].starts_with("node1                  ·   9.4"), "{text}");
+    assert!(lines[9].contains("failed") && lines[10].contains(" - "), "{text}");
+    // The answer first.
+    assert!(text.contains("hosts\n\n2 suspects:\nnode7 is slow as a receiver: "), "{text}");
     assert!(text.contains("9 of its 9 pairs show it, for example node"), "{text}");
     assert!(text.contains("\nnode2>node5 is slow: "), "{text}");
     assert!(text.contains("\n1 pair failed: node3>node4\n1 pair not measured: node4>node3\n"), "{text}");
     let (_, markdown) = surveyed(&table(10, slow), &["--format", "md"]);
-    assert!(markdown.starts_with("## links: throughput, 10 hosts\n\n| Gbit/s, from"), "{markdown}");
+    assert!(markdown.starts_with("## links: throughput, 10 hosts\n\n- 2 suspects:\n"), "{markdown}");
     assert!(markdown.contains("\n- node2>node5 is slow: "), "{markdown}");
 }
 
@@ -107,7 +108,7 @@ fn both_directions_of_a_stream_are_two_cells_of_one_matrix() {
         }
     }
     let (_, found) = surveyed(&text, &["--format", "text"]);
-    assert!(found.contains("30 pairs\n1 suspect:\nh4 is slow as a sender: 20."), "{found}");
+    assert!(found.contains("· 30 pairs\n") && found.contains("\n1 suspect:\nh4 is slow as a sender: 20."), "{found}");
 }
 
 #[test]
@@ -195,10 +196,10 @@ fn a_narrow_terminal_gets_a_table_of_hosts() {
     let args: Args = parsed(["survey"]).unwrap();
     let mut input = Table::from_text("t", table(10, slow)).unwrap();
     let pairs = survey::read(&mut input, &args.tables.selection, None).unwrap().remove(0);
-    let judged = Judged { found: survey(&pairs.matrix, &Rule::new(pairs.metric.better)), pairs };
+    let judged = Judged::of(pairs);
     let printed = |width| {
         let mut out = Vec::new();
-        print::people(std::slice::from_ref(&judged), false, &Sheet { width, ..Sheet::PLAIN }, &mut out).unwrap();
+        judged.text("t").write(false, &Sheet { width, ..Sheet::PLAIN }, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
     let narrow = printed(Some(80));
@@ -234,12 +235,39 @@ fn a_link_with_one_iteration_at_full_speed_is_not_slow() {
 }
 
 #[test]
+fn noise_that_would_hide_a_slow_host_proves_nothing() {
+    let mut text = String::from("test,from,to,workload,transactions_per_s\n");
+    let rates = [13_300, 2_450, 830, 8_580, 940, 17_400, 930, 21_400, 600, 9_530, 1_510, 11_500];
+    let pairs = (1..=4).flat_map(|from| (1..=4).filter(move |to| *to != from).map(move |to| (from, to)));
+    for ((from, to), rate) in pairs.zip(rates) {
+        writeln!(text, "rtt,n{from},n{to},tcp_rr,{rate}").unwrap();
+    }
+    let (verdict, told) = surveyed(&text, &["-f", "text", "--fail-on", "suspects"]);
+    assert_eq!(verdict.unwrap(), Verdict::Inconclusive, "{told}");
+    assert!(
+        told.contains("note: so much noise would hide any slow host or link") && !told.contains("No suspects"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_pair_that_failed_in_an_iteration_is_named() {
+    let mut text =
+        iterations([("95.5", "0"), ("95.6", "0"), ("95.7", "0")]).replace("taken_ratio\n", "taken_ratio,status\n");
+    text.push_str("links,4,n2,n5,tcp_stream,,,failed\n");
+    let text = text.lines().map(|line| format!("{line}{}\n", if line.matches(',').count() == 6 { "," } else { "" }));
+    let told = surveyed(&text.collect::<String>(), &["-f", "text"]).1;
+    assert!(told.contains("1 pair failed in an iteration (judged by the others): n2>n5"), "{told}");
+}
+
+#[test]
 fn what_others_disturbed_is_told_apart() {
     let told = |cells| surveyed(&iterations(cells), &["-f", "text", "--fail-on", "incomplete"]);
     let (verdict, text) = told([("85.4", "0.6"), ("85.6", "0.3"), ("85.1", "0.2")]);
     assert_eq!(verdict.unwrap(), Verdict::Failed);
     assert!(
-        text.contains("No suspects.\n1 pair measured only while others took a CPU of their hosts (disturbed): n2>n5"),
+        text.contains("\nNo suspects.\n")
+            && text.contains("\n1 pair measured only while others took a CPU of their hosts (disturbed): n2>n5"),
         "{text}"
     );
     // The measurements without them decide.

@@ -5,7 +5,7 @@
 
 use analyze::limits::Tally;
 use schemas::{
-    columns::{COLUMNS, ColumnType, Row},
+    columns::{COLUMNS, ColumnType, Row, results::column},
     metrics::Kind,
     words::{Confidence, Record},
 };
@@ -13,7 +13,7 @@ use schemas::{
 use super::latency::Merged;
 
 /// Groups of columns that a summary condenses.
-const CONDENSED: [&str; 11] = [
+const CONDENSED: [&str; 12] = [
     "place and time",
     "volume",
     "datagrams",
@@ -21,6 +21,7 @@ const CONDENSED: [&str; 11] = [
     "pacing",
     "latency",
     "responsiveness",
+    "ranks",
     "cpu",
     "tcp",
     "limits",
@@ -93,7 +94,8 @@ impl Summary {
         row.settled = self.settled;
         [row.load_confidence, row.responsiveness_confidence] = self.confidence;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
-            if !CONDENSED.contains(&column.group) || !column.ty.is_number() {
+            // The number of ranks is the case's own.
+            if !CONDENSED.contains(&column.group) || !column.ty.is_number() || column.name == column::ranks {
                 continue;
             }
             let mean = sum.map(|s| s / self.count as f64);
@@ -186,6 +188,17 @@ mod tests {
         assert!((row.latency_p99_us.unwrap() - 1.0).abs() < 0.01);
         assert!((row.receive_call_p50_us.unwrap() - 1.0).abs() < 0.01);
         assert_eq!((row.iterations, row.iteration), (Some(2), None));
+    }
+
+    #[test]
+    fn times_of_ranks_are_means_too() {
+        let mut summary = Summary::default();
+        for time in [754.0, 871.0, 316.0] {
+            let row = Row { operation_time_us: Some(time), own_time_us: Some(time), ranks: Some(4), ..Row::default() };
+            summary.push(&row);
+        }
+        let row = summary.row().unwrap();
+        assert_eq!((row.operation_time_us, row.own_time_us, row.ranks), (Some(647.0), Some(647.0), Some(4)));
     }
 
     #[test]

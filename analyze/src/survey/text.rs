@@ -1,0 +1,168 @@
+//! A survey for people: the table of its pairs, and what it tells in sentences.
+
+use std::io::{self, Write};
+
+use schemas::metrics::Metric;
+use schemas::text::plain;
+use schemas::units::{human, three_digits};
+
+use super::{Cell, Ends, Matrix, Survey, pairs, percent};
+use crate::stats::quantiles;
+use crate::style;
+use crate::table::layout::{self, Column, Sheet};
+
+/// Failed and missing pairs that are named in a sentence.
+const NAMED: usize = 5;
+
+/// Cells of the matrix without a number.
+const SELF: &str = "·";
+const MISSING: &str = "-";
+pub const FAILED: &str = "failed";
+pub const DISTURBED: &str = "disturbed";
+
+/// A survey and what is said of it.
+#[derive(Clone, Copy)]
+pub struct Text<'a> {
+    pub name: &'a str,
+    pub metric: &'static Metric,
+    pub ends: Ends,
+    pub matrix: &'a Matrix,
+    pub found: &'a Survey,
+}
+
+impl Text<'_> {
+    /// `links: throughput, 8 hosts`
+    pub fn title(&self) -> String {
+        plain(&format!("{}: {}, {} hosts", self.name, self.metric.name, self.matrix.len()))
+    }
+
+    /// The table of pairs where there is room, else one of hosts.
+    pub fn columns(&self, width: Option<usize>) -> Vec<Column> {
+        let values = self.values();
+        if layout::needed(&values) <= width.unwrap_or(usize::MAX) { values } else { self.hosts() }
+    }
+
+    /// Title, answer, table and facts.
+    pub fn write(&self, markdown: bool, sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {
+        let title = self.title();
+        writeln!(output, "{}\n", if markdown { format!("## {title}") } else { sheet.painted(style::HEAD, &title) })?;
+        let bullet = if markdown { "- " } else { "" };
+        let lines = |lines: Vec<String>, output: &mut dyn Write| {
+            lines.iter().try_for_each(|line| writeln!(output, "{bullet}{}", plain(line)))
+        };
+        let answer = self.answer();
+        if !answer.is_empty() {
+            lines(answer, output)?;
+            writeln!(output)?;
+        }
+        let columns = self.columns(sheet.width);
+        if markdown {
+            layout::markdown(&columns, output)?;
+        } else {
+            layout::aligned(&columns, sheet, output)?;
+        }
+        writeln!(output)?;
+        lines(self.facts(), output)
+    }
+
+    /// The values, from × to, in the unit of the median.
+    fn values(&self) -> Vec<Column> {
+        let matrix = self.matrix;
+        let median = quantiles::median(&matrix.values()).unwrap_or(1.0);
+        let shown = human(self.metric.unit, median);
+        // `9.41 Gbit/s`: the number and the unit of all cells.
+        let (digits, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
+        let scale = digits.parse::<f64>().ok().filter(|d| *d > 0.0).map_or(1.0, |d| power(median / d));
+        let all: Vec<usize> = (0..matrix.len()).collect();
+        let corner = if unit.is_empty() { "from \\ to".to_owned() } else { format!("{unit}, from \\ to") };
+        let mut columns = vec![Column::of(&corner, false, &all, |from| matrix.hosts()[*from].clone())];
+        for to in &all {
+            columns.push(Column::of(&matrix.hosts()[*to], true, &all, |from| match matrix.cell(*from, *to) {
+                _ if from == to => SELF.to_owned(),
+                Cell::Missing => MISSING.to_owned(),
+                Cell::Failed => FAILED.to_owned(),
+                Cell::Disturbed(_) => DISTURBED.to_owned(),
+                Cell::Value(value) => three_digits(value / scale),
+            }));
+        }
+        columns
+    }
+
+    /// Each host's medians and effects.
+    fn hosts(&self) -> Vec<Column> {
+        let (matrix, found) = (self.matrix, self.found);
+        let all: Vec<usize> = (0..matrix.len()).collect();
+        let median = |of: &dyn Fn(usize, usize) -> bool| {
+            let value = |(from, to, cell)| match cell {
+                Cell::Value(v) if of(from, to) => Some(v),
+                _ => None,
+            };
+            let mut values: Vec<f64> = matrix.pairs().filter_map(value).collect();
+            quantiles::select_median(&mut values).map(|v| human(self.metric.unit, v)).unwrap_or_default()
+        };
+        let effect = |host: usize, side: usize| {
+            found.effects[host][side].map(|e| format!("{:.1} %", (e * 1000.0).round() / 10.0 + 0.0))
+        };
+        let without = |host: usize| {
+            let of = |list: &[(usize, usize)]| list.iter().filter(|p| p.0 == host || p.1 == host).count();
+            match of(&found.failed) + of(&found.disturbed) + of(&found.missing) {
+                0 => String::new(),
+                n => n.to_string(),
+            }
+        };
+        vec![
+            Column::of("host", false, &all, |host| matrix.hosts()[*host].clone()),
+            Column::of("from it", true, &all, |host| median(&|from, _| from == *host)),
+            Column::of("worse from it", true, &all, |host| effect(*host, 0).unwrap_or_default()),
+            Column::of("to it", true, &all, |host| median(&|_, to| to == *host)),
+            Column::of("worse to it", true, &all, |host| effect(*host, 1).unwrap_or_default()),
+            Column::of("unmeasured", true, &all, |host| without(*host)),
+        ]
+    }
+
+    /// The suspects, or that there are none.
+    pub fn answer(&self) -> Vec<String> {
+        let said = match self.found.suspect_count() {
+            None => None,
+            Some(0) => Some("No suspects.".to_owned()),
+            Some(1) => Some("1 suspect:".to_owned()),
+            Some(n) => Some(format!("{n} suspects:")),
+        };
+        let suspects = self.found.sentences(self.matrix.hosts(), self.metric.better, self.ends);
+        said.into_iter().chain(suspects).collect()
+    }
+
+    /// Pairs without a value, what could have been named, limits and overall figures, a sentence each.
+    pub fn facts(&self) -> Vec<String> {
+        let found = self.found;
+        let hosts = self.matrix.hosts();
+        let mut lines = Vec::new();
+        if let Some(overall) = found.overall {
+            let mut parts = vec![format!("median {}", human(self.metric.unit, overall))];
+            parts.extend(found.spread.map(|s| format!("spread {}", percent(s))));
+            parts.extend(found.noise.map(|n| format!("noise of a pair {}", percent(n))));
+            parts.push(format!("{} pairs", found.measured));
+            lines.push(parts.join(" · "));
+        }
+        for (list, what) in [
+            (&found.failed[..], "failed"),
+            (self.matrix.partly_failed(), "failed in an iteration (judged by the others)"),
+            (&found.disturbed, "measured only while others took a CPU of their hosts (disturbed)"),
+            (&found.missing, "not measured"),
+        ] {
+            let s = if list.len() == 1 { "pair" } else { "pairs" };
+            if !list.is_empty() {
+                lines.push(format!("{} {s} {what}: {}", list.len(), pairs(hosts, list, NAMED)));
+            }
+        }
+        lines.extend(found.sensitivity.map(|s| s.sentence()));
+        lines.extend(found.limits.iter().map(|limit| format!("note: {}", limit.sentence())));
+        lines
+    }
+}
+
+/// The power of ten or of 1024 that is nearest to a ratio.
+fn power(ratio: f64) -> f64 {
+    let powers = (-9..=15).map(|p| 10_f64.powi(p)).chain((1..=4).map(|p| 1024_f64.powi(p)));
+    powers.min_by(|a, b| (a / ratio).ln().abs().total_cmp(&(b / ratio).ln().abs())).unwrap_or(1.0)
+}
