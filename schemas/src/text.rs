@@ -68,7 +68,8 @@ pub fn short_id(id: &str) -> String {
 
 /// A text in which each case is named by the values that tell it apart: `load[cubic, 1 stream]` where the text has
 /// `load[socket.congestion_control=cubic,streams=1]`. For people: tables and options have the whole names. What stands in
-/// quotes or backticks is meant to be typed, and stays.
+/// quotes or backticks is meant to be typed, and stays. Directions are those of the end that opens the connections: `bidi (upload)`
+/// where the text has `bidi (forward)`.
 pub fn short_names(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -90,7 +91,16 @@ pub fn short_names(text: &str) -> String {
         rest = &rest[close + 1..];
     }
     out.push_str(rest);
-    out
+    WAYS.into_iter().fold(out, |text, (way, shown)| text.replace(&format!(" ({way})"), &format!(" ({shown})")))
+}
+
+/// The words of the column `direction`, and those for people, who sit at the end that opens the connections.
+const WAYS: [(&str, &str); 3] = [("forward", "upload"), ("reverse", "download"), ("both", "both ways")];
+
+/// A word of the column `direction` for people: `upload` for `forward`.
+#[must_use]
+pub fn shown_way(way: &str) -> &str {
+    WAYS.iter().find(|(word, _)| *word == way).map_or(way, |(_, shown)| shown)
 }
 
 /// A case's name as its test and its swept keys with their values: `bulk[streams=4,rate=1Gbit/s]`.
@@ -132,6 +142,7 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     let own = key.rsplit('.').next().unwrap_or(key);
     let count: Option<u64> = value.parse().ok();
     match (own, count) {
+        _ if value == "~" => format!("no {own}"),
         ("streams" | "threads", Some(1)) => format!("1 {}", own.trim_end_matches('s')),
         ("streams" | "threads", Some(n)) => format!("{n} {own}"),
         ("inflight", Some(n)) => format!("{n} in flight"),
@@ -161,6 +172,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn directions_and_absent_values_have_words_of_their_own() {
+        assert_eq!(
+            short_names("bidi[streams=4] (forward), bidi (reverse)"),
+            "bidi[4 streams] (upload), bidi (download)"
+        );
+        assert_eq!(short_names("k[workload=nas_ep,socket.pacing_rate=~]"), "k[nas_ep, no pacing_rate]");
+        assert_eq!((shown_way("both"), shown_way("up")), ("both ways", "up"));
+    }
 
     #[test]
     fn what_terminals_and_ci_systems_obey_is_escaped() {

@@ -25,7 +25,7 @@ fn rows_summaries_and_the_table_have_the_answer() {
     let told = told.filter(|(_, why)| why.starts_with("limited by ") || why.starts_with("its limit "));
     let mut told: Vec<&str> = told.flat_map(|(names, _)| names.split(", ")).collect();
     told.sort_unstable();
-    let ways = ["both (forward)", "both (reverse)", "paced"];
+    let ways = ["both (download)", "both (upload)", "paced"];
     assert!(told == ["both", "paced"] || told == ways, "{}", ran.stdout);
     let csv = folder.name("r.csv");
     let sides = [&["compare", &csv, &csv][..], &["compare", "--by", "file", &csv, &csv]].map(|line| plumb(line).stdout);

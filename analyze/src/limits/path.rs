@@ -103,7 +103,7 @@ fn about_wire(evidence: &Evidence<'_>) -> String {
         (Some(speed), Some(ratio)) if ratio > WIRE_BEYOND => {
             format!("; it is faster than the {} of `wire`", human(Unit::BitsPerSecond, speed))
         }
-        _ => "; `wire`, with the speed that it should have, tells whether it has it".to_owned(),
+        _ => "; a plan that names its speed (`wire`) tells the share of it that is used".to_owned(),
     }
 }
 

@@ -82,7 +82,7 @@ pub fn agreed(causes: impl Iterator<Item = LimitedBy>) -> Option<(LimitedBy, Str
 pub fn both_ways(forward: &Limit, reverse: &Limit) -> Limit {
     if forward.by == reverse.by && forward.by != LimitedBy::Unknown {
         let ratio = forward.ratio.zip(reverse.ratio).map(|(a, b)| f64::midpoint(a, b));
-        return Limit { by: forward.by, ratio, because: format!("both ways; forward, {}", forward.because) };
+        return Limit { by: forward.by, ratio, because: format!("both ways; upload, {}", forward.because) };
     }
-    Limit::unknown(format!("forward {}, reverse {}", forward.by, reverse.by))
+    Limit::unknown(format!("upload {}, download {}", forward.by, reverse.by))
 }

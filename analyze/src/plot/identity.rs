@@ -9,7 +9,7 @@ use super::{
 use crate::{error::Error, table::Record as RecordKind};
 use schemas::{
     columns::{AXIS_PREFIX, COLUMNS, axis_column, results::column, verdicts::column as verdict},
-    text::{case_parts, short_id, short_names, values_in_words},
+    text::{case_parts, short_id, short_names, shown_way, values_in_words},
     vocabulary,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -151,11 +151,11 @@ impl Records {
             "file" => Some(stem(value).to_owned()),
             column::case => Some(self.labels.get(value).to_owned()),
             column::run_id => Some(format!("run {}", short_id(value))),
+            column::direction => Some(shown_way(value).to_owned()),
             column::from | column::to => Some(format!("{column} {value}")),
             column::plan
             | column::test
             | column::member
-            | column::direction
             | column::tag
             | column::workload
             | column::congestion_control
@@ -198,7 +198,9 @@ impl Records {
             let keys: Vec<&str> =
                 places.iter().copied().chain(given.iter().chain(&found).map(String::as_str)).collect();
             let mut first: HashMap<Vec<&str>, &str> = HashMap::new();
-            let differs = self.list.iter().any(|record| {
+            // A row in which nothing was timed is of no other kind.
+            let says = |record: &&Record| name != column::latency_kind || !self.text(record, name).is_empty();
+            let differs = self.list.iter().filter(says).any(|record| {
                 let key = keys.iter().map(|k| self.text(record, k)).collect();
                 *first.entry(key).or_insert_with(|| self.text(record, name)) != self.text(record, name)
             });

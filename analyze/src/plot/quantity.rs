@@ -2,6 +2,7 @@
 
 use schemas::{
     metrics::{self, Range},
+    text::shown_way,
     units::{Unit, human},
 };
 
@@ -52,6 +53,11 @@ impl Quantity {
 impl Quantity {
     /// A cell for people: `65536` of a size becomes `64 KiB`. Text stays as it is.
     pub fn name(&self, text: &str) -> String {
+        match text {
+            "~" => return "none".to_owned(),
+            _ if self.label == "direction" => return shown_way(text).to_owned(),
+            _ => {}
+        }
         if let (Some(Unit::Bytes), Ok(size)) = (self.unit, text.parse()) {
             return schemas::text::bytes(size);
         }

@@ -35,7 +35,7 @@ pub fn summary(rows: &[Row]) -> Vec<Column> {
         column("case", false, &|row| {
             let other = |r: &Row| r.case == row.case && r.member == row.member && r.direction != row.direction;
             match row.direction.filter(|_| rows.iter().any(other)) {
-                Some(direction) => format!("{} ({direction})", short_names(&name(row))),
+                Some(direction) => short_names(&format!("{} ({direction})", name(row))),
                 None => short_names(&name(row)),
             }
         }),

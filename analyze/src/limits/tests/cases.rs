@@ -48,7 +48,7 @@ fn two_ways_have_one_answer_if_they_agree() {
     let both = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Wire, 1.0));
     assert_eq!((both.by, both.ratio), (LimitedBy::Wire, Some(0.95)));
     let apart = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Loss, 1.0));
-    assert_eq!((apart.by, apart.because.as_str()), (LimitedBy::Unknown, "forward wire, reverse loss"));
+    assert_eq!((apart.by, apart.because.as_str()), (LimitedBy::Unknown, "upload wire, download loss"));
 }
 
 #[test]

@@ -44,7 +44,13 @@ fn series_are_told_apart_by_what_differs_and_nothing_else() {
 fn a_name_says_only_what_tells_apart() {
     let text = "test,direction,throughput_bits_per_s\nstream,forward,1\nduplex,forward,2\nduplex,reverse,3\n";
     let r = read(text, &[], &Columns { axes: &[], ..sweep() }).unwrap();
-    assert_eq!(series(&r), ["stream", "duplex · forward", "duplex · reverse"]);
+    assert_eq!(series(&r), ["stream", "duplex · upload", "duplex · download"]);
+}
+
+#[test]
+fn a_row_in_which_nothing_was_timed_is_of_no_other_kind() {
+    let text = "test,message_bytes,latency_kind,throughput_bits_per_s\na,1,round trip,5\na,2,,0\na,4,round trip,9\n";
+    assert_eq!(read(text, &["test"], &sweep()).unwrap().list.len(), 3);
 }
 
 #[test]
