@@ -1,8 +1,14 @@
 //! Errors of filters, and what their verdicts mean for the exit code.
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use schemas::text::plain_lines;
+
+/// Files that are named in the place of one that does not exist.
+const NAMED: usize = 5;
 
 /// Finding of a filter that judges. Other filters return [`Verdict::Ok`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,28 @@ pub enum Error {
 }
 
 impl Error {
+    /// A file that cannot be read. One that does not exist has a remedy.
+    pub(crate) fn unreadable(path: &Path, source: std::io::Error) -> Self {
+        if source.kind() != std::io::ErrorKind::NotFound {
+            return Self::File { path: path.to_owned(), source };
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let tables = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_alike = |other: &PathBuf| other.extension() == path.extension() && other.is_file();
+        let mut names: Vec<String> =
+            tables.filter(is_alike).filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect();
+        names.sort();
+        let reason = match names.len() {
+            _ if !folder.is_dir() => "no such file: its folder does not exist".to_owned(),
+            0 => format!("no such file; `plumb run PLAN -o {}` writes results", path.display()),
+            n if n > NAMED => {
+                format!("no such file; there are {}, … and {} more", names[..NAMED].join(", "), n - NAMED)
+            }
+            _ => format!("no such file; there is {}", names.join(", ")),
+        };
+        Self::Data { place: Place { file: path.display().to_string(), line: 0, column: None }, reason }
+    }
+
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

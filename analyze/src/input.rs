@@ -40,7 +40,7 @@ impl ParseError {
 /// A file's name for messages, and its text. `-` is standard input.
 pub fn read_text(path: &Path) -> Result<(String, String), Error> {
     let name = path.display().to_string();
-    let failed = |source| Error::File { path: path.to_path_buf(), source };
+    let failed = |source| Error::unreadable(path, source);
     let bytes = if name == "-" {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;

@@ -25,6 +25,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     io::{IsTerminal, Write},
+    path::Path,
     process::ExitCode,
 };
 
@@ -169,6 +170,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             suggest_measure(&mut e, &args);
             suggest_topics(&mut e, &args);
             suggest_plans(&mut e, &args);
+            suggest_order(&mut e, &args);
             // Also help and version; a closed pipe does not make them an error.
             let _ = e.print();
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
@@ -209,6 +211,24 @@ fn suggest_topics(error: &mut clap::Error, args: &[OsString]) {
         let tip = format!("besides commands, there is help about {}", topics::names());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
+}
+
+/// Names the command to somebody who gives a table where the kind of a picture stands, or looks for the words of a history.
+fn suggest_order(error: &mut clap::Error, args: &[OsString]) {
+    let word = |at: usize| args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
+    let tip = match (word(1), word(2), error.kind()) {
+        ("plot", file, ErrorKind::InvalidValue) if Path::new(file).extension().is_some() => {
+            format!("the kind of picture comes first: plumb plot bars {file}")
+        }
+        ("history", "add", ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument) => {
+            "the folder is an option: plumb history add RUN.csv --to DIR".to_owned()
+        }
+        ("history", _, ErrorKind::InvalidSubcommand) => {
+            "plumb trend DIR shows what changed; plumb report --history DIR -o site/ writes pages".to_owned()
+        }
+        _ => return,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
 }
 
 /// Tells of the plans inside the program to somebody who names none.

@@ -512,6 +512,9 @@ fn the_command_line_is_checked_like_the_plan() {
         (&["run", "-", "--bandwidth", "1Mbit/s"], "--set rate=1Mbit/s\n"),
         (&["run"], "`plumb plans` lists them"),
         (&["run", "quik"], "did you mean `quick`?"),
+        (&["plot", "runs.csv"], "the kind of picture comes first: plumb plot bars runs.csv"),
+        (&["history", "show", "runs"], "plumb trend DIR shows what changed"),
+        (&["history", "add", "runs", "run.csv"], "plumb history add RUN.csv --to DIR"),
         (&["help", "speeds"], "help about exit-codes, units, keys, "),
         (&["check", "-", "--host", "lab=10.0.0.2"], "no test of the plan goes to a host `lab`"),
         (&["check", "-", "--host", "nowhere"], "--host server=10.0.0.2"),
@@ -521,6 +524,14 @@ fn the_command_line_is_checked_like_the_plan() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}\n{text}");
         assert!(text.contains(sentence), "{args:?}: {sentence} not in:\n{text}");
+    }
+    // Every filter opens its tables in one place.
+    for filter in ["table", "compare", "report", "aggregate"] {
+        let words = [filter, "/nowhere/nope.csv", "/nowhere/nope.csv"];
+        let output = plumb(if filter == "report" { &words[..2] } else { &words }, b"");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{filter}: {text}");
+        assert!(text.contains("nope.csv: no such file: its folder does not exist"), "{filter}: {text}");
     }
     let output = plumb(&["check", "-", "--explain", "tests.a.streams", "--set", "streams=4"], plan.as_bytes());
     let text = String::from_utf8_lossy(&output.stdout);
@@ -534,7 +545,7 @@ fn a_baseline_that_is_no_results_table_is_known_before_anything_is_measured() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     let plan = format!(
         "version: 1\nname: t\nbaseline: {{source: {}, compare: [{{metric: throughput, max_regression: 3%}}]}}\n\
-         tests: {{a: {{workload: tcp_rr}}}}\n",
+         tests: {{a: {{workload: tcp_stream}}}}\n",
         path("base.csv")
     );
     std::fs::write(path("plan.yaml"), plan).expect("written");

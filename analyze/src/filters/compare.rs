@@ -36,6 +36,8 @@ static MIN_EFFECT: LazyLock<String> =
 ///
 /// plumb compare main.csv branch.csv --fail-on regression
 ///
+/// Prints text on a terminal and CSV anywhere else: in a CI log or before `| head`, add `-f text` or `-f md`.
+///
 /// plumb compare --by socket.congestion_control results.csv
 ///
 /// The first file is the baseline; the others are compared with it. Cases belong together by their case_id; those without

@@ -18,6 +18,8 @@ use crate::table::{InputArgs, Table, TableArgs, layout::Sheet};
 ///
 /// plumb run plans/quick.yaml | plumb gate --assert 'throughput >= 1Gbit/s' --where workload!=tcp_rr
 ///
+/// Prints text on a terminal and CSV anywhere else: in a CI log or before `| head`, add `-f text` or `-f md`.
+///
 /// A statement holds if at least half of all iterations would keep it. With three or more iterations the confidence
 /// interval of their median is judged; what every iteration violates fails. A case without a sample of the metric fails.
 /// With --plan, the promises of the plan's baseline are judged too. Exit code: 1 if something failed, 3 if a

@@ -21,6 +21,8 @@ static LEAST_EFFECT: LazyLock<String> =
 ///
 /// plumb survey results.csv --fail-on suspects
 ///
+/// Prints text on a terminal and CSV anywhere else: in a CI log or before `| head`, add `-f text` or `-f md`.
+///
 /// A survey is a test that was measured between many pairs of hosts (`pairs` in a plan). Its n × n values are separated
 /// into the effect of each host as a sender, as a receiver, and of each directed link, by a robust two-way fit of their
 /// logarithms (median polish, then an M-estimate with Tukey's bisquare). A suspect is significantly worse than the rest (at

@@ -16,6 +16,8 @@ use crate::table::output::OutputArgs;
 ///
 /// plumb trend history/ --fail-on regression --within 5
 ///
+/// Prints text on a terminal and CSV anywhere else: in a CI log or before `| head`, add `-f text` or `-f md`.
+///
 /// A series is one metric of one case of one plan on one machine, with at least twenty runs. A change is one that at most
 /// six in a thousand orders of the same runs show (E-divisive with means; the same history gives the same answer). Steady
 /// movement is called a drift. Changes that are known stand in `accepted.csv` in the history's folder, with the columns

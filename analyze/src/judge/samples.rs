@@ -15,7 +15,7 @@ use super::Origin;
 use crate::error::Error;
 use crate::limits;
 use crate::stats::quantiles;
-use crate::table::select::{Picker, Preferred, leave_out, left_out_note};
+use crate::table::select::{LeftOut, Picker, Preferred};
 use crate::table::{Field, Header, Row, Selection, Table};
 pub use index::Index;
 
@@ -177,8 +177,8 @@ impl Columns {
 #[derive(Default)]
 struct Reading {
     cases: IndexMap<Key, Case>,
-    /// Number of rows without a sample, by status.
-    left_out: Vec<(String, u64)>,
+    /// Rows without a sample.
+    left_out: LeftOut,
 }
 
 impl Reading {
@@ -204,7 +204,7 @@ impl Reading {
         let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
             case.failed |= matches!(status.parse(), Ok(Status::Failed | Status::Timeout));
-            leave_out(&mut self.left_out, status, 1);
+            self.left_out.add(status, row.text(Field::error));
             return Ok(());
         }
         row.text(Field::time).clone_into(&mut case.origin.time);
@@ -232,7 +232,7 @@ impl Reading {
     }
 
     fn samples(self, skipped: HashSet<String>) -> Samples {
-        Samples { cases: self.cases.into_values().collect(), skipped, note: left_out_note(&self.left_out) }
+        Samples { cases: self.cases.into_values().collect(), skipped, note: self.left_out.note() }
     }
 }
 

@@ -213,9 +213,11 @@ pub struct Picker {
     record: Option<usize>,
     wanted: Option<Record>,
     status: Option<usize>,
+    /// The column of the reason of a status.
+    error: Option<usize>,
     conditions: Vec<Condition>,
     /// Number of rows left out because of each status.
-    left_out: Vec<(String, u64)>,
+    left_out: LeftOut,
     repeats: Option<Arc<Repeats>>,
 }
 
@@ -322,8 +324,9 @@ impl Picker {
             record: header.place(Field::record),
             wanted,
             status: header.place(Field::status),
+            error: header.place(Field::error),
             conditions,
-            left_out: Vec::new(),
+            left_out: LeftOut::default(),
             repeats: Repeats::among(table),
         })
     }
@@ -376,7 +379,7 @@ impl Picker {
         if let Some(column) = self.status {
             let status = row.get(column);
             if !status.is_empty() && status != Status::Ok.as_str() {
-                leave_out(&mut self.left_out, status, 1);
+                self.left_out.add(status, self.error.map_or("", |column| row.get(column)));
                 return Ok(None);
             }
         }
@@ -388,36 +391,79 @@ impl Picker {
 
     /// Adds the counts of a picker for another part of the same input.
     pub fn merge(&mut self, other: &Self) {
-        for (status, rows) in &other.left_out {
-            leave_out(&mut self.left_out, status, *rows);
-        }
+        self.left_out.merge(&other.left_out);
     }
 
     /// Number of rows left out because of their status.
     pub(super) fn left_out(&self) -> u64 {
-        self.left_out.iter().map(|(_, n)| n).sum()
+        self.left_out.rows()
     }
 
     /// A sentence about rows left out because of their status, if there were any.
     pub fn note(&self) -> Option<String> {
-        left_out_note(&self.left_out)
+        self.left_out.note()
     }
 }
 
-/// Counts rows that are left out because of their status.
-pub(crate) fn leave_out(left_out: &mut Vec<(String, u64)>, status: &str, rows: u64) {
-    match left_out.iter_mut().find(|(s, _)| s == status) {
-        Some((_, n)) => *n += rows,
-        None => left_out.push((status.to_owned(), rows)),
-    }
+/// Rows that are left out because of their status, and why.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeftOut {
+    by_status: Vec<(String, u64)>,
+    /// Reasons, with their figures left out, and an example of each.
+    reasons: Vec<(String, String, u64)>,
 }
 
-/// A sentence about rows left out, from their status and number.
-pub(crate) fn left_out_note(left_out: &[(String, u64)]) -> Option<String> {
-    let total: u64 = left_out.iter().map(|(_, n)| n).sum();
-    let list: Vec<String> = left_out.iter().map(|(status, n)| format!("{n} {status}")).collect();
-    let (rows, are, its) = if total == 1 { ("row", "is", "its") } else { ("rows", "are", "their") };
-    (total > 0).then(|| format!("{total} {rows} {are} not counted because of {its} status ({})", list.join(", ")))
+/// Reasons that are told apart.
+const MOST_REASONS: usize = 64;
+
+impl LeftOut {
+    /// Counts a row.
+    pub fn add(&mut self, status: &str, reason: &str) {
+        self.count(status, 1);
+        if !reason.is_empty() {
+            self.because(reason, 1);
+        }
+    }
+
+    fn count(&mut self, status: &str, rows: u64) {
+        match self.by_status.iter_mut().find(|(s, _)| s == status) {
+            Some((_, n)) => *n += rows,
+            None => self.by_status.push((status.to_owned(), rows)),
+        }
+    }
+
+    fn because(&mut self, reason: &str, rows: u64) {
+        // `others took a CPU … for 10 % of the time` is one reason, whatever the share.
+        let kind: String = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
+        match self.reasons.iter().position(|(known, ..)| *known == kind) {
+            Some(at) => self.reasons[at].2 += rows,
+            None if self.reasons.len() < MOST_REASONS => self.reasons.push((kind, reason.to_owned(), rows)),
+            None => {}
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        other.by_status.iter().for_each(|(status, rows)| self.count(status, *rows));
+        other.reasons.iter().for_each(|(_, reason, rows)| self.because(reason, *rows));
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.by_status.iter().map(|(_, n)| n).sum()
+    }
+
+    /// A sentence about them, with the most frequent reason.
+    pub fn note(&self) -> Option<String> {
+        let total = self.rows();
+        let list: Vec<String> = self.by_status.iter().map(|(status, n)| format!("{n} {status}")).collect();
+        let (rows, are, its) = if total == 1 { ("row", "is", "its") } else { ("rows", "are", "their") };
+        let why = match self.reasons.iter().rev().max_by_key(|(.., n)| *n) {
+            Some((_, reason, n)) if *n == total && total == 1 => format!(": {reason}"),
+            Some((_, reason, _)) => format!("; most often: {reason}"),
+            None => String::new(),
+        };
+        (total > 0)
+            .then(|| format!("{total} {rows} {are} not counted because of {its} status ({}){why}", list.join(", ")))
+    }
 }
 
 /// Collects something per kind of record and keeps only the preferred kind.
@@ -486,6 +532,15 @@ mod tests {
         let (kind, rows, note) = picked(&Selection::default());
         assert_eq!((kind, rows), (Record::Iteration, vec!["5".to_owned()]));
         assert_eq!(note.unwrap(), "2 rows are not counted because of their status (1 failed, 1 discarded)");
+        let mut left_out = LeftOut::default();
+        for (status, reason) in
+            [("failed", "no route"), ("discarded", "others took 10 %"), ("discarded", "others took 9 %")]
+        {
+            left_out.add(status, reason);
+        }
+        let said =
+            "3 rows are not counted because of their status (1 failed, 2 discarded); most often: others took 10 %";
+        assert_eq!(left_out.note().unwrap(), said);
     }
 
     #[test]
