@@ -14,6 +14,9 @@ use super::{
     trend::{FEWEST, Finding},
 };
 
+/// Series with the same doubt that are named; of more, their number.
+const NAMED: usize = 3;
+
 /// Series from which on false changes are told to be likely.
 const MANY: usize = 20;
 
@@ -195,9 +198,19 @@ pub fn doubts(told: &Told) -> Vec<String> {
 /// Facts about the history for its reader.
 pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     let mut notes = reading.notes.clone();
+    let mut doubted: Vec<(String, Vec<String>)> = Vec::new();
     for told in all {
-        notes.extend(doubts(told).into_iter().map(|doubt| format!("{}: {doubt}", name(told))));
+        for doubt in doubts(told) {
+            match doubted.iter_mut().find(|(known, _)| *known == doubt) {
+                Some((_, names)) => names.push(name(told)),
+                None => doubted.push((doubt, vec![name(told)])),
+            }
+        }
     }
+    notes.extend(doubted.into_iter().map(|(doubt, names)| match names.len() {
+        n if n > NAMED => format!("{n} series, first {}: {doubt}", names[0]),
+        _ => format!("{}: {doubt}", names.join(", ")),
+    }));
     let searched = all.iter().filter(|told| told.trend.missing == 0).count();
     if searched >= MANY {
         notes.push(format!(

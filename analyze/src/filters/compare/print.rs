@@ -31,6 +31,7 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
     let mut metric_of: HashMap<&str, &str> = HashMap::new();
     let several = comparisons.iter().any(|c| *metric_of.entry(&c.row.case).or_insert(&c.row.metric) != c.row.metric);
     let contrasts = comparisons.iter().any(|c| c.values != comparisons[0].values);
+    let told = needed(comparisons).map(|(_, note)| note);
     let mut columns = vec![
         column("case", false, &|c| short_names(&c.row.case)),
         column("metric", false, &|c| c.metric.map_or(c.row.metric.clone(), |m| m.name.to_owned())),
@@ -43,7 +44,7 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
         column("verdict", false, &|c| {
             if c.found.verdict == Verdict::Same { "~".to_owned() } else { c.found.verdict.to_string() }
         }),
-        column("", false, &|c| c.found.notes.join("; ")),
+        column("", false, &|c| notes(c, told.as_deref())),
     ];
     columns.retain(|c| match c.title.as_str() {
         "metric" => several,
@@ -52,6 +53,20 @@ pub fn columns(comparisons: &[Compared]) -> Vec<Column> {
         _ => true,
     });
     columns
+}
+
+/// The iterations that several comparisons would need, where it is the same for all of them: their number, and the note.
+fn needed(comparisons: &[Compared]) -> Option<(usize, String)> {
+    let all: Vec<&Compared> = comparisons.iter().filter(|c| c.found.needed.is_some()).collect();
+    let note = all.first()?.found.notes.first()?;
+    let is_common = all.len() > 1 && all.iter().all(|c| c.found.notes.first() == Some(note));
+    is_common.then(|| (all.len(), note.clone()))
+}
+
+/// The notes about a comparison, but for the one that is told of several together.
+fn notes(compared: &Compared, told: Option<&str>) -> String {
+    let own = compared.found.notes.iter().filter(|note| told != Some(note.as_str()));
+    own.cloned().collect::<Vec<_>>().join("; ")
 }
 
 /// Prints an aligned or Markdown table, and the facts to know beside it.
@@ -112,6 +127,7 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
         0 => "drift: none found".to_owned(),
         n => format!("drift: in {n} of {}", comparisons.len()),
     });
+    facts.extend(needed(comparisons).map(|(count, note)| format!("{count} inconclusive: {note}")));
     facts.push(if of_one_run(sides) { "one run".to_owned() } else { machine(records) });
     facts.join(" · ")
 }

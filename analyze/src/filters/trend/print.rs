@@ -121,7 +121,8 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
         }
     }
     if all.iter().all(|told| told.trend.findings.is_empty()) {
-        writeln!(output, "no change")?;
+        let searched = all.iter().any(|told| told.trend.missing == 0);
+        writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
     }
     writeln!(output)?;
     layout::aligned(&levels(reading, all), sheet, output)?;
