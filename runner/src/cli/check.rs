@@ -109,9 +109,8 @@ fn describe(plan: &Plan, list: bool) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{}: {} · {cases} case{}{rounds} · {}",
-        plan.path,
-        plan.name,
+        "{} · {cases} case{}{rounds} · {}",
+        if plan.path == plan.name { plan.name.clone() } else { format!("{}: {}", plan.path, plan.name) },
         if cases == 1 { "" } else { "s" },
         plan.estimate()
     );

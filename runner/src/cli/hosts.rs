@@ -109,13 +109,17 @@ fn as_json(found: &[Found], missing: &[String]) -> String {
     format!("{all:#}\n")
 }
 
+/// Title of the launcher's names for the machines.
+const NODE: &str = "node";
+
 /// A line for each.
 fn show(plan: &Plan, found: &[Found]) -> Result<(), Error> {
     let of_record = |cell: fn(&HostRecord) -> Option<String>| {
         move |found: &Found| found.record.as_ref().and_then(cell).unwrap_or_default()
     };
-    let columns = [
+    let mut columns = vec![
         Column::of("host", false, found, |found| found.name.clone()),
+        Column::of(NODE, false, found, of_record(|record| record.launch.as_ref()?.node.clone())),
         Column::of("version", false, found, of_record(|record| Some(record.tool_version.clone()))),
         Column::of("kernel", false, found, of_record(|record| record.facts.kernel_release.clone())),
         Column::of("cpus", true, found, of_record(|record| record.facts.cpus.map(|n| n.to_string()))),
@@ -124,6 +128,7 @@ fn show(plan: &Plan, found: &[Found]) -> Result<(), Error> {
         Column::of("clock from ours", false, found, of_record(clock)),
         Column::of("control", false, found, |found| control(plan, found)),
     ];
+    columns.retain(|column| column.title != NODE || column.cells.iter().any(|cell| !cell.is_empty()));
     let mut out = anstream::stdout().lock();
     aligned(&columns, &Sheet::stdout(), &mut out).and_then(|()| out.flush()).map_err(Error::output("standard output"))
 }
@@ -143,7 +148,7 @@ fn interface(nic: &NicFacts) -> String {
 fn clock(record: &HostRecord) -> Option<String> {
     let clock = record.clock?;
     let us = |ns: u64| human(Unit::Microseconds, ns as f64 / 1000.0);
-    let sign = if clock.wall_offset_ns < 0 { "-" } else { "+" };
+    let sign = if clock.wall_offset_ns < 0 { "−" } else { "+" };
     Some(format!("{sign}{} ± {}", us(clock.wall_offset_ns.unsigned_abs()), us(clock.bound_ns)))
 }
 

@@ -195,7 +195,10 @@ impl Hosts {
 }
 
 /// Most hosts that the line of a run names one by one.
-const NAMED: usize = 4;
+const NAMED: usize = 2;
+
+/// Most machines that the line names beside their ends.
+const NODES: usize = 8;
 
 /// The line of a run about the hosts that are there: `2 hosts ready · a: 6.12.0, clock 38 µs from ours (± 4 µs) · b: …`, and of
 /// many `16 hosts ready · node[1-16]: 6.12.0 · clocks up to 38 µs from ours (± 4 µs)`. `None`: all ends are in this process.
@@ -227,7 +230,18 @@ pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
             .map(|c| format!("clocks up to {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns)));
         kernels.chain(furthest).collect()
     };
-    Some(format!("{count} host{plural} ready · {}", words.join(" · ")))
+    // The launcher's names for the machines behind its ends.
+    let node = |(name, host): &(&String, &HostRecord)| {
+        let node = host.launch.as_ref()?.node.clone()?;
+        (node != **name).then(|| format!("{name} is {node}"))
+    };
+    let nodes: Vec<String> = remote.iter().filter_map(node).collect();
+    let nodes = match nodes.len() {
+        0 => String::new(),
+        n if n > NODES => format!(" · {}, … (`plumb hosts` has all)", nodes[..NODES].join(", ")),
+        _ => format!(" · {}", nodes.join(", ")),
+    };
+    Some(format!("{count} host{plural} ready · {}{nodes}", words.join(" · ")))
 }
 
 /// The ends of the steps that run, and whether each is another program's, without a daemon. A program needs no daemon anywhere.

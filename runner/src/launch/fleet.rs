@@ -449,7 +449,8 @@ fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[S
     let said = [lines, std::slice::from_ref(&what)].concat();
     // A daemon's own sentence says more than what its launcher adds.
     let errors: Vec<&String> = lines.iter().filter(|line| line.contains(OWN_ERROR)).collect();
-    let chosen = if errors.is_empty() { lines.iter().collect() } else { errors };
+    let is_rule = |line: &&String| line.chars().all(|c| c == '-');
+    let chosen = if errors.is_empty() { lines.iter().filter(|line| !is_rule(line)).collect() } else { errors };
     let last = &chosen[chosen.len().saturating_sub(QUOTED)..];
     // The cause of the error may stand far above the last line.
     let telling = remedy::telling(lines).filter(|line| !last.contains(line));

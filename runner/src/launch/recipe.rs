@@ -250,8 +250,9 @@ fn of_mpi(mpi: &Mpi, over_mpi: bool, serve: Vec<String>) -> Result<Recipe, Strin
     } else {
         remote.args.push("--own-key".to_owned());
     }
+    let check = Some([&mpi.run[..], &["hostname".to_owned()]].concat().join(" "));
     let argv = [argv, rest.to_vec(), remote.argv()].concat();
-    Ok(Recipe { input, ..Recipe::new("mpi", argv, remote.copy) })
+    Ok(Recipe { input, check, ..Recipe::new("mpi", argv, remote.copy) })
 }
 
 #[cfg(test)]

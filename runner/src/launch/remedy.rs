@@ -11,11 +11,16 @@ use super::{
 const REFUSED: &str = "plumb-copy:";
 
 /// Words of launchers and login shells, and what to do. The first that is found counts.
-const WORDS: [(&str, &str); 36] = [
+const WORDS: [(&str, &str); 37] = [
     (
         "not enough slots",
         "the launcher has fewer slots than ranks: say how many each host has (-host NAME:SLOTS, or a hostfile), or let them share \
          CPUs with --oversubscribe in `run`",
+    ),
+    (
+        "unable to change wdir",
+        "the launcher starts programs in the folder that you are in, and that host has none of this name: start from one that all \
+         hosts have, or add `-wdir, /` to `run`",
     ),
     (
         "an attempt to run as root",
@@ -100,6 +105,8 @@ pub fn of(recipe: &Recipe, status: Option<ExitStatus>, lines: &[String]) -> Opti
                 .to_owned(),
         ),
         Some(NOT_RECEIVED) => Some("the program could not be copied".to_owned()),
+        // A launcher of ranks that says nothing of use says more without plumb.
+        Some(_) if recipe.engine == "mpi" => Some(format!("the launcher alone may say more: {check}")),
         _ => None,
     })
 }
@@ -147,6 +154,11 @@ mod tests {
         assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
         assert!(advice(127, "bash: plumb: command not found").unwrap().contains("copy: true"));
         assert!(advice(2, "error: unexpected argument '--launched' found").unwrap().contains("older"));
+        assert!(
+            advice(255, "[proxy:0:1@h2] launch_procs: unable to change wdir to /home/me").unwrap().contains("-wdir, /")
+        );
         assert_eq!(advice(1, "anything"), None);
+        let of_ranks = Recipe { engine: "mpi", ..recipe.clone() };
+        assert!(of(&of_ranks, Some(ExitStatus::from_raw(1 << 8)), &[]).unwrap().starts_with("the launcher alone"));
     }
 }

@@ -311,9 +311,17 @@ pub(super) fn each_once(
                 return None;
             }
             let daemon = hosts.get(&name).and_then(daemon);
+            let address = daemon.as_ref().map(|(address, _)| address.clone()).unwrap_or_default();
             if let Some(other) = daemon.and_then(|daemon| daemons.insert(daemon, name.clone())) {
                 let what = format!("hosts `{other}` and `{name}` of `{key}` are one daemon: they have one address");
-                out.error(item.span, what, "give each host its own address, or leave one out");
+                let help = if address.contains('{') {
+                    format!(
+                        "in `{address}` only {{host}} is replaced, by the host's name; or write a range: 10.0.0.[1-4]"
+                    )
+                } else {
+                    "give each host its own address, or leave one out".to_owned()
+                };
+                out.error(item.span, what, help);
                 return None;
             }
             named.push(name);
@@ -402,6 +410,10 @@ mod tests {
         let text = "hosts: {\"n[1-4]\": {address: 127.0.0.1, launch: {command: {run: [env]}}}, m1: {address: m}}\n\
                     tests: {a: {workload: tcp_rr, pairs: {of: n}}, b: {workload: tcp_rr, to: m1}}";
         assert_eq!(hosts(load(text, &["n[1-2]={host}.lab"]).unwrap()), ["m1", "n1", "n2"]);
+        let error = load(text, &["h[1-4]={host}.lab"]).unwrap_err();
+        assert!(error.contains("the plan's tests go to m1,n[1-4]"), "{error}");
+        let error = load(text, &["n[1-2]=h{n}"]).unwrap_err();
+        assert!(error.contains("in `h{n}` only {host} is replaced, by the host's name"), "{error}");
         assert_eq!(hosts(load(text, &["n[01-02]={host}.lab"]).unwrap()), ["m1", "n01", "n02"]);
         assert_eq!(hosts(load(text, &["n[1-2]={host}.lab", "n4=x"]).unwrap()), ["m1", "n1", "n2", "n4"]);
         // One name is one host.
