@@ -158,10 +158,16 @@ fn interruption(
     if open.is_empty() {
         return None;
     }
-    let named = open.iter().take(MOST_NAMED).map(|case| match (case.iterations, case.of) {
-        (0, _) => format!("{} ({})", case.case, case.reason),
-        (done, 0) => format!("{} ({done} probes; {})", case.case, case.reason),
-        (done, of) => format!("{} ({done} of {of} iterations; {})", case.case, case.reason),
+    let named = open.iter().take(MOST_NAMED).map(|case| {
+        let done = match (case.iterations, case.of) {
+            (0, _) => String::new(),
+            (done, 0) => format!("{done} probes"),
+            (done, of) => format!("{done} of {of} iterations"),
+        };
+        // The sentence begins with the signal.
+        let reason = if case.reason.contains(signal) { "" } else { &case.reason };
+        let told: Vec<&str> = [done.as_str(), reason].into_iter().filter(|text| !text.is_empty()).collect();
+        if told.is_empty() { case.case.clone() } else { format!("{} ({})", case.case, told.join("; ")) }
     });
     let mut named: Vec<String> = named.collect();
     if open.len() > MOST_NAMED {

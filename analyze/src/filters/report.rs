@@ -36,6 +36,7 @@ use crate::{
 };
 use cases::Cases;
 use doubts::Doubts;
+pub use overview::Overview;
 
 /// A page about a run: question, answer, verdicts, results, pictures, doubts, machines and plan.
 ///
@@ -294,6 +295,11 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
+}
+
+/// The tables of what was asked, of results with so many cases that their list is long. Of others none.
+pub fn overview(results: &Path) -> Result<Vec<Overview>, Error> {
+    Ok(overview::tables(&Cases::read(&mut open(results)?)?.pairs_apart().1.list))
 }
 
 /// The surveys of a table whose pairs ran in rounds.

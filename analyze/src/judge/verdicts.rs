@@ -99,7 +99,9 @@ pub fn outcome(rows: &[VerdictRow], inconclusive_fails: bool) -> Outcome {
 /// `1 failed, 1 inconclusive, 1 passed`
 pub fn summary(rows: &[VerdictRow]) -> String {
     type Is = fn(Verdict) -> bool;
-    let count = |is: Is| rows.iter().filter(|r| is(r.verdict)).count();
+    let warns = |r: &&VerdictRow| r.severity == Severity::Warn && r.verdict.is_bad();
+    let warned = rows.iter().filter(warns).count();
+    let count = |is: Is| rows.iter().filter(|r| is(r.verdict) && !warns(r)).count();
     let groups: [(Is, &str); 7] = [
         (Verdict::is_bad, "failed"),
         (|v| v == Verdict::Error, "not comparable"),
@@ -112,6 +114,7 @@ pub fn summary(rows: &[VerdictRow]) -> String {
     let parts: Vec<String> = groups
         .iter()
         .map(|(is, word)| (count(*is), word))
+        .chain([(warned, &"warned")])
         .filter(|(n, _)| *n > 0)
         .map(|(n, word)| format!("{n} {word}"))
         .collect();
@@ -143,7 +146,7 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
         column("assertion", &|r| r.assertion.clone()),
         column("metric", &|r| metrics::find(&r.metric).map_or(r.metric.as_str(), |m| m.name).to_owned()),
         column(&title, &|r| match r.statistic.as_str() {
-            of if r.n > 1 && !of.is_empty() && !is_common => format!("{} ({of})", observed(r)),
+            of if r.n > 1 && !of.is_empty() && !is_common => format!("{of} {}", observed(r)),
             _ => observed(r),
         }),
         column("where", &place),
@@ -261,6 +264,17 @@ mod tests {
     }
 
     #[test]
+    fn what_only_warns_has_not_failed() {
+        let row = |verdict, severity| VerdictRow { verdict, severity, ..VerdictRow::default() };
+        let rows = [
+            row(Verdict::Fail, Severity::Warn),
+            row(Verdict::Pass, Severity::default()),
+            row(Verdict::Fail, Severity::default()),
+        ];
+        assert_eq!(summary(&rows), "1 failed, 1 passed, 1 warned");
+    }
+
+    #[test]
     fn the_head_says_which_statistic_was_observed() {
         let row = |statistic: &str, n| VerdictRow {
             metric: "latency_p99_us".into(),
@@ -277,7 +291,7 @@ mod tests {
         let (title, _) = shown(&[row("median", 3), row("worst", 1)]);
         assert_eq!(title, "observed (median)");
         let mixed = shown(&[row("median", 3), row("worst", 3)]);
-        assert_eq!(mixed, ("observed".to_owned(), "11.7 µs (median), 11.7 µs (worst)".to_owned()));
+        assert_eq!(mixed, ("observed".to_owned(), "median 11.7 µs, worst 11.7 µs".to_owned()));
         assert_eq!(shown(&[row("median", 1)]), ("observed".to_owned(), "11.7 µs".to_owned()));
     }
 

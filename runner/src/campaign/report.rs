@@ -8,6 +8,7 @@ use std::{
 
 use analyze::{
     export::page::{self, Block},
+    filters::{self, report::Overview},
     judge::survey::Surveyed,
     table::layout::Sheet,
 };
@@ -32,6 +33,9 @@ use crate::{
     },
     style,
 };
+
+/// Most rows that are listed; of more, a table of what was asked says it.
+const LONG: usize = 40;
 
 /// Most suspects of a survey that are named below the results.
 const MOST_SUSPECTS: usize = 8;
@@ -249,11 +253,29 @@ impl Report {
             writeln!(out)?;
             survey.text(name).write(false, sheet, out)?;
         }
-        if !self.summaries.is_empty() {
+        let overview = self.overview();
+        for Overview { said, columns, .. } in &overview {
+            writeln!(out, "\n{said}\n")?;
+            table::write(columns, sheet, out)?;
+        }
+        if let Some(kept) = self.kept.as_deref().filter(|_| !overview.is_empty()) {
+            writeln!(
+                out,
+                "\nrow by row, and what limited each: plumb report -o {} {}",
+                kept.with_extension("html").display(),
+                kept.display()
+            )?;
+        }
+        let is_told = |row: &&Row| !overview.iter().any(|of| Some(of.test.as_str()) == row.test.as_deref());
+        let listed: Vec<Row> = self.summaries.iter().filter(is_told).cloned().collect();
+        if listed.is_empty() && !overview.is_empty() {
             writeln!(out)?;
-            table::write(&table::summary(&self.summaries), sheet, out)?;
+        }
+        if !listed.is_empty() {
             writeln!(out)?;
-            let limits = table::limits(&self.summaries);
+            table::write(&table::summary(&listed), sheet, out)?;
+            writeln!(out)?;
+            let limits = table::limits(&listed);
             if !limits.is_empty() {
                 table::write_sentences(&limits, sheet, out)?;
                 writeln!(out)?;
@@ -263,6 +285,13 @@ impl Report {
             writeln!(out)?;
         }
         self.write_notes(has_seen, sheet, out)
+    }
+
+    /// The tables of what was asked, where there are too many rows to read.
+    fn overview(&self) -> Vec<Overview> {
+        let kept = self.kept.as_deref().filter(|_| self.summaries.len() > LONG);
+        // Rows that cannot be read again, as from a pipe, are listed.
+        kept.and_then(|kept| filters::report::overview(kept).ok()).unwrap_or_default()
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {

@@ -49,7 +49,12 @@ fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let too_fast = loads.iter().filter(|_| asked.rate.is_some()).filter_map(|row| too_fast(row));
     let single = loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
-    report.notes().iter().cloned().chain(too_fast).chain(single).collect()
+    // The margin is the built-in plan's: nobody asked for it.
+    let own = report.notes().iter().map(|note| match note.split_once(", not the ±") {
+        Some((before, after)) => format!("{before}{}", after.split_once(" asked for").map_or(after, |(_, rest)| rest)),
+        None => note.clone(),
+    });
+    own.chain(too_fast).chain(single).collect()
 }
 
 /// Says what arrived of a load that was more than the path or an end could carry, and a rate that they carry.

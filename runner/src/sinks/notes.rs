@@ -123,10 +123,15 @@ impl Notes {
                 if *times == 1 { "" } else { "s" }
             )
         }));
-        notes.extend(self.waited.iter().map(|(case, (times, most, rank))| {
+        let worst = self.waited.iter().max_by(|(_, (_, a, _)), (_, (_, b, _))| a.total_cmp(b));
+        notes.extend(worst.map(|(case, (times, most, rank))| {
+            let others = match self.waited.len() - 1 {
+                0 => String::new(),
+                n => format!("; so did ranks in {n} other case{}, for less", if n == 1 { "" } else { "s" }),
+            };
             format!(
                 "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {times} time{}: other ranks or programs had it, \
-                 and all ranks wait for the slowest",
+                 and all ranks wait for the slowest{others}",
                 margin(*most),
                 if *times == 1 { "" } else { "s" }
             )

@@ -44,8 +44,26 @@ impl Factor {
     }
 }
 
-/// A table for each test that varies two things; none for a run of few cases.
+/// The table of a test.
+pub struct Overview {
+    pub test: String,
+    /// What it shows: `sizes: throughput by message size, io, with the 95 % interval.`
+    pub said: String,
+    about: String,
+    pub columns: Vec<Column>,
+}
+
+/// [`tables`] as blocks.
 pub fn of(cases: &[Case]) -> Vec<Block> {
+    let blocks = |of: Overview| {
+        let Overview { said, about, columns, .. } = of;
+        [Block::Paragraph(said), Block::Table { about, columns }]
+    };
+    tables(cases).into_iter().flat_map(blocks).collect()
+}
+
+/// A table for each test that varies two things; none for a run of few cases.
+pub fn tables(cases: &[Case]) -> Vec<Overview> {
     let mut tests = IndexMap::<&str, Vec<&Case>>::new();
     for case in cases.iter().filter(|case| case.count() > 0) {
         tests.entry(case.test()).or_default().push(case);
@@ -53,7 +71,7 @@ pub fn of(cases: &[Case]) -> Vec<Block> {
     if cases.len() <= LONG {
         return Vec::new();
     }
-    tests.iter().filter_map(|(test, cases)| table(test, cases)).flatten().collect()
+    tests.iter().filter_map(|(test, cases)| table(test, cases)).collect()
 }
 
 /// The metric that the cases of a test are about: the added latency where a case has it, else the one of most cases.
@@ -66,7 +84,7 @@ pub fn metric(cases: &[&Case]) -> Option<&'static Metric> {
     added.or_else(|| votes.values().rev().max_by_key(|(count, _)| *count)).map(|(_, metric)| *metric)
 }
 
-fn table(test: &str, all: &[&Case]) -> Option<[Block; 2]> {
+fn table(test: &str, all: &[&Case]) -> Option<Overview> {
     let metric = metric(all)?;
     let cases: Vec<&Case> =
         all.iter().copied().filter(|case| case.headline().is_some_and(|m| m.column == metric.column)).collect();
@@ -103,8 +121,8 @@ fn table(test: &str, all: &[&Case]) -> Option<[Block; 2]> {
         level if across.values.len() <= WITH_INTERVALS => format!(", with the {} interval", units::level(level)),
         _ => String::new(),
     };
-    let said = Block::Paragraph(format!("{about}{intervals}."));
-    Some([said, Block::Table { about, columns: heads.chain(cells).collect() }])
+    let said = format!("{about}{intervals}.");
+    Some(Overview { test: test.to_owned(), said, about, columns: heads.chain(cells).collect() })
 }
 
 /// The members, then the swept keys, with several values each.
