@@ -306,9 +306,11 @@ impl Progress {
         self.said.borrow_mut().insert(text.to_owned());
     }
 
-    /// Whether a sentence stands on standard error already, as a warning or an error.
+    /// Whether a sentence stands on standard error already, as a warning or an error; also one about more cases, each of which
+    /// stands there.
     pub fn has_said(&self, text: &str) -> bool {
-        self.said.borrow().contains(text)
+        let first = text.strip_suffix(" in the same words)").and_then(|text| text.rsplit_once(" (and "));
+        self.said.borrow().contains(first.map_or(text, |(first, _)| first))
     }
 
     /// Text that is shown in every mode: rendered diagnostics, interim results.

@@ -245,10 +245,6 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
             results.push(Block::List(limits.iter().map(|limit| short_names(limit)).collect()));
         }
     }
-    let pairs = (!pairs.list.is_empty()).then(|| Block::Fold {
-        about: format!("All {} pairs, one by one", pairs.list.len()),
-        blocks: vec![Block::Table { about: "Pairs".to_owned(), columns: pairs.table(&[]) }],
-    });
     let mut later = Doubts::default();
     let mut drawn = pictures::of(results_path, &cases, facts, &mut later);
     if !drawn.is_empty() {
@@ -283,7 +279,7 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
             Block::Fold { about: format!("All {} rows, and what limited them", others.list.len()), blocks: results };
         blocks.extend(overview.into_iter().chain(doubtful).chain(drawn).chain([rows]));
     }
-    blocks.extend(pairs);
+    blocks.extend(one_by_one(&pairs));
     if let Some(facts) = facts {
         blocks.push(heading("Details"));
         blocks.push(facts::environment(facts));
@@ -295,6 +291,14 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
+}
+
+/// The pairs of surveys as rows, for those who look for one.
+fn one_by_one(pairs: &Cases) -> Option<Block> {
+    (!pairs.list.is_empty()).then(|| Block::Fold {
+        about: format!("All {} pairs, one by one", pairs.list.len()),
+        blocks: vec![Block::Table { about: "Pairs".to_owned(), columns: pairs.table(&[]) }],
+    })
 }
 
 /// The tables of what was asked, of results with so many cases that their list is long. Of others none.

@@ -326,7 +326,11 @@ fn unused_hosts(hosts: &BTreeMap<String, Host>, of_plan: &HashSet<String>, cases
     let own = ranges::fold(of_plan.iter().filter(|name| used.contains(name.as_str())).map(String::as_str));
     let is_any_used = hosts.keys().any(|name| !of_plan.contains(name) && used.contains(name.as_str()));
     let help = if !own.is_empty() && !is_any_used {
-        let command = if own.contains(',') { String::new() } else { format!(": --host '{own}={names}'") };
+        let command = if own.contains(',') {
+            String::new()
+        } else {
+            format!(": --host '{own}=ADDRESS', which may be a range, as {names} is")
+        };
         format!("the plan's tests go to {own}{command}")
     } else if ranges::is_range(&names) {
         format!("write `matrix: {{to: \"{names}\"}}` in the tests")

@@ -199,7 +199,7 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
             let class = match (column.right, tone(column, cell)) {
                 _ if i == named => " class=\"name\"".to_owned(),
                 (false, Tone::Plain) if short[i] && !column.title.is_empty() => " class=\"short\"".to_owned(),
-                (true, _) if cell.contains(" (") => " class=\"number pair\"".to_owned(),
+                (true, _) if cell.contains(" (") || cell.contains(" ± ") => " class=\"number pair\"".to_owned(),
                 (true, _) => " class=\"number\"".to_owned(),
                 (_, Tone::Plain) => " class=\"long\"".to_owned(),
                 (_, tone) => format!(" class=\"word {}\"", class(tone)),
@@ -207,11 +207,17 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
             let mut cell = escaped(cell);
             if column.right {
                 // A value with its interval breaks between them.
-                cell = cell.replace(' ', "&nbsp;").replace("&nbsp;(", " (");
+                cell = cell.replace(' ', "&nbsp;").replace("&nbsp;(", " (").replace("&nbsp;±", " ±");
             }
             if i == named {
-                // Long names break between their keys.
-                cell = cell.replace(',', ",<wbr>").replace('[', "<wbr>[").replace('=', "=<wbr>");
+                // Long names break between their keys, and not in a value such as `16 KiB`.
+                let whole = cell.replace(' ', "&nbsp;");
+                cell = whole
+                    .replace(",&nbsp;", ", ")
+                    .replace("]&nbsp;", "] ")
+                    .replace(',', ",<wbr>")
+                    .replace('[', "<wbr>[")
+                    .replace('=', "=<wbr>");
             }
             let (tag, scope) = if i == named { ("th", " scope=\"row\"") } else { ("td", "") };
             let _ = write!(out, "<{tag}{scope}{class}>{cell}</{tag}>");
@@ -316,7 +322,7 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
 @media (max-width: 1100px) {
   th, td { padding-right: 0.6rem; }
   thead th { white-space: normal; }
-  .long { min-width: 9rem; }
+  .long { min-width: 11rem; }
 }
 @media (max-width: 640px) {
   .wide { display: none; }
@@ -336,10 +342,11 @@ pre { background: var(--shade); padding: 0.8rem 1rem; border-radius: 6px; font: 
   body { font-size: 10pt; }
   main { max-width: none; padding: 0; }
   .scroll { overflow: visible; }
-  .name { position: static; max-width: none; }
+  .name { position: static; max-width: none; min-width: 11rem; }
+  table { font-size: 8pt; }
   td.number, thead th { white-space: normal; }
   .long { min-width: 0; }
-  th, td { padding-right: 0.7rem; }
+  th, td { padding-right: 0.5rem; }
   .wide { display: block; }
   .narrow { display: none; }
   h2 { break-after: avoid; }
@@ -358,6 +365,21 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     use super::*;
+
+    #[test]
+    fn cells_break_between_values_and_not_in_them() {
+        let column = |title: &str, right, cell: &str| Column { title: title.into(), right, cells: vec![cell.into()] };
+        let columns =
+            vec![column("case", false, "ping[16 KiB, spin] up"), column("mean", true, "95.7 Mbit/s ± 0.50 %")];
+        let page = Page {
+            title: "t".into(),
+            origin: String::new(),
+            blocks: vec![Block::Table { about: "t".into(), columns }],
+        };
+        let text = page.html();
+        assert!(text.contains("ping<wbr>[16&nbsp;KiB,<wbr> spin] up</th>"), "{text}");
+        assert!(text.contains("<td class=\"number pair\">95.7&nbsp;Mbit/s ±&nbsp;0.50&nbsp;%</td>"), "{text}");
+    }
 
     #[test]
     fn the_policy_has_the_hash_of_the_script() {

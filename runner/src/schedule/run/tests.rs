@@ -81,7 +81,10 @@ fn a_host_that_is_gone_is_told_once() {
         rows.1,
         [&format!("{first} (and 1 more case in the same words)"), "case b, iteration 1: host `c`: no daemon"]
     );
-    assert!(progress.has_said(first) && progress.has_said(&rows.1[1]));
+    assert!(
+        progress.has_said(first) && progress.has_said(&rows.1[0]) && progress.has_said(&rows.1[1]),
+        "also with its number"
+    );
     assert!(!progress.has_said("case c, iteration 1: host `b`: no daemon"));
 }
 
