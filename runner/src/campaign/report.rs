@@ -295,7 +295,7 @@ impl Report {
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        let is_new = |note: &&String| !self.told.contains(*note) && !(has_seen && self.said.contains(*note));
+        let is_new = |note: &&String| !(self.told.contains(*note) || has_seen && self.said.contains(*note));
         for note in self.notes.iter().filter(is_new) {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
