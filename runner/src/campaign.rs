@@ -165,7 +165,8 @@ fn interruption(
             (done, of) => format!("{done} of {of} iterations"),
         };
         // The sentence begins with the signal.
-        let reason = if case.reason.contains(signal) { "" } else { &case.reason };
+        let own = case.reason.strip_prefix(&format!("interrupted by {signal}")).map(str::trim_start);
+        let reason = own.unwrap_or(&case.reason);
         let told: Vec<&str> = [done.as_str(), reason].into_iter().filter(|text| !text.is_empty()).collect();
         if told.is_empty() { case.case.clone() } else { format!("{} ({})", case.case, told.join("; ")) }
     });

@@ -54,8 +54,9 @@ fn ended_whole(folder: &Folder, ran: &Ran, code: i32, by: Option<&str>) {
     let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].as_str(), r["status"].as_str())).collect();
     assert_eq!(status, [("bulk", if by.is_some() { "skipped" } else { "ok" }), ("next", "skipped")]);
     assert!(ran.stdout.contains("bulk"), "the results of what was measured are shown: {}", ran.stdout);
-    let unmeasured = format!("next (interrupted by {} before it ran)", by.unwrap_or("SIGALRM"));
-    assert!(ran.stdout.contains(&unmeasured), "{}", ran.stdout);
+    // The signal is named once.
+    let interrupted = format!("interrupted by {}: ", by.unwrap_or("SIGALRM"));
+    assert!(ran.stdout.contains(&interrupted) && ran.stdout.contains("next (before it ran)"), "{}", ran.stdout);
     let facts = std::fs::read_to_string(folder.path("r.run.json")).unwrap();
     let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
     assert_eq!(facts["interrupted"], by.unwrap_or("SIGALRM"));
