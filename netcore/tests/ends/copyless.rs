@@ -26,6 +26,10 @@ fn pages_arrive_unchanged_in_every_direction() {
             // Neither messages nor their pieces begin at pages.
             (spec.io, spec.direction, spec.integrity, spec.sizes.message_bytes) = (io, direction, true, 70_001);
             (spec.near.buffers.ring, spec.far.buffers.ring, spec.streams) = (3, 5, 2);
+            // By a count: flows without a copy that share the memory of a user who is not root may wait long for their turns.
+            if direction != Direction::Duplex {
+                spec.phases.stop = Stop::AfterBytes(20 * 70_001);
+            }
             let (near, far) = run(&spec, V4);
             assert_eq!((near.ending, far.ending), (Ending::Complete, Ending::Complete), "{io:?} {direction:?}");
             for (a, b) in near.totals.iter().zip(&far.totals) {
