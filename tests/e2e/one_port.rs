@@ -147,7 +147,7 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
         ("netperf-classics", vec![], &[]),
         ("netpipe", vec![], &[]),
         ("quick", vec![], &[]),
-        ("responsiveness", vec![], &[]),
+        ("responsiveness", skews(&["load"]), &[]),
         ("soak", [skews(&["soak"]), vec!["vars.duration=20ms".to_owned()]].concat(), &[]),
         ("udp-loss", vec![], &[]),
     ];

@@ -17,12 +17,12 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn tcp_bytes_are_those_that_the_interface_carried() {
     let Some(alone) = Namespace::new() else { return };
-    let before = alone.interface("lo");
-    let rows = alone
-        .measure("{version: 1, name: witness, tests: {it: {workload: tcp_stream, bytes: 64MiB, message_size: 64KiB}}}");
-    let after = alone.interface("lo");
-    let sent = count(&rows[0], "bytes_sent");
-    assert_eq!(count(&rows[0], "bytes_received"), sent);
+    let plan = "{version: 1, name: witness, tests: {it: {workload: tcp_stream, bytes: 64MiB, message_size: 64KiB}}}";
+    let (rows, [before, after]) = alone.carried(&Folder::new().text(plan));
+    let row = of(&rows, "iteration")[0];
+    assert_eq!(row["status"], "ok");
+    let sent = count(row, "bytes_sent");
+    assert_eq!(count(row, "bytes_received"), sent);
     assert!(sent >= 64 * MIB, "{sent} bytes is less than the plan asked for");
     let carried = after.received_bytes - before.received_bytes;
     let packets = after.received_packets - before.received_packets;
