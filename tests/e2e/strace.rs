@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::{
     needs::{has_program, skip},
-    program::{Folder, Ran},
+    program::{Folder, Ran, parse},
 };
 
 /// A run, and the lines of its calls, each with its thread.
@@ -14,7 +14,8 @@ pub struct Traced {
 }
 
 /// Runs a plan under `strace`, a command that a namespace may have made, which logs these calls and is given further options.
-/// `None`: there is no strace, or programs cannot be traced here.
+/// `None`: there is no strace, or programs cannot be traced here. A run that discarded a try, whose calls are in the log as well, is
+/// repeated.
 pub fn run(mut strace: Command, calls: &str, options: &[&str], plan: &str) -> Option<Traced> {
     if !has_program("strace", "strace") {
         return None;
@@ -23,13 +24,18 @@ pub fn run(mut strace: Command, calls: &str, options: &[&str], plan: &str) -> Op
     let log = folder.name("strace");
     strace.args(["-f", "-qq", "-o", &log, "-e", &format!("trace={calls}")]).args(options);
     strace.args([env!("CARGO_BIN_EXE_plumb"), "run", "--progress", "never", plan]).stdin(Stdio::null());
-    let ran: Ran = strace.output().unwrap().into();
-    if ran.stderr.contains("ptrace") && ran.code != Some(0) {
-        skip(&format!("programs cannot be traced here: {}", ran.stderr));
-        return None;
+    for _ in 0..10 {
+        let ran: Ran = strace.output().unwrap().into();
+        if ran.stderr.contains("ptrace") && ran.code != Some(0) {
+            skip(&format!("programs cannot be traced here: {}", ran.stderr));
+            return None;
+        }
+        if ran.code != Some(0) || parse(&ran.stdout).iter().all(|row| row["status"] != "discarded") {
+            let log = std::fs::read_to_string(log).unwrap();
+            return Some(Traced { ran, calls: calls_of(&log) });
+        }
     }
-    let log = std::fs::read_to_string(log).unwrap();
-    Some(Traced { ran, calls: calls_of(&log) })
+    panic!("each of ten runs discarded a try");
 }
 
 /// The calls in a log, each where it began. strace cuts a call in two where another thread's comes between.

@@ -58,7 +58,7 @@ fn directions_and_members_are_lines_of_their_own() {
         assert_eq!(levels, [8e9, 2e9, 10e9]);
         assert!(lines(&drawn).iter().all(|line| line.iter().all(|p| (p.1 - line[0].1).abs() < 1.0)));
         let labels: Vec<&str> = drawn.legend.iter().map(|e| e.label.as_str()).collect();
-        assert_eq!(labels, ["forward", "reverse", "both"]);
+        assert_eq!(labels, ["upload", "download", "both ways"]);
         assert!(drawn.title.contains("load"), "{}", drawn.title);
         assert!(
             drawn.notes.iter().any(|n| n.starts_with("left out: 5 rows") && n.contains("soak probe")),
