@@ -251,7 +251,7 @@ fn what_a_load_adds_is_the_headline_of_its_probe_with_an_interval_of_its_own() {
         (ran, rows(&folder.path("r.csv")))
     };
     let of_probe = |table: &[Row], record: &str| -> Vec<Row> {
-        let all = table.iter().filter(|row| row["record"] == record && row["member"] == "up-tcp");
+        let all = table.iter().filter(|row| row["record"] == record && row["member"] == "upload-tcp");
         all.filter(|row| record == "summary" || row["phase"] == "measure").cloned().collect()
     };
     // On a busy machine a probe may have no answer within a short time.
@@ -274,10 +274,10 @@ fn what_a_load_adds_is_the_headline_of_its_probe_with_an_interval_of_its_own() {
         "{summary:?}"
     );
     let line = |text: &str, name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
-    let loaded = line(&ran.stdout, "load up-tcp");
+    let loaded = line(&ran.stdout, "load upload-tcp");
     assert!(loaded.contains(" under load") && loaded.contains('±'), "{}", ran.stdout);
     assert!(line(&ran.stdout, "load idle-tcp").contains("p50 "), "{}", ran.stdout);
-    assert!(!ran.stdout.contains("up-tcp: "), "nothing limits a probe: {}", ran.stdout);
+    assert!(!ran.stdout.contains("upload-tcp: "), "nothing limits a probe: {}", ran.stdout);
     let again = plumb(&["table", "--summary", &file]);
-    assert!(line(&again.stdout, "load up-tcp").contains("added latency, median"), "{}", again.stdout);
+    assert!(line(&again.stdout, "load upload-tcp").contains("added latency, median"), "{}", again.stdout);
 }

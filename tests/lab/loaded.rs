@@ -103,7 +103,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 #[test]
 fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
     let Some((rows, read)) = upload("400ms") else { return };
-    for probe in ["up-udp", "up-tcp"] {
+    for probe in ["upload-udp", "upload-tcp"] {
         let row = row_of(&rows, probe);
         let expected_us = queue_us(&read, row);
         let added_us = number(row, "added_latency_p50_us");
@@ -112,7 +112,7 @@ fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
             (added_us / expected_us - 1.0).abs() < 0.1,
             "{probe}: {added_us} µs added, the queue takes {expected_us} µs"
         );
-        let idle = row_of(&rows, &probe.replace("up", "idle"));
+        let idle = row_of(&rows, &probe.replace("upload", "idle"));
         let difference = number(row, "latency_p95_us") - number(idle, "latency_p95_us");
         assert!((difference - number(row, "added_latency_p95_us")).abs() < 1e-6);
         // Behind that queue a minute has fewer than 60 s over the added time.
@@ -123,7 +123,7 @@ fn the_added_latency_is_the_bytes_of_the_queue_over_its_rate() {
         }
     }
     let Some((short, _)) = upload("20ms") else { return };
-    let added = |rows: &[Row]| number(row_of(rows, "up-tcp"), "added_latency_p50_us");
+    let added = |rows: &[Row]| number(row_of(rows, "upload-tcp"), "added_latency_p50_us");
     assert!(added(&short) < added(&rows) / 3.0, "a short queue: {} µs, a deep one: {}", added(&short), added(&rows));
 }
 

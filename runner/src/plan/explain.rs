@@ -243,17 +243,15 @@ tests:
     #[test]
     fn a_workload_that_stands_for_a_group_shows_it() {
         let step = |path: &str, sets: &[&str]| ask(&format!("tests.d.concurrent.members.{path}"), sets).unwrap();
-        let after = step("down-tcp.after", &[]);
-        assert_eq!((after.value.as_deref(), after.set_by[0].origin.as_str()), (Some("14000ms"), "member down-tcp"));
-        assert_eq!(step("down.streams", &["streams=2"]).value.as_deref(), Some("2"));
-        assert_eq!(step("down-tcp.streams", &["streams=2"]).value, None, "a probe has one");
-        assert_eq!(step("down-tcp.duration", &[]).value.as_deref(), Some("4s"));
+        let after = step("download-tcp.after", &[]);
+        assert_eq!((after.value.as_deref(), after.set_by[0].origin.as_str()), (Some("14000ms"), "member download-tcp"));
+        assert_eq!(step("download.streams", &["streams=2"]).value.as_deref(), Some("2"));
+        assert_eq!(step("download-tcp.streams", &["streams=2"]).value, None, "a probe has one");
+        assert_eq!(step("download-tcp.duration", &[]).value.as_deref(), Some("4s"));
         let group = ask("tests.d.concurrent", &[]).unwrap();
-        assert!(
-            group.value.unwrap().contains(
-                "up-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, idle: idle-tcp, after: 7000ms}"
-            )
-        );
+        assert!(group.value.unwrap().contains(
+            "upload-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, idle: idle-tcp, after: 7000ms}"
+        ));
     }
 
     #[test]

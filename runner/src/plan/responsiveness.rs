@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The load of a phase: the name of its member, and the direction of its streams.
-const LOADS: [(&str, &str); 3] = [("up", "forward"), ("down", "reverse"), ("both", "bidirectional")];
+const LOADS: [(&str, &str); 3] = [("upload", "forward"), ("download", "reverse"), ("both", "bidirectional")];
 
 /// The probes of each phase, and their workloads. The group's last one decides how often a case is repeated.
 const PROBES: [(&str, &str); 2] = [("udp", "udp_rr"), ("tcp", "tcp_rr")];
@@ -175,20 +175,23 @@ mod tests {
             [
                 ("idle-udp", 0, 1, ""),
                 ("idle-tcp", 0, 1, ""),
-                ("up", 8, 8, ""),
-                ("up-udp", 8, 1, "idle-udp"),
-                ("up-tcp", 8, 1, "idle-tcp"),
-                ("down", 16, 8, ""),
-                ("down-udp", 16, 1, "idle-udp"),
-                ("down-tcp", 16, 1, "idle-tcp"),
+                ("upload", 8, 8, ""),
+                ("upload-udp", 8, 1, "idle-udp"),
+                ("upload-tcp", 8, 1, "idle-tcp"),
+                ("download", 16, 8, ""),
+                ("download-udp", 16, 1, "idle-udp"),
+                ("download-tcp", 16, 1, "idle-tcp"),
                 ("both", 24, 8, ""),
                 ("both-udp", 24, 1, "idle-udp"),
                 ("both-tcp", 24, 1, "idle-tcp"),
             ]
         );
         let of = |name: &str| case.members.iter().find(|m| m.name == name).unwrap().spec().unwrap();
-        assert_eq!((of("both").direction, of("up-tcp").pattern), (Direction::Bidirectional, Pattern::RequestResponse));
-        assert_eq!(of("down-udp").sizes.request_bytes, 100);
+        assert_eq!(
+            (of("both").direction, of("upload-tcp").pattern),
+            (Direction::Bidirectional, Pattern::RequestResponse)
+        );
+        assert_eq!(of("download-udp").sizes.request_bytes, 100);
         assert_eq!(case.estimate().least.as_millis(), (3 * 8 + 7) * 1000 + 100);
         assert!(!case.group.as_ref().unwrap().has_total && plan.warnings.sentences().is_empty());
     }
@@ -196,8 +199,8 @@ mod tests {
     #[test]
     fn it_is_the_group_that_it_stands_for() {
         let written = "warmup: 2s, interval: 1s, duration: 3s, concurrent: {window: own, start: {max_skew: 50ms}, members: \
-            {idle-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}}, idle-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}}, up: {workload: tcp_stream, streams: 4, after: 6s}, \
-            up-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-udp}, up-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-tcp}}}";
+            {idle-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}}, idle-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}}, upload: {workload: tcp_stream, streams: 4, after: 6s}, \
+            upload-udp: {workload: udp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-udp}, upload-tcp: {workload: tcp_rr, rate: 100/s, pacing: {catch_up: 0}, after: 6s, idle: idle-tcp}}}";
         let short = "workload: responsiveness, duration: 3s, direction: forward";
         assert_eq!(good(short).cases[0].id, good(written).cases[0].id);
     }
@@ -210,7 +213,7 @@ mod tests {
             |case: usize| (plan.cases[case].members[2].after.as_secs(), plan.cases[case].members[2].spec().unwrap());
         assert_eq!((plan.cases.len(), of(0).0, of(3).0), (4, 7, 12));
         assert_eq!((of(0).1.streams, of(3).1.streams), (1, 2));
-        let sets = ["streams=3", "tests.t.concurrent.members.up-tcp.inflight=2", "duration=1s"];
+        let sets = ["streams=3", "tests.t.concurrent.members.upload-tcp.inflight=2", "duration=1s"];
         let plan = load("workload: responsiveness, direction: forward", &sets).unwrap();
         let streams: Vec<u32> = plan.cases[0].members.iter().map(|m| m.spec().unwrap().streams).collect();
         assert_eq!(streams, [1, 1, 3, 1, 1], "a probe has one connection");

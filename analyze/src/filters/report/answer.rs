@@ -139,7 +139,7 @@ fn result(case: &Case, metric: &'static Metric) -> String {
     }
 }
 
-/// `Load adds to the median round trip: load up-udp 12.4 ms (11.9 … 13.0 ms); load up-tcp 9.10 ms.`
+/// `Load adds to the median round trip: load upload-udp 12.4 ms (11.9 … 13.0 ms); load upload-tcp 9.10 ms.`
 fn added(cases: &[Case]) -> Option<String> {
     let metric = metrics::find(metrics::ADDED)?;
     let mut probes: Vec<(&Case, f64)> = cases.iter().filter_map(|c| Some((c, c.centre(metric)?))).collect();
