@@ -15,7 +15,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::error::Exit;
+use crate::error::{Error, Exit};
 
 /// Signals received so far, with the stop flag of measurements and the daemon.
 #[derive(Clone, Debug)]
@@ -33,7 +33,11 @@ impl Interrupts {
 
     /// Catches the signals in a thread of their own, which calls `first_caught` with the name of the first. A SIGHUP that is
     /// ignored already (`nohup`) stays ignored.
-    pub fn install(first_caught: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+    pub fn install(first_caught: impl Fn(&str) + Send + 'static) -> Result<Self, Error> {
+        Self::caught(first_caught).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))
+    }
+
+    fn caught(first_caught: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
         let caught = Self::uncaught()?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGALRM])?;
         if !is_ignored(SIGHUP, &fs::read_to_string("/proc/self/status").unwrap_or_default()) {

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::program::{Folder, Ran, parse, plumb};
+use crate::program::{Folder, Ran, command, parse, plumb};
 
 const PAGE: &str = include_str!("../../docs/guide/why.md");
 
@@ -34,35 +34,34 @@ fn name_cause(folder: &Folder, results: &str, cause: &str) {
 #[test]
 fn the_commands_of_its_page_answer_in_each_format() {
     let folder = Folder::new();
-    let (plan, results, table) = (folder.name("slow.yaml"), folder.name("slow.csv"), folder.name("why.csv"));
-    fs::write(&plan, block("yaml")).unwrap();
-    let commands: Vec<Vec<&str>> = block("sh").lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
-    let place = |word: &&str| match *word {
-        "slow.yaml" => plan.clone(),
-        "slow.csv" => results.clone(),
-        "why.csv" => table.clone(),
-        other => other.to_owned(),
+    fs::write(folder.path("slow.yaml"), block("yaml")).unwrap();
+    let run = |line: &str| {
+        let (words, place) = line.split_once(" >").unwrap_or((line, ""));
+        let mut plumb = command(&words.split(' ').skip(1).collect::<Vec<_>>());
+        let ran = Ran::from(plumb.current_dir(folder.path("")).output().unwrap());
+        (ran, place.to_owned())
     };
-    let run = |words: &[&str]| {
-        plumb(&words.iter().map(place).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    let [first, text, json] = &commands[..] else { panic!("{commands:?}") };
-    assert_eq!(run(first).code, Some(0));
+    let lines: Vec<&str> = block("sh").lines().collect();
+    let [first, text, table] = lines[..] else { panic!("{lines:?}") };
+    assert_eq!(run(first).0.code, Some(0));
     name_cause(&folder, "slow.csv", "pacing");
-    let ran = run(text);
+    let is_confirmed = |ran: &Ran| ran.code == Some(0);
+    let (ran, _) = run(text);
     assert!(ran.stdout.contains("paced: limited by pacing: "), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("rate 8Mbit/s → 16Mbit/s"), "{}", ran.stdout);
-    let is_confirmed = |ran: &Ran| ran.code == Some(0);
     assert_eq!(ran.stdout.contains("--set tests.paced.rate=16Mbit/s"), is_confirmed(&ran), "{}", ran.stdout);
-    let ran = run(json);
-    let rows = parse(&fs::read_to_string(&table).unwrap());
-    let told: Value = serde_json::from_str(&ran.stdout).expect("one document");
-    assert_eq!(told.as_array().map(Vec::len), Some(rows.len()), "{told}");
+    let (ran, place) = run(table);
+    assert_eq!(place, "why.csv");
+    let rows = parse(&ran.stdout);
     assert_eq!((&*rows[0]["why_setting"], &*rows[0]["why_from"], &*rows[0]["why_to"]), ("rate", "8Mbit/s", "16Mbit/s"));
-    assert_eq!(told[0]["why_metric"], "throughput");
-    assert_eq!(rows[0]["why_verdict"] == "confirmed", is_confirmed(&ran), "{told}");
+    assert_eq!(rows[0]["why_verdict"] == "confirmed", is_confirmed(&ran), "{}", ran.stdout);
     let rounds: u32 = rows[0]["why_rounds"].parse().unwrap();
     assert!((6..=12).contains(&rounds), "{rounds}");
+    let (ran, _) = run("plumb why slow.csv -f json");
+    let told: Value = serde_json::from_str(&ran.stdout).expect("one document");
+    let columns = |row: &Value| row.as_object().map(serde_json::Map::len);
+    assert_eq!((told[0]["why_metric"].as_str(), columns(&told[0])), (Some("throughput"), Some(rows[0].len())));
+    assert_eq!(told[0]["why_verdict"] == "confirmed", is_confirmed(&ran), "{told}");
 }
 
 /// The error of a command line, with its exit code.

@@ -11,14 +11,14 @@ use crate::{
 fn asked(pair: &Pair, body: &str) -> Vec<Row> {
     let (_far, hosts) = pair.serve();
     let folder = Folder::new();
-    let (plan, table) = (folder.name("why.yaml"), folder.name("why.csv"));
+    let plan = folder.name("why.yaml");
     let keys = "to: far, warmup: 500ms, duration: 800ms, iterations: 3";
     fs::write(&plan, format!("version: 1\nname: why\n{hosts}\ntests:\n  it: {{{keys}, {body}}}\n")).unwrap();
     let mut why = pair.near.command(env!("CARGO_BIN_EXE_plumb"));
-    let ran = why.args(["why", &plan, "-o", &table, "--progress", "never"]).stdin(Stdio::null()).output().unwrap();
+    let ran = why.args(["why", &plan, "-f", "csv", "--progress", "never"]).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     eprintln!("{text}{}", String::from_utf8_lossy(&ran.stderr));
-    parse(&fs::read_to_string(&table).unwrap_or_else(|e| panic!("{e}: {text}")))
+    parse(&text)
 }
 
 /// Cause, setting and verdict of each row.
@@ -51,7 +51,7 @@ fn twice_the_rate_is_twice_as_much_until_the_link_is_full() {
     assert_eq!(said(&rows)[0], ["pacing", "rate", "confirmed"]);
     let gain: f64 = rows[0]["why_change_ratio"].parse().unwrap();
     assert!((gain - (47.8 / 28.0 - 1.0)).abs() < 0.05, "{gain}");
-    // What limits it then is asked about next, where it is known.
+    // The next limit is asked about, where it is known.
     let next = ["path", "streams", "confirmed"];
     assert!(said(&rows)[1..].iter().all(|row| *row == next), "{:?}", said(&rows));
 }

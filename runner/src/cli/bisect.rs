@@ -177,8 +177,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
     let until = Arc::new(Until::of(&mut plan, &question)?);
     let commit = commits::checked_out().map_or_else(|| "unknown".to_owned(), |id| commits::short(&id).to_owned());
     let table = place(args, &commit)?;
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     let options = Options {
         output: Some(table.clone()),
         key,

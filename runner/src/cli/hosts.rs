@@ -54,8 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         style::tell(warnings.trim_end());
     }
     let announce = |signal: &str| style::tell(format_args!("{signal}: the far ends are ended"));
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     match look(&plan, args, &interrupts) {
         Err(error) => match interrupts.exit() {
             Some(exit) => {

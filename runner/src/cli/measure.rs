@@ -175,8 +175,7 @@ fn size(text: &str) -> Result<String, String> {
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let mut asked = asked(args)?;
     let key = args.key.load()?;
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     // Who ends it early wants to see what it found.
     let interrupts = interrupts.keeping_cuts();
     let began = Instant::now();

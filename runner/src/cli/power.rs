@@ -34,8 +34,7 @@ pub fn run(plan: &mut Plan, change: f64, key: Option<Key>) -> Result<Exit, Error
     }
     let has = measured(plan).map(|case| case.policy.max).min();
     prepare(plan);
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     let power = Arc::new(Power::of(plan, change));
     let options = Options { key, until: Some(Arc::clone(&power) as _), ..Options::default() };
     let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });

@@ -135,8 +135,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         return Err(Error::Plan(wrong));
     }
     plan::tell_apart(&mut plans);
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     let mode = args.progress.mode();
     let (to_stdout, output) = match &args.output {
         Some(output) if output.as_os_str() == "-" => (true, None),

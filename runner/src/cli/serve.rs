@@ -260,8 +260,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         })),
         ..Config::default()
     };
-    let interrupts =
-        Interrupts::install(|_| {}).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(|_| {})?;
     let scraped = args.metrics.map(Server::bind).transpose()?;
     let daemon = Arc::new(Daemon::bind(config).map_err(Error::measurement)?);
     let metrics = scraped.as_ref().map(Server::url);

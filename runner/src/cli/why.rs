@@ -1,10 +1,6 @@
 //! `plumb why`: proves what limited a test by changing it.
 
-use std::{
-    fs,
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Write, path::Path};
 
 use analyze::{
     history::added::results_of,
@@ -37,7 +33,7 @@ Examples:
   plumb why lab.csv                               the causes that a run named, with its own plan
   plumb why lab.yaml --only upload                measures first
   plumb why quick -f json
-  plumb why lab.csv -o why.csv
+  plumb why lab.csv -f csv >why.csv
 
 Each cause names a setting: a receiver window the receive buffer, a full link more streams, which must change nothing. The test \
 runs in turns with that one setting changed, six rounds and at most twelve, until the interval of the change decides. A cause that \
@@ -54,9 +50,6 @@ pub struct Args {
     /// A results table, the folder of a run, or a plan, which is measured first.
     #[arg(value_name = "RESULTS|PLAN")]
     of: String,
-    /// Write the rows to FILE, too.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
     /// Format of the answer.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     format: Format,
@@ -83,8 +76,7 @@ enum Format {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let key = args.key.load()?;
-    let interrupts =
-        Interrupts::install(announce).map_err(|e| Error::Measurement(format!("cannot catch signals: {e}")))?;
+    let interrupts = Interrupts::install(announce)?;
     let mut means = Means { key, interrupts: &interrupts, progress: Progress::new(args.progress.mode()) };
     let results = results_of(Path::new(&args.of));
     let is_table = Path::new(&args.of).is_dir() || results.extension().is_some_and(|ending| ending == "csv");
@@ -116,7 +108,7 @@ pub(super) fn prove(source: &Source, rows: &[Row], means: &mut Means<'_>) -> Res
         let Some(case) = plan.cases.iter().find(|case| Some(&case.id) == row.case_id.as_ref()) else { continue };
         match why::ask(source, case, row, means) {
             Ok(answer) => answers.push(answer),
-            // What is known is shown.
+            // The other answers are shown.
             Err(error) if !answers.is_empty() || means.interrupts.requested() => {
                 error.print();
                 break;
@@ -171,10 +163,6 @@ fn of_plan(args: &Args, means: &mut Means<'_>) -> Result<(Source, Vec<Row>), Err
 }
 
 fn show(args: &Args, answers: &[Answer]) -> Result<(), Error> {
-    if let Some(path) = &args.output {
-        let file = fs::File::create(path).map_err(Error::output(path.display()))?;
-        finding::csv(answers, &mut &file).map_err(|e| Error::output(path.display())(e.into()))?;
-    }
     let mut out = anstream::stdout().lock();
     let written = match args.format {
         Format::Text => finding::write(answers, &Sheet::stdout(), &mut out),

@@ -74,7 +74,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     let rank = options.mpi.as_ref().map(|library| mpi::start(library.as_deref()));
     let rank = rank.transpose().map_err(|why| Error::Measurement(format!("rank {}: {why}", own_rank())))?;
     let system = |what: &'static str| move |error: io::Error| Error::Measurement(format!("{what}: {error}"));
-    let interrupts = Interrupts::install(|_| {}).map_err(system("cannot catch signals"))?;
+    let interrupts = Interrupts::install(|_| {})?;
     let stop = interrupts.flag().clone();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(system("no standard input"))?;
     let mut input = BufReader::new(Guarded { input: input.into(), silence: options.silence, stop: stop.clone() });

@@ -1,6 +1,6 @@
-//! What to change where a cause holds, and what the change should then do to the result.
+//! The settings that a cause names, and the effect of each if the cause holds.
 
-use netcore::spec::TestSpec;
+use netcore::spec::{Direction, TestSpec};
 use schemas::{
     columns::{Row, results::column},
     metrics::{self, Metric},
@@ -27,16 +27,19 @@ pub struct Try {
     pub expected: Expected,
 }
 
-/// What a value does to the result if the cause holds.
+/// The effect of a value on the result, if the cause holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
     /// It is better by this share of what it was: 1 is twice as much.
     Gain(f64),
     /// It is better, by how much the cause does not say.
     Better,
-    /// It does not come near to this gain, which it would have if the cause were another one.
-    Less(f64),
+    /// It is no better. If the cause were another one, it would be better by this share.
+    Same(f64),
 }
+
+/// Share of the time, 0 … 1, from which on a thread waited for its CPU: another one would gain as much.
+const WAITED: f64 = 0.2;
 
 /// Most streams and requests under way that are tried.
 const MOST: f64 = 64.0;
@@ -44,22 +47,18 @@ const MOST: f64 = 64.0;
 /// The changes that a cause names for a test of two ends whose row this is. `Err`: why there are none.
 pub fn of(row: &Row, spec: &TestSpec) -> Result<Vec<Change>, &'static str> {
     let cause = row.limited_by.unwrap_or(LimitedBy::Unknown);
-    if row.direction == Some(Way::Both) {
+    if row.direction == Some(Way::Both) || matches!(spec.direction, Direction::Bidirectional | Direction::Duplex) {
         return Err("it is measured both ways at once: ask about one of them, --set direction=forward");
     }
     let is_forward = row.direction != Some(Way::Reverse);
     let streams = |expected: &dyn Fn(f64) -> Expected| multiples(row, column::streams, "streams", expected);
     let gains = |factor: f64| Expected::Gain(factor - 1.0);
-    let control = || {
-        let now = row.congestion_control.clone().unwrap_or_default();
-        let other = if now == "bbr" { "cubic" } else { "bbr" };
-        let key = if is_forward { "socket.congestion_control" } else { "remote_socket.congestion_control" };
-        (!now.is_empty()).then(|| Change {
-            key,
-            from: now,
-            tries: vec![Try::of(&other, Expected::Better)],
-            metric: None,
-        })
+    let now = row.congestion_control.as_deref().unwrap_or_default();
+    let control = |other: &str| Change {
+        key: if is_forward { "socket.congestion_control" } else { "remote_socket.congestion_control" },
+        from: now.to_owned(),
+        tries: vec![Try::of(&other, Expected::Better)],
+        metric: None,
     };
     let changes = match cause {
         LimitedBy::ReceiverWindow => {
@@ -76,20 +75,29 @@ pub fn of(row: &Row, spec: &TestSpec) -> Result<Vec<Change>, &'static str> {
                 buffer(row, "remote_socket.send_buffer", column::remote_send_buffer_bytes)
             }]
         }
-        LimitedBy::CongestionWindow => vec![streams(&gains), control()],
-        LimitedBy::Loss => vec![control()],
+        LimitedBy::CongestionWindow => vec![streams(&gains)],
+        // BBR goes on beside losses, and no other one does so better.
+        LimitedBy::Loss => vec![(now != "bbr").then(|| control("bbr"))],
         LimitedBy::Pacing if spec.pace.is_some() => vec![rate(row, 2.0, None, Expected::Gain(1.0))],
-        LimitedBy::Pacing => vec![socket_rate(spec, is_forward).or_else(control)],
+        LimitedBy::Pacing => vec![socket_rate(spec, is_forward).or_else(|| (now == "bbr").then(|| control("cubic")))],
         LimitedBy::SenderCpu | LimitedBy::ReceiverCpu => {
-            let is_here = (cause == LimitedBy::SenderCpu) == is_forward;
-            vec![cpu(row, is_here), streams(&|_| Expected::Better)]
+            let is_near = (cause == LimitedBy::SenderCpu) == is_forward;
+            match cpu(row, is_near) {
+                None => {
+                    return Err(
+                        "its thread always ran, and no key of a plan makes a CPU faster; more streams would use more of them, \
+                     and would help against a window as well",
+                    );
+                }
+                change => vec![change],
+            }
         }
-        // What a full link or queue cannot carry is lost, and a load below what arrived loses nothing.
+        // A full link or queue loses the rest of a load, and nothing of one that it carries.
         LimitedBy::Path | LimitedBy::Wire | LimitedBy::Queue if spec.transport.is_datagram() => {
             vec![rate(row, 0.9 * arrived(row), metrics::find(column::loss_ratio), Expected::Gain(1.0))]
         }
         // A link that is full carries no more; a window would let twice as much pass.
-        LimitedBy::Path | LimitedBy::Wire | LimitedBy::Queue => vec![streams(&|factor| Expected::Less(factor - 1.0))],
+        LimitedBy::Path | LimitedBy::Wire | LimitedBy::Queue => vec![streams(&|factor| Expected::Same(factor - 1.0))],
         LimitedBy::RoundTrip => vec![multiples(row, column::inflight, "inflight", &gains)],
         LimitedBy::Application => {
             return Err("the sending program had too little to send, and no key of a plan changes that");
@@ -157,15 +165,20 @@ fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     format!("{}{}", in_unit(at), units[at])
 }
 
-/// What arrived of the offered load, 0 … 1.
+/// Share of the offered load that arrived, 0 … 1.
 fn arrived(row: &Row) -> f64 {
     1.0 - row.loss_ratio.unwrap_or(0.0).clamp(0.0, 0.99)
 }
 
-/// The next CPU, for a data thread that is pinned to one.
-fn cpu(row: &Row, is_here: bool) -> Option<Change> {
-    let (key, now) = if is_here { ("cpu", &row.local_cpu) } else { ("remote_cpu", &row.remote_cpu) };
-    let now: u32 = now.as_ref()?.parse().ok()?;
+/// Another CPU for a data thread that waited for its own. One that always ran gains nothing by another one.
+fn cpu(row: &Row, is_near: bool) -> Option<Change> {
+    let (key, pinned, last, waiting) = if is_near {
+        ("cpu", &row.local_cpu, row.local_thread_cpu_id, row.local_thread_waiting_ratio)
+    } else {
+        ("remote_cpu", &row.remote_cpu, row.remote_thread_cpu_id, row.remote_thread_waiting_ratio)
+    };
+    waiting.filter(|share| *share >= WAITED)?;
+    let now = pinned.as_ref().and_then(|text| text.parse().ok()).or(last)?;
     let next = if now == 0 { 1 } else { now - 1 };
     Some(Change { key, from: now.to_string(), tries: vec![Try::of(&next, Expected::Better)], metric: None })
 }
@@ -209,13 +222,19 @@ mod tests {
         let of = |by| tried(&row(by), &spec);
         assert_eq!(of(LimitedBy::ReceiverWindow), ["remote_socket.receive_buffer 208KiB > 416KiB, 832KiB"]);
         assert_eq!(of(LimitedBy::SendBuffer), ["socket.send_buffer 64KiB > 128KiB, 256KiB"]);
-        assert_eq!(of(LimitedBy::CongestionWindow), ["streams 1 > 2, 4", "socket.congestion_control cubic > bbr"]);
+        assert_eq!(of(LimitedBy::CongestionWindow), ["streams 1 > 2, 4"]);
+        assert_eq!(of(LimitedBy::Loss), ["socket.congestion_control cubic > bbr"]);
         assert_eq!(of(LimitedBy::Path), ["streams 1 > 2, 4"]);
         assert_eq!(of(LimitedBy::RoundTrip), ["inflight 1 > 2, 4"]);
         for by in LimitedBy::ALL {
-            let has_none = matches!(by, LimitedBy::Application | LimitedBy::Unknown);
-            assert_eq!(of(*by).is_empty(), has_none, "{by}: each cause has its changes, or a reason");
+            // Those of a CPU take a thread that waited, and those of pacing a rate of the socket or BBR.
+            let depends = matches!(by, LimitedBy::SenderCpu | LimitedBy::ReceiverCpu | LimitedBy::Pacing);
+            let has_none = depends || matches!(by, LimitedBy::Application | LimitedBy::Unknown);
+            assert_eq!(of(*by).is_empty(), has_none, "{by}");
         }
+        let bbr = |by| tried(&Row { congestion_control: Some("bbr".into()), ..row(by) }, &spec);
+        assert_eq!(bbr(LimitedBy::Pacing), ["socket.congestion_control bbr > cubic"]);
+        assert_eq!(bbr(LimitedBy::Loss), [""; 0], "cubic is slower beside losses, and would refute what is so");
     }
 
     #[test]
@@ -226,11 +245,15 @@ mod tests {
             tried(&reverse, &TestSpec::new(Pattern::Stream, Transport::Tcp)),
             ["socket.receive_buffer 32KiB > 64KiB, 128KiB"]
         );
-        let mut pinned = row(LimitedBy::ReceiverCpu);
-        (pinned.local_cpu, pinned.remote_cpu) = (Some("0".into()), Some("1".into()));
-        assert_eq!(tried(&pinned, &TestSpec::new(Pattern::Stream, Transport::Tcp))[0], "remote_cpu 1 > 0");
-        pinned.limited_by = Some(LimitedBy::SenderCpu);
-        assert_eq!(tried(&pinned, &TestSpec::new(Pattern::Stream, Transport::Tcp))[0], "cpu 0 > 1");
+        let mut waited = row(LimitedBy::ReceiverCpu);
+        (waited.local_cpu, waited.remote_cpu) = (Some("0".into()), Some("1".into()));
+        (waited.local_thread_waiting_ratio, waited.remote_thread_waiting_ratio) = (Some(0.7), Some(0.7));
+        assert_eq!(tried(&waited, &TestSpec::new(Pattern::Stream, Transport::Tcp)), ["remote_cpu 1 > 0"]);
+        waited.limited_by = Some(LimitedBy::SenderCpu);
+        assert_eq!(tried(&waited, &TestSpec::new(Pattern::Stream, Transport::Tcp)), ["cpu 0 > 1"]);
+        waited.local_thread_waiting_ratio = Some(0.01);
+        let why = of(&waited, &TestSpec::new(Pattern::Stream, Transport::Tcp)).unwrap_err();
+        assert!(why.contains("always ran"), "another CPU changes nothing, and would refute what is so: {why}");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub struct Finding {
     pub expected: Expected,
     pub comparison: Option<Comparison>,
     pub said: Said,
-    /// What limits the test with this value.
+    /// Limit of the test with this value.
     pub then: Option<LimitedBy>,
     /// Why it was not measured.
     pub note: Option<String>,
@@ -74,13 +74,11 @@ impl Answer {
         let said = |wanted| self.causes.first().is_some_and(|cause| cause.findings.iter().any(|f| f.said == wanted));
         [Said::Confirmed, Said::Refuted].into_iter().find(|one| said(*one))
     }
-}
 
-impl Answer {
-    /// What limits the test with the last change that was confirmed.
+    /// The limit of the test with the last change that was confirmed.
     fn behind(&self) -> Option<String> {
         let last = self.causes.iter().flat_map(|cause| &cause.findings).rfind(|f| f.said == Said::Confirmed)?;
-        let by = last.then.filter(|by| *by != LimitedBy::Unknown && !matches!(last.expected, Expected::Less(_)))?;
+        let by = last.then.filter(|by| *by != LimitedBy::Unknown && !matches!(last.expected, Expected::Same(_)))?;
         Some(format!("with {}={} it is limited by {by}", last.key, last.to))
     }
 }
@@ -129,7 +127,7 @@ impl Finding {
         self.comparison.as_ref().map_or_else(String::new, |c| change_text(c.change, c.interval))
     }
 
-    /// What it says about the cause, in words.
+    /// The verdict about the cause, in words.
     fn verdict(&self) -> String {
         if let Some(note) = &self.note {
             return format!("not measured: {note}");
@@ -137,8 +135,10 @@ impl Finding {
         let interval = self.comparison.as_ref().and_then(|c| c.interval);
         let widest = interval.map(|(low, high)| low.abs().max(high.abs()));
         match (self.said, self.expected, interval) {
-            (Said::Confirmed, Expected::Less(_), _) => "confirmed: no more passes".to_owned(),
-            (Said::Refuted, Expected::Less(_), _) => "refuted: more passes".to_owned(),
+            (Said::Confirmed, Expected::Same(_), Some((_, high))) if high > 0.0 => {
+                format!("confirmed: at most {} more passes", margin(high))
+            }
+            (Said::Refuted, Expected::Same(_), _) => "refuted: more passes".to_owned(),
             (Said::Refuted, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
                 format!("refuted: no effect (a change of {} would have shown)", margin(widest.unwrap_or_default()))
             }
@@ -282,9 +282,13 @@ pub fn markdown(answers: &[Answer], out: &mut dyn Write) -> io::Result<()> {
                 writeln!(out)?;
             }
         }
-        for set in &answer.sets {
-            writeln!(out, "    {set}")?;
+        if let Some(line) = answer.behind() {
+            writeln!(out, "{line}\n")?;
         }
+        for set in &answer.sets {
+            writeln!(out, "    --set {set}")?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }

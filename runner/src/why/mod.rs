@@ -9,9 +9,13 @@ pub mod changes;
 pub mod finding;
 pub mod trial;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use netcore::{control::key::Key, measure::clock::nanoseconds, spec::Stop};
+use netcore::{
+    control::key::Key,
+    measure::clock::nanoseconds,
+    spec::{Stop, Transport},
+};
 use schemas::{
     columns::Row,
     metrics::Family,
@@ -26,6 +30,7 @@ use self::{
 use crate::{
     campaign::{self, Options},
     error::Error,
+    measure::plan::WARMUP_OF_SEVERAL,
     plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
     programs::refusal::{self, Allowed},
     progress::Progress,
@@ -88,12 +93,17 @@ pub struct Means<'a> {
     pub progress: Progress,
 }
 
-/// The rows of a run by which tests are asked about: the summaries that have a limit, one for each member and way. The length of
-/// a path is the result of a probe, and limits nothing.
+/// The rows of a run by which tests are asked about: the summaries that have a limit, one for each member. The length of a path is
+/// the result of a probe, and limits nothing. The total of a group has no settings of its own.
 pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
     let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
     let is_told = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
-    rows.into_iter().filter(is_told).collect()
+    let told: Vec<Row> = rows.into_iter().filter(is_told).collect();
+    let of = |row: &Row| (row.case_id.clone(), row.member.clone());
+    let members: HashSet<_> = told.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
+    let mut seen = HashSet::new();
+    let is_asked = |row: &Row| (row.member.is_some() || !members.contains(&row.case_id)) && seen.insert(of(row));
+    told.into_iter().filter(is_asked).collect()
 }
 
 /// The answer about one test, by the row that names its limit.
@@ -124,7 +134,7 @@ pub fn ask(source: &Source, case: &Case, row: &Row, means: &mut Means<'_>) -> Re
         answer.causes.push(step);
         let Some((set, then)) = next else { break };
         answer.sets.push(set);
-        // More of the same is no other cause, and one that nobody knows names nothing.
+        // The same cause again is answered, and an unknown one names no setting.
         let is_new = |by: LimitedBy| by != LimitedBy::Unknown && answer.causes.iter().all(|known| known.by != by);
         if means.interrupts.requested() || !then.limited_by.is_some_and(is_new) {
             break;
@@ -207,7 +217,7 @@ impl Asked<'_> {
             finding.note = failed(&case);
             finding.measured(&comparison, said, then);
             let gain = comparison.change.map_or(0.0, f64::abs);
-            let helps = said == Said::Confirmed && !matches!(finding.expected, Expected::Less(_));
+            let helps = said == Said::Confirmed && !matches!(finding.expected, Expected::Same(_));
             if helps && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
                 best = Some((gain, set, then.cloned().unwrap_or_default()));
             }
@@ -216,7 +226,7 @@ impl Asked<'_> {
         Ok((findings, best.map(|(_, set, then)| (set, then))))
     }
 
-    /// Where its keys stand in the plan.
+    /// Path of its keys in the plan, with the last point.
     fn place(&self) -> String {
         match &*self.case.members[self.member].name {
             "" => format!("tests.{}.", self.case.test),
@@ -225,7 +235,8 @@ impl Asked<'_> {
     }
 }
 
-/// Makes the measurements of a case as short as its path allows: twelve rounds of the plan's own length take minutes.
+/// Makes the measurements of a case as short as its path allows: twelve rounds of the plan's own length take minutes. Several streams
+/// have a warm-up that suffices them ([`WARMUP_OF_SEVERAL`]), though the plan's is shorter.
 fn shorten(case: &mut Case, row: &Row) {
     if case.group.is_some() {
         return;
@@ -236,8 +247,10 @@ fn shorten(case: &mut Case, row: &Row) {
         if let Job::Traffic(spec) = &mut member.job
             && let Stop::AfterNs(length_ns) = &mut spec.phases.stop
         {
+            let least =
+                if spec.streams > 1 && spec.transport == Transport::Tcp { WARMUP_OF_SEVERAL } else { Duration::ZERO };
             *length_ns = (*length_ns).min(most);
-            spec.phases.warmup_ns = spec.phases.warmup_ns.min(most);
+            spec.phases.warmup_ns = spec.phases.warmup_ns.min(most).max(nanoseconds(least));
             spec.phases.settle_ns = spec.phases.settle_ns.min(most);
             spec.phases.cooldown_ns = 0;
         }

@@ -35,6 +35,9 @@ const PART: f64 = 1.0 / 3.0;
 /// Smallest gain that counts where the cause does not say how large it is.
 const LEAST: f64 = 0.05;
 
+/// Largest gain that is none, where the cause says that there is none.
+const NONE: f64 = 0.1;
+
 /// Whether a change did what the cause promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
@@ -98,19 +101,23 @@ impl Trial {
     }
 }
 
-/// What a comparison says about the cause.
+/// The answer of a comparison about the cause.
 fn said(comparison: &Comparison, expected: Expected) -> Said {
     let (Some(p), Some((low, high))) = (comparison.p, comparison.interval) else { return Said::Undecided };
     // For a metric of which less is better a gain is a decrease.
     let (low, high) = if comparison.rule.better == Better::Lower { (-high, -low) } else { (low, high) };
-    let (bound, above, below) = match expected {
-        Expected::Gain(gain) => (gain * PART, Said::Confirmed, Said::Refuted),
-        Expected::Better => (LEAST, Said::Confirmed, Said::Refuted),
-        Expected::Less(gain) => (gain * PART, Said::Refuted, Said::Confirmed),
+    let (bound, least) = match expected {
+        Expected::Gain(gain) => (gain * PART, gain * PART),
+        Expected::Better => (LEAST, LEAST),
+        Expected::Same(gain) => (gain * PART, NONE),
+    };
+    let (above, below) = match expected {
+        Expected::Same(_) => (Said::Refuted, Said::Confirmed),
+        _ => (Said::Confirmed, Said::Refuted),
     };
     if p <= ALPHA && low >= bound {
         above
-    } else if high < bound {
+    } else if high < least {
         below
     } else {
         Said::Undecided
@@ -156,8 +163,9 @@ mod tests {
         assert_eq!(throughput(100.0, Expected::Gain(1.0)), Said::Refuted);
         assert_eq!(throughput(130.0, Expected::Better), Said::Confirmed);
         assert_eq!(throughput(70.0, Expected::Better), Said::Refuted);
-        assert_eq!(throughput(101.0, Expected::Less(1.0)), Said::Confirmed, "a full link stays full");
-        assert_eq!(throughput(190.0, Expected::Less(1.0)), Said::Refuted, "a window was the limit");
+        assert_eq!(throughput(101.0, Expected::Same(1.0)), Said::Confirmed, "a full link stays full");
+        assert_eq!(throughput(190.0, Expected::Same(1.0)), Said::Refuted, "a window was the limit");
+        assert_eq!(throughput(150.0, Expected::Same(3.0)), Said::Undecided, "half as much again is not nothing");
     }
 
     /// How many of `trials` of this gain come to each answer, in rounds that scatter by `noise`.
@@ -202,7 +210,7 @@ mod tests {
             assert!(refuted <= 1 && open <= most_open, "twice as much, noise {noise}: {confirmed} {refuted} {open}");
             let [confirmed, ..] = counted(0.0, noise, Expected::Better);
             assert!(confirmed <= 1, "no effect taken for a better one, noise {noise}: {confirmed}");
-            let [_, refuted, _] = counted(0.0, noise, Expected::Less(1.0));
+            let [_, refuted, _] = counted(0.0, noise, Expected::Same(1.0));
             assert!(refuted <= 1, "a full link taken for a window, noise {noise}: {refuted}");
         }
     }
