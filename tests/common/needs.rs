@@ -1,4 +1,4 @@
-//! What a test needs of the machine. Where it is missing, a line says so; `.ci/tests` lists these lines and counts them.
+//! A test's needs of the machine. A line says that one is missing; `.ci/tests` lists these lines and counts them.
 
 use std::process::Command;
 

@@ -271,7 +271,7 @@ fn prometheus_reads_what_the_table_says() {
     for _ in 0..2 {
         assert_eq!(plumb(&["run", &plan, "--host", &host, "--key-file", &other]).code, Some(3));
     }
-    // What is said only while a case goes on is repeated until Prometheus has it: on a busy machine it may have missed the short tests.
+    // Values of a running case are repeated until Prometheus has them: on a busy machine it may have missed the short tests.
     let repeated = folder.plan(
         "hosts: {b: {}}\ndefaults: {to: b}",
         "  again: {workload: tcp_stream, rate: 200Mbit/s, duration: 1s, iterations: {min: 3, max: 9999, margin: 0.0001%}}",

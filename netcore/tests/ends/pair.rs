@@ -75,7 +75,7 @@ fn waited_us() -> Option<u64> {
     Some(waited + stolen * 10_000)
 }
 
-/// Those of these io methods that this machine allows; the others are skipped. podman forbids `vmsplice`.
+/// The io methods among these that this machine allows; the others are skipped. podman forbids `vmsplice`.
 pub fn allowed(methods: &[Io]) -> Vec<Io> {
     let (_reader, writer) = nix::unistd::pipe().unwrap();
     let byte = [std::io::IoSlice::new(b"x")];

@@ -47,7 +47,7 @@ impl Factor {
 /// The table of a test.
 pub struct Overview {
     pub test: String,
-    /// What it shows: `sizes: throughput by message size, io, with the 95 % interval.`
+    /// Its heading: `sizes: throughput by message size, io, with the 95 % interval.`
     pub said: String,
     about: String,
     pub columns: Vec<Column>,
