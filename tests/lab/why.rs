@@ -29,7 +29,7 @@ fn said(rows: &[Row]) -> Vec<[&str; 3]> {
 #[test]
 fn a_full_link_carries_no_more_with_more_streams() {
     let Some(pair) = Pair::new() else { return };
-    if !pair.limit("50mbit", "50ms") {
+    if !pair.limit("50mbit", "20ms") {
         return;
     }
     for cause in ["path", "wire"] {

@@ -65,6 +65,7 @@ impl Raw {
             cwnd_segments: self.u32_at(80)?,
             retransmits: u64::from(self.u32_at(100)?),
             bytes_acked: self.u64_at(120),
+            delivered_segments: self.u32_at(192).map(u64::from),
             // All bits are set before the first acknowledgement.
             min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
             delivery_rate_bytes_per_s: self.u64_at(DELIVERY_RATE).filter(|v| *v != 0),
@@ -146,6 +147,7 @@ mod tests {
         let info = read(near.as_fd(), true).unwrap();
         // The kernel counts the SYN as one byte.
         assert_eq!(info.bytes_acked, Some(100_001));
+        assert!(info.delivered_segments.unwrap() * u64::from(info.mss_bytes) >= 100_000, "{info:?}");
         assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
         assert!(info.pmtu_bytes >= info.mss_bytes);
         let timestamps = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap();
@@ -175,6 +177,7 @@ mod tests {
         let info = raw.info().unwrap();
         assert!(info.mss_bytes > 0);
         assert_eq!((info.bytes_acked, info.min_rtt_us, info.delivery_rate_bytes_per_s), (None, None, None));
+        assert_eq!(info.delivered_segments, None);
         assert_eq!((info.busy_us, info.rwnd_limited_us, info.sndbuf_limited_us), (None, None, None));
         let limits = raw.limits();
         assert_eq!(

@@ -93,6 +93,8 @@ struct State {
     /// Its iteration that a signal ended early, as a sentence.
     cut: Option<String>,
     samples: Samples,
+    /// Shares of what was read that had arrived out of order before the measure phase, one per iteration.
+    out_of_order: Vec<f64>,
     /// The headline of each member and way, for its own summary row.
     own: BTreeMap<(usize, Way), Samples>,
     summaries: BTreeMap<(usize, Way), Summary>,
@@ -197,6 +199,7 @@ impl State {
             open: true,
             cut: None,
             samples: Samples::new(step.policy.clone()),
+            out_of_order: Vec::new(),
             own: BTreeMap::new(),
             summaries: BTreeMap::new(),
             search: Search::new(step),

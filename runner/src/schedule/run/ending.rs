@@ -1,13 +1,13 @@
 //! The end of a case: its summary, warnings about its numbers, and the rows of skipped cases.
 
-use analyze::limits;
+use analyze::{limits, stats::moments::mean};
 use schemas::{
     columns::Row,
     units,
     words::{Record, Status},
 };
 
-use super::{Failure, Run, cut};
+use super::{Failure, Run, arrived, cut};
 use crate::{
     error::Error,
     schedule::{confidence::Samples, search::Search},
@@ -95,6 +95,15 @@ impl Run<'_> {
                 step.name,
                 signed(drift.ratio),
                 drift.p
+            ));
+        }
+        let before = mean(&state.out_of_order).unwrap_or(0.0);
+        if before > arrived::OUT_OF_ORDER {
+            doubts.push(format!(
+                "case {}: {} of what was read while it measured had arrived before, and waited for lost segments: a longer \
+                 warm-up gives the true rate",
+                step.name,
+                units::margin(before)
             ));
         }
         doubts

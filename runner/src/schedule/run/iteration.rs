@@ -197,6 +197,7 @@ impl Run<'_> {
                     for doubt in together::doubt(step, &measured).into_iter().chain(arrived::earlier(step, &measured)) {
                         self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
                     }
+                    self.states[i].out_of_order.extend(arrived::out_of_order(step, &measured));
                     return Ok(Tried::Good(Box::new(measured)));
                 }
                 Err(spoiled) => spoiled,

@@ -214,6 +214,23 @@ fn a_window_in_which_was_read_what_had_arrived_before_is_measured_again() {
     let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
     assert_eq!(rows.of("a")[1..3], ["iteration discarded 1", "iteration ok 1"]);
     assert!(rows.1[2].contains("60 % of what was read while it measured had arrived before"), "{:?}", rows.1);
+    // Data behind a lost segment were acknowledged together with it, and had arrived before. The counter wraps.
+    let out_of_order = |segments: u32| {
+        let mut measured = read(100, 10);
+        let sender = &mut measured.members[0].near.phases[0].flows[0];
+        let start = u32::MAX - 50;
+        sender.tcp_at_start.as_mut().unwrap().delivered_segments = Some(start.into());
+        sender.tcp_info.as_mut().unwrap().delivered_segments = Some(start.wrapping_add(segments).into());
+        Ok(measured)
+    };
+    for (segments, doubts) in [([94, 98], 1), ([92, 108], 0), ([99, 100], 0)] {
+        let mut bench = FakeBench::default();
+        bench.results.extend(segments.map(out_of_order));
+        let (_, rows) = go(&[step("a", 1, 2, None)], PLAIN, &mut bench);
+        assert_eq!(rows.of("a")[..2], ["iteration ok 1", "iteration ok 2"]);
+        let said = "4.0 % of what was read while it measured had arrived before, and waited for lost segments";
+        assert_eq!(rows.1.iter().filter(|doubt| doubt.contains(said)).count(), doubts, "{segments:?} {:?}", rows.1);
+    }
 }
 
 const MS: u64 = 1_000_000;
