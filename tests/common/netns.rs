@@ -95,20 +95,25 @@ impl Namespace {
         lines.next().unwrap().nth(place).unwrap().parse().unwrap()
     }
 
-    /// Runs a plan inside, which must succeed; returns its rows, and what loopback had carried before and after it. A run that
-    /// discarded a try, which loopback has carried as well, is repeated.
-    pub fn carried(&self, plan: &str) -> (Vec<Row>, [Interface; 2]) {
+    /// Runs a plan inside, which must succeed; returns what it printed, and the kernel's counters before and after it. A run that
+    /// discarded a try, which these counters have as well, is repeated.
+    pub fn around<T>(&self, plan: &str, counters: impl Fn(&Self) -> T) -> (Ran, [T; 2]) {
         for _ in 0..10 {
-            let before = self.interface("lo");
+            let before = counters(self);
             let ran = self.run(plan);
-            let after = self.interface("lo");
+            let after = counters(self);
             assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-            let rows = parse(&ran.stdout);
-            if rows.iter().all(|row| row["status"] != "discarded") {
-                return (rows, [before, after]);
+            if parse(&ran.stdout).iter().all(|row| row["status"] != "discarded") {
+                return (ran, [before, after]);
             }
         }
         panic!("each of ten runs discarded a try");
+    }
+
+    /// The rows of such a run, and what loopback had carried.
+    pub fn carried(&self, plan: &str) -> (Vec<Row>, [Interface; 2]) {
+        let (ran, carried) = self.around(plan, |inside| inside.interface("lo"));
+        (parse(&ran.stdout), carried)
     }
 
     /// Limits its sending over the interface `data` to `rate`, with a queue of `latency`; `false` and a printed reason if

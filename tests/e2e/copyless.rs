@@ -25,10 +25,6 @@ fn run_as(mut command: Command, test: &str) -> Ran {
     command.args([PLUMB, "run", "--progress", "never", &plan]).output().unwrap().into()
 }
 
-fn run(namespace: &Namespace, test: &str) -> Ran {
-    run_as(namespace.command("env"), test)
-}
-
 /// The iteration of a run that succeeded.
 fn iteration(ran: &Ran) -> Row {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -56,16 +52,14 @@ fn faulty(namespace: &Namespace, calls: &str, fault: &str, test: &str) -> Option
 #[test]
 fn the_interface_carries_what_was_reported() {
     let Some(alone) = Namespace::new() else { return };
+    let folder = Folder::new();
     for (io, receive) in
         [("splice", "copy"), ("vmsplice", "copy"), ("zerocopy", "copy"), ("auto", "discard"), ("vmsplice", "discard")]
     {
-        let before = alone.interface("lo");
-        let ran = run(
-            &alone,
-            &format!("workload: tcp_stream, io: {io}, receive: {receive}, bytes: 64MiB, message_size: 64KiB"),
-        );
+        let test = format!("workload: tcp_stream, io: {io}, receive: {receive}, bytes: 64MiB, message_size: 64KiB");
+        let plan = folder.plan("", &format!("  it: {{{test}}}"));
+        let (ran, [before, after]) = alone.around(&plan, |inside| inside.interface("lo"));
         let row = iteration(&ran);
-        let after = alone.interface("lo");
         let sent = count(&row, "bytes_sent");
         assert_eq!((count(&row, "bytes_received"), &row["receive"] as &str), (sent, receive), "{io}");
         assert_eq!(sent, 64 << 20);
@@ -81,10 +75,12 @@ fn the_interface_carries_what_was_reported() {
 #[test]
 fn discarded_datagrams_are_those_that_the_kernel_delivered() {
     let Some(alone) = Namespace::new() else { return };
-    let before = alone.snmp("Udp", "InDatagrams");
-    let ran = run(&alone, "workload: udp_stream, receive: discard, duration: 1s, message_size: 1000, rate: 5k/s");
+    let folder = Folder::new();
+    let plan =
+        folder.plan("", "  it: {workload: udp_stream, receive: discard, duration: 1s, message_size: 1000, rate: 5k/s}");
+    let (ran, [before, after]) = alone.around(&plan, |inside| inside.snmp("Udp", "InDatagrams"));
     let row = iteration(&ran);
-    let delivered = alone.snmp("Udp", "InDatagrams") - before;
+    let delivered = after - before;
     let received = count(&row, "messages_received");
     // Each flow begins and ends with a few datagrams of its own.
     assert!((received..=received + 100).contains(&delivered), "{received} reported, {delivered} delivered");

@@ -23,13 +23,6 @@ fn row_of(ran: &Ran, what: &str) -> Row {
     row
 }
 
-/// Runs a test inside a namespace.
-fn measure(namespace: &Namespace, test: &str) -> Row {
-    let folder = Folder::new();
-    let plan = folder.plan("", &format!("  it: {test}"));
-    row_of(&namespace.run(&plan), test)
-}
-
 /// Asserts that a count is `least`, or up to `more` above it.
 #[track_caller]
 fn about(counted: u64, least: u64, more: u64, what: &str) {
@@ -43,24 +36,23 @@ fn about(counted: u64, least: u64, more: u64, what: &str) {
 #[test]
 fn messages_and_bytes_are_those_that_the_kernel_counted() {
     let Some(alone) = Namespace::new() else { return };
+    let folder = Folder::new();
     // Few enough for the receive buffer: none is lost, however late the receiver is.
     let (messages, bytes, each) = (2000, 1000, 20);
     for (gso, gro) in [(false, false), (true, false), (false, true), (true, true)] {
         let what = format!("gso {gso}, gro {gro}");
-        let counters = || {
-            let lo = alone.interface("lo");
-            let udp = ["OutDatagrams", "InDatagrams"].map(|key| alone.snmp("Udp", key));
-            (udp, lo.received_bytes)
-        };
-        let (before, carried) = counters();
         let sends = if gso { format!("gso: {each}, ") } else { String::new() };
         let test = format!(
             "{{workload: udp_stream, message_size: {bytes}, bytes: {}, socket: {{{sends}receive_buffer: 4MiB}}, \
              remote_socket: {{gro: {gro}, receive_buffer: 4MiB}}}}",
             messages * bytes
         );
-        let row = measure(&alone, &test);
-        let (after, carried_then) = counters();
+        let plan = folder.plan("", &format!("  it: {test}"));
+        let (ran, [(before, carried), (after, carried_then)]) = alone.around(&plan, |inside| {
+            let udp = ["OutDatagrams", "InDatagrams"].map(|key| inside.snmp("Udp", key));
+            (udp, inside.interface("lo").received_bytes)
+        });
+        let row = row_of(&ran, &test);
         assert_eq!(["messages_sent", "messages_received"].map(|it| count(&row, it)), [messages; 2], "{what}: {row:?}");
         assert_eq!(["bytes_sent", "bytes_received"].map(|it| count(&row, it)), [messages * bytes; 2], "{what}");
         assert_eq!(["lost", "reordered", "duplicated"].map(|it| count(&row, it)), [0; 3], "{what}");

@@ -139,11 +139,9 @@ fn spun_transactions_are_those_that_the_kernel_carried() {
            crr: {workload: tcp_crr, io: spin, streams: 2, transactions: 501}\n  \
            ping: {workload: ping, io: spin, transactions: 50}",
     );
-    let before =
-        [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
-    let ran = alone.run(&plan);
-    let after =
-        [alone.snmp("Tcp", "ActiveOpens"), alone.snmp("Icmp", "OutEchoReps"), alone.interface("lo").received_bytes];
+    let (ran, [before, after]) = alone.around(&plan, |inside| {
+        [inside.snmp("Tcp", "ActiveOpens"), inside.snmp("Icmp", "OutEchoReps"), inside.interface("lo").received_bytes]
+    });
     let rows = iterations(&ran);
     assert_eq!((count(&rows["rr"], "bytes_sent"), count(&rows["rr"], "bytes_received")), (900_000, 900_000));
     assert_eq!((count(&rows["crr"], "connections"), count(&rows["crr"], "remote_connections")), (501, 501));
@@ -235,9 +233,8 @@ fn connections_arrive_at_all_listeners_of_a_shared_port() {
         "  own: {workload: tcp_crr, streams: 4, transactions: 800, remote_socket: {reuseport: hash}}\n  \
            few: {workload: tcp_cc, streams: 8, threads: 2, transactions: 800, remote_socket: {reuseport: hash}}",
     );
-    let before = alone.snmp("Tcp", "PassiveOpens");
-    let ran = alone.run(&plan);
-    let accepted = alone.snmp("Tcp", "PassiveOpens") - before;
+    let (ran, [before, after]) = alone.around(&plan, |inside| inside.snmp("Tcp", "PassiveOpens"));
+    let accepted = after - before;
     for (test, row) in iterations(&ran) {
         assert_eq!((count(&row, "connections"), count(&row, "remote_connections")), (800, 800), "{test}");
         let rows = parse(&ran.stdout);

@@ -248,17 +248,13 @@ fn connections_on_shared_threads_are_those_that_the_kernel_counted() {
     ] {
         let test = format!("  it: {{workload: {workload}, streams: {FLOWS}, threads: 2, transactions: {all}{keys}}}");
         let plan = folder.plan("", &test);
-        let count_now = || {
-            let tcp = ["ActiveOpens", "PassiveOpens", "OutRsts"].map(|key| alone.snmp("Tcp", key));
+        let (ran, [before, after]) = alone.around(&plan, |inside| {
+            let tcp = ["ActiveOpens", "PassiveOpens", "OutRsts"].map(|key| inside.snmp("Tcp", key));
             let fast = ["TCPFastOpenActive", "TCPFastOpenPassive"]
-                .map(|key| alone.snmp_of("/proc/net/netstat", "TcpExt", key));
+                .map(|key| inside.snmp_of("/proc/net/netstat", "TcpExt", key));
             [tcp[0], tcp[1], tcp[2], fast[0], fast[1]]
-        };
-        let before = count_now();
-        let ran = alone.run(&plan);
-        let after = count_now();
+        });
         let [active, passive, resets, fast_active, fast_passive] = std::array::from_fn(|i| after[i] - before[i]);
-        assert_eq!(ran.code, Some(0), "{test}: {}", ran.stderr);
         let rows = parse(&ran.stdout);
         let row = of(&rows, "iteration")[0];
         assert_eq!((count(row, "threads"), row["io"].as_str()), (2, "nonblocking"));

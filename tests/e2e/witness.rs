@@ -39,32 +39,31 @@ fn tcp_bytes_are_those_that_the_interface_carried() {
 #[test]
 fn datagrams_are_those_that_the_kernel_counted() {
     let Some(alone) = Namespace::new() else { return };
-    let before = [alone.snmp("Udp", "OutDatagrams"), alone.snmp("Udp", "InDatagrams")];
-    let rows = alone.measure(
-        "{version: 1, name: witness, tests: {it: {workload: udp_stream, duration: 1s, message_size: 1000, rate: 20k/s}}}",
-    );
-    let out = alone.snmp("Udp", "OutDatagrams") - before[0];
-    let delivered = alone.snmp("Udp", "InDatagrams") - before[1];
-    let (sent, received) = (count(&rows[0], "messages_sent"), count(&rows[0], "messages_received"));
+    let folder = Folder::new();
+    let plan = folder.plan("", "  it: {workload: udp_stream, duration: 1s, message_size: 1000, rate: 20k/s}");
+    let (ran, [before, after]) =
+        alone.around(&plan, |inside| ["OutDatagrams", "InDatagrams"].map(|key| inside.snmp("Udp", key)));
+    let [out, delivered] = [0, 1].map(|i| after[i] - before[i]);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0];
+    let (sent, received) = (count(row, "messages_sent"), count(row, "messages_received"));
     // Each flow begins with a few datagrams that prove its owner, and ends with a few that announce the end.
     assert!((sent..=sent + 100).contains(&out), "{sent} messages reported, {out} datagrams sent");
     assert!((received..=received + 100).contains(&delivered), "{received} reported, {delivered} delivered");
-    assert_eq!(count(&rows[0], "lost"), sent - received);
+    assert_eq!(count(row, "lost"), sent - received);
 }
 
 #[test]
 fn messages_that_leave_in_fragments_are_said_to() {
     let Some(alone) = Namespace::new() else { return };
     assert!(alone.command("ip").args(["link", "set", "lo", "mtu", "1500"]).status().unwrap().success());
+    let folder = Folder::new();
     for (bytes, fragments) in [(1472, 1), (3000, 3)] {
-        let before = alone.snmp("Ip", "FragCreates");
-        let text = format!(
-            "{{version: 1, name: witness, tests: {{it: {{workload: udp_stream, bytes: 1MB, message_size: {bytes}, rate: 2k/s}}}}}}"
-        );
-        let ran = alone.run(&Folder::new().text(&text));
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let test = format!("  it: {{workload: udp_stream, bytes: 1MB, message_size: {bytes}, rate: 2k/s}}");
+        let plan = folder.plan("", &test);
+        let (ran, [before, after]) = alone.around(&plan, |inside| inside.snmp("Ip", "FragCreates"));
         let sent = count(of(&parse(&ran.stdout), "iteration")[0], "messages_sent");
-        let made = alone.snmp("Ip", "FragCreates") - before;
+        let made = after - before;
         let note = format!("message_size of {bytes} bytes leaves lo in {fragments} fragments");
         assert_eq!(ran.stderr.contains(&note), fragments > 1, "{}", ran.stderr);
         assert_eq!(made, if fragments > 1 { sent * fragments } else { 0 }, "{sent} messages");

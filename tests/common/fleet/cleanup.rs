@@ -37,7 +37,15 @@ impl Fleet {
             return self.init;
         }
         let is_it = |pid: &i32| command_line(*pid).is_some_and(|c| c.split(' ').next() == Some(host));
-        children(self.init).into_iter().find(is_it).expect("its first process runs")
+        // The kernel's list is whole only while none of the children starts or ends.
+        let deadline = Instant::now() + CLEAN_WITHIN;
+        loop {
+            match children(self.init).into_iter().find(is_it) {
+                Some(pid) => return pid,
+                None => assert!(Instant::now() < deadline, "the first process of {host} does not run"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Processes on a host, with their command lines.
