@@ -37,6 +37,7 @@ mod hosts;
 mod interop;
 mod iperf3_scripts;
 mod keys;
+mod laboratory;
 mod launch;
 mod launch_cleanup;
 mod launch_errors;

@@ -146,6 +146,7 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
         ("message-size", vec![], &[]),
         ("netperf-classics", vec![], &[]),
         ("netpipe", vec![], &[]),
+        ("path", skews(&["upload", "download"]), &[]),
         ("quick", vec![], &[]),
         ("responsiveness", skews(&["load"]), &[]),
         ("soak", [skews(&["soak"]), vec!["vars.duration=20ms".to_owned()]].concat(), &[]),

@@ -50,7 +50,7 @@ macro_rules! measured {
 
 measured! {
     aggregate burst cpu_cost fabric fast_paths find_rate hpcbench_tcp hpcbench_udp lmbench message_size nas
-    netperf_classics netpipe quick responsiveness soak udp_loss
+    netperf_classics netpipe path quick responsiveness soak udp_loss
 }
 
 fn measures_all_of_its_cases(plan: &str) {

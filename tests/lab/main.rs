@@ -2,6 +2,7 @@
 //! nothing else to do: `tests/lab/run` (`just lab`) looks whether it is quiet, and runs them one after the other.
 
 mod bisect;
+mod fit;
 #[allow(dead_code, unused_imports, reason = "what only the other tests use")]
 #[path = "../common/fleet/mod.rs"]
 mod fleet;

@@ -3,9 +3,10 @@
 mod ceiling;
 #[cfg(test)]
 mod one_link;
+mod path;
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use indexmap::IndexMap;
 use schemas::columns::{number, results::column};
@@ -28,6 +29,9 @@ use crate::table::{Field, Rows, Selection, Table, TableArgs};
 /// within 5 % of the largest. With --wire, any table will do: wire_ratio is the largest throughput over what an Ethernet link
 /// of that speed can carry with that MTU and those headers. With --wire and no table: what the link can carry. With
 /// --operations, the price of the latency: the operations that a CPU of that speed could have done meanwhile.
+///
+/// With --to netem, the results of `plumb run path` become a folder with a laboratory of that path: the script `path` builds it
+/// between two network namespaces (netem and a token bucket) and takes it down, and measures it with `plan.yaml` to compare.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// One fit per value of these columns [default: test, member and direction]
@@ -54,6 +58,9 @@ pub struct Args {
     /// Operations per second of a CPU, for example 50M/s: shows how many one latency costs
     #[arg(long, value_name = "RATE", value_parser = parse_operations)]
     operations: Option<f64>,
+    /// Make a laboratory of the measured path, in the folder that -o names
+    #[arg(long, value_name = "KIND", requires = "output")]
+    to: Option<Laboratory>,
     /// csv or text [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
@@ -67,6 +74,13 @@ pub enum Format {
     Csv,
     /// One line per fit
     Text,
+}
+
+/// The means by which a laboratory is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Laboratory {
+    /// Two network namespaces, netem and a token bucket
+    Netem,
 }
 
 fn parse_wire(text: &str) -> Result<f64, String> {
@@ -124,6 +138,14 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Err(Error::Usage("--message-size is for a wire without a table: rows have their own sizes".to_owned()));
     }
     let mut table = Table::open(&args.tables.input)?;
+    if args.to == Some(Laboratory::Netem) {
+        let (Some(folder), [results]) = (args.tables.output.file(), args.tables.input.files.as_slice()) else {
+            return Err(Error::Usage("--to netem reads one file, and writes into the folder that -o names".to_owned()));
+        };
+        let as_text = args.format.map_or_else(|| std::io::stdout().is_terminal(), |format| format == Format::Text);
+        path::run(&mut table, &args.tables.selection, results, folder, as_text, output)?;
+        return Ok(Verdict::Ok);
+    }
     let titles: Vec<String> = match args.group.as_slice() {
         [] => table.header().having(&["test", "member", "direction"]),
         names => table.names_of(names)?,
