@@ -9,8 +9,8 @@ use crate::{
     plan::{
         Format, LoadOptions,
         diagnostics::suggest,
+        load::{self, PLANS},
         load_str,
-        shipped::{self, PLANS},
     },
 };
 
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     match &args.action {
         None => super::print(&list(&Sheet::stdout()))?,
         Some(Action::Show { name }) => {
-            let Some(plan) = shipped::find(name) else {
+            let Some(plan) = load::shipped(name) else {
                 let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
                 return Err(Error::Usage(format!("no plan `{name}` is inside: {}", suggest(name, &names))));
             };

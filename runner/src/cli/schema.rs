@@ -25,7 +25,7 @@ enum Which {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     match args.which {
-        Which::Plan => super::print(&crate::plan::schema::PUBLISHED)?,
+        Which::Plan => super::print(&crate::plan::keys::PUBLISHED)?,
         Which::Results => super::print(&format!("{:#}\n", schemas::publish::results_schema()))?,
     }
     Ok(Exit::Success)

@@ -12,8 +12,8 @@ use schemas::{
 use crate::plan::{
     Plan,
     case::{Case, Member},
+    diagnostics::Span,
     model::Comparison,
-    source::Span,
 };
 
 /// The headline of requests and responses.

@@ -1,6 +1,6 @@
 //! The kinds of tests, and what each answers. The other rooms ask a [`Job`] and do not tell the kinds apart.
 //!
-//! The answers about traffic between two ends are in [`measures`], [`requested`], [`estimate`] and [`super::spec`], those about
+//! The answers about traffic between two ends are in [`measures`], [`estimate`] and [`super::spec`], those about
 //! ranks in `ranks`.
 
 use std::time::Duration;
@@ -20,7 +20,6 @@ use super::{
     measures,
     model::Command,
     output::{Group, OutputParser},
-    requested,
 };
 
 pub use super::ranks::RanksJob;
@@ -80,7 +79,7 @@ impl Job {
     /// The way of its headline: both together if it has two.
     pub fn headline_way(&self) -> Way {
         match self {
-            Self::Traffic(spec) => requested::way(spec.direction),
+            Self::Traffic(spec) => measures::way(spec.direction),
             Self::Ranks(_) => Way::Both,
             Self::Command(_) => Way::Forward,
         }
@@ -156,7 +155,7 @@ impl Job {
         // Only the plan can say which host a program talks to.
         row.to = Some(to.name().to_owned()).filter(|_| self.spec().is_some() || *to != Endpoint::Embedded);
         match self {
-            Self::Traffic(spec) => requested::of_spec(row, spec),
+            Self::Traffic(spec) => measures::of_spec(row, spec),
             Self::Ranks(job) => job.fill(row),
             Self::Command(_) => {}
         }

@@ -1,10 +1,73 @@
-//! The metrics that a test between two ends can deliver. An assertion on another one would be judged on nothing.
+//! A test between two ends in the results: the cells that its spec decides, and the metrics that it can deliver. An assertion
+//! on another metric would be judged on nothing.
 
 use netcore::spec::{Dialect, Direction, Io, Pattern, TestSpec};
 use schemas::{
-    columns,
+    columns::{self, Row},
     metrics::{Family, METRICS, Metric},
+    words::{Control, OfferedUnit, Way},
 };
+
+/// The ways that a test's rows are about: one, or each direction and both together.
+pub fn ways(direction: Direction) -> &'static [Way] {
+    match direction {
+        Direction::Forward => &[Way::Forward],
+        Direction::Reverse => &[Way::Reverse],
+        Direction::Bidirectional | Direction::Duplex => &[Way::Forward, Way::Reverse, Way::Both],
+    }
+}
+
+/// The way of a test as a whole: both together if it has two.
+pub fn way(direction: Direction) -> Way {
+    ways(direction).last().copied().unwrap_or(Way::Forward)
+}
+
+/// The cells that a test's spec decides.
+pub fn of_spec(row: &mut Row, spec: &TestSpec) {
+    row.control = Some(match spec.dialect {
+        Dialect::Plumb => Control::Session,
+        Dialect::Service => Control::None,
+        Dialect::Netperf => Control::Netperf,
+        Dialect::Iperf3 { .. } => Control::Iperf3,
+    });
+    row.transport = Some(spec.transport.name().into());
+    row.direction = Some(way(spec.direction));
+    row.streams = Some(spec.streams.into());
+    match spec.pattern {
+        Pattern::Stream => {
+            row.message_bytes = Some(spec.sizes.message_bytes);
+            row.receive_bytes = Some(spec.sizes.receive_bytes);
+            row.receive = Some(spec.receive.name().into());
+        }
+        Pattern::RequestResponse | Pattern::ConnectRequestResponse => {
+            row.request_bytes = Some(spec.sizes.request_bytes);
+            row.response_bytes = Some(spec.sizes.response_bytes);
+            row.inflight = Some(spec.inflight.into());
+            row.coalesce = Some(spec.coalesce);
+        }
+        Pattern::Ping => {
+            row.message_bytes = Some(spec.sizes.message_bytes);
+            row.inflight = Some(spec.inflight.into());
+        }
+        Pattern::Connect => {}
+    }
+    if let Some((offered, unit)) = offered(spec) {
+        row.offered_per_s = Some(offered);
+        row.offered_unit = Some(unit);
+    }
+    row.local_cpu = spec.near.cpus.as_ref().map(ToString::to_string);
+    row.remote_cpu = spec.far.cpus.as_ref().map(ToString::to_string);
+}
+
+/// The load that all streams of one direction offer together, and its unit.
+pub fn offered(spec: &TestSpec) -> Option<(f64, OfferedUnit)> {
+    let events = spec.pace.as_ref()?.events_per_s * f64::from(spec.streams);
+    Some(match spec.pattern {
+        Pattern::Stream if spec.transport.is_datagram() => (events, OfferedUnit::Messages),
+        Pattern::Stream => (events * spec.sizes.message_bytes as f64 * 8.0, OfferedUnit::Bits),
+        _ => (events, OfferedUnit::Transactions),
+    })
+}
 
 /// Why a test between two ends cannot deliver a metric; `None`: it can.
 pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
@@ -91,13 +154,14 @@ pub fn headline(spec: &TestSpec) -> &'static Metric {
 
 #[cfg(test)]
 mod tests {
+    use netcore::spec::Transport;
+    use schemas::metrics;
+
     use super::*;
     use crate::plan::{
         ranks,
         workload::{self, Kind, Workload},
     };
-    use netcore::spec::Transport;
-    use schemas::metrics;
 
     fn has(pattern: Pattern, transport: Transport, metric: &str) -> bool {
         lacks_of(&TestSpec::new(pattern, transport), metrics::find(metric).unwrap()).is_none()

@@ -19,9 +19,9 @@ use crate::{
     error::Error,
     plan::{
         case::{Case, Endpoint, Member, Policy, Round},
+        diagnostics::Span,
         job::Job,
         model::Hooks,
-        source::Span,
     },
     progress::Progress,
 };

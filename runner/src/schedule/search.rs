@@ -25,8 +25,8 @@ use schemas::{columns::Row, words::Search as Finding, words::Way};
 use super::{confidence::Samples, history::Done, step::Step};
 use crate::plan::{
     case::{Find, Policy},
+    measures,
     model::FindBy,
-    requested,
 };
 use belief::Belief;
 use carried::{Carried, tolerance};
@@ -128,7 +128,7 @@ impl Search {
         for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
             let Some(spec) = member.job.spec_mut() else { continue };
             *spec = self.find.at(spec, load);
-            requested::of_spec(identity, spec);
+            measures::of_spec(identity, spec);
         }
         step
     }
@@ -178,7 +178,7 @@ impl Search {
     fn load(&self, row: &Row) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => row.inflight.map(|n| n as f64),
-            FindBy::Rate => Some(self.find.from * row.offered_per_s? / requested::offered(&self.base)?.0),
+            FindBy::Rate => Some(self.find.from * row.offered_per_s? / measures::offered(&self.base)?.0),
         }
     }
 
@@ -354,7 +354,7 @@ impl Search {
     pub fn in_rows(&self, load: f64) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => Some(load),
-            FindBy::Rate => requested::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
+            FindBy::Rate => measures::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
         }
     }
 }

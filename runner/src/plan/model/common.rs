@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::{assertion, one_or_many::OneOrMany};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::plan::quantity::{published, word};
+use super::super::quantity::{published, word};
 
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -216,3 +216,77 @@ macro_rules! argv_or_map {
     };
 }
 pub(super) use {argv_or_map, either, word_or_map};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$vdoc])* $variant),* }
+    };
+}
+
+words!(
+    /// The far end's part in the test.
+    Control {
+        /// A daemon: both ends report.
+        Session,
+        /// A plain service (echo, discard, chargen): only the near end reports.
+        None,
+    }
+);
+words!(
+    /// The window over which a concurrent group is summed.
+    Window {
+        /// The window that all members share.
+        Intersection,
+        /// Each member's own.
+        Own,
+    }
+);
+
+words!(
+    /// The key that a search varies.
+    FindBy {
+        /// The offered load.
+        Rate,
+        /// Outstanding transactions.
+        Inflight,
+    }
+);
+
+words!(
+    /// The pairs among the hosts of `pairs`.
+    Shape {
+        /// Every ordered pair, in rounds of disjoint pairs.
+        All,
+        /// Each host and the next one in the order, in rounds of disjoint pairs.
+        Neighbours,
+        /// Each host to the next one and the last to the first, all at once.
+        Ring,
+        /// Each host of the first half to one of the second, all at once.
+        Bisection,
+        /// Every other host to `to`, all at once.
+        Incast,
+        /// `from` to every other host, all at once.
+        Outcast,
+    }
+);
+
+/// Pairs of hosts that the test measures, instead of `from` and `to`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pairs {
+    /// The hosts in their order: names, ranges, or the name that numbered hosts share (`node` of `node1`, `node2`, …).
+    pub of: Option<OneOrMany>,
+    /// The pairs among them; `all` by default.
+    pub shape: Option<Shape>,
+    /// The receiver of an incast.
+    pub to: Option<String>,
+    /// The sender of an outcast.
+    pub from: Option<String>,
+    /// Whether each pair is also measured the other way; by default with `all` and `neighbours`.
+    pub both_ways: Option<bool>,
+    /// Whether to measure one pair at a time.
+    pub alone: Option<bool>,
+}

@@ -7,23 +7,18 @@
 mod body;
 mod common;
 mod file;
-mod launch;
-mod pairs;
-mod policy;
 mod programs;
-mod words;
 
 pub use analyze::plot::Plot;
-pub use body::{Concurrent, Matrix, MatrixValue, Pacing, Start, TestBody};
-pub use common::{Name, Ports, Ranks, Statement, Word};
+pub use body::{
+    Assert, AssertDetail, Concurrent, Find, Iterations, IterationsDetail, Matrix, MatrixValue, Pacing, Start, StopWhen,
+    StopWhenDetail, TestBody, Warmup, WarmupAuto,
+};
+pub use common::{Control, FindBy, Name, Pairs, Ports, Ranks, Shape, Statement, Window, Word};
 pub use file::{
     Baseline, Comparison, Gate, Host, LaunchGroup, OnUncertain, Order, Output, PlanFile, Precondition, Run, Table, Var,
 };
-pub use launch::{BY_ADDRESS, BY_LAUNCHER, CommandLaunch, Kubernetes, Launch, Mpi, Slurm, Ssh};
-pub use pairs::Pairs;
-pub use policy::{
-    Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
+pub use programs::{
+    BY_ADDRESS, BY_LAUNCHER, Command, CommandLaunch, Hook, Hooks, Kubernetes, Launch, Mpi, Skip, Slurm, Ssh,
 };
-pub use programs::{Command, Hook, Hooks, Skip};
 pub use schemas::one_or_many::OneOrMany;
-pub use words::{Control, FindBy, Shape, Window};

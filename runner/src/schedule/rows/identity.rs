@@ -1,4 +1,4 @@
-//! The cells that the kernels decided: what was granted. Those that the plan decides are in [`crate::plan::requested`].
+//! The cells that the kernels decided: what was granted. Those that the plan decides are in [`crate::plan::measures`].
 
 use netcore::{
     report::{Granted, SideReport},

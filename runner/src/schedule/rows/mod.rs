@@ -40,7 +40,7 @@ use schemas::{
 };
 
 use self::both::Pair;
-pub use crate::plan::requested::ways;
+pub use crate::plan::measures::ways;
 
 /// The rows of one iteration, in the order in which they are written.
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use super::{
     both::{End, Pair, end, total},
     ecn, latency, limits, loss,
 };
-use crate::plan::requested;
+use crate::plan::measures;
 
 /// The way of one stream, from its role at whichever end reported it.
 pub fn way_of(direction: Direction, pair: Pair<'_>, stream: u32) -> Option<Way> {
@@ -135,7 +135,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     row.connections = near.map(|e| e.sum(|f| f.counts.connections));
     row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
     if row.stream.is_none()
-        && let Some((offered, unit)) = requested::offered(spec)
+        && let Some((offered, unit)) = measures::offered(spec)
     {
         let sent = match unit {
             OfferedUnit::Bits => row.sent_bits_per_s,
