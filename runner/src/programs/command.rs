@@ -13,7 +13,7 @@ use crate::{
     plan::{case::Endpoint, model::Command, output::OutputParser},
     schedule::{
         bench::{MeasureError, Measured, Printed, ProgramFacts},
-        rows::{printed, window::cpu_shares},
+        rows::{kinds, window::cpu_shares},
         step::Step,
     },
 };
@@ -54,8 +54,8 @@ pub fn measure(
         .rows(&text)
         .map_err(|why| MeasureError::failed(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
     if step.policy.margin.is_some() {
-        let results = lines.iter().filter(|row| printed::is_measured(row)).count();
-        let ways: std::collections::BTreeSet<_> = lines.iter().map(printed::way).collect();
+        let results = lines.iter().filter(|row| kinds::is_measured(row)).count();
+        let ways: std::collections::BTreeSet<_> = lines.iter().map(kinds::way).collect();
         if results > ways.len() {
             return Err(MeasureError::failed(format!(
                 "`{}` printed {results} results, and a margin is about one: set iterations to a plain count",
@@ -66,7 +66,7 @@ pub fn measure(
     let now = schemas::time::now();
     for row in &mut lines {
         row.time = row.time.take().or_else(|| Some(now.clone()));
-        if printed::is_measured(row) {
+        if kinds::is_measured(row) {
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
                 // Of the whole machine, from the program's start to its end, as for every other workload.

@@ -17,7 +17,7 @@ use crate::{
     progress::Progress,
     schedule::{
         bench::{Bench, MeasureError, Measured},
-        rows::printed,
+        rows::kinds,
         step::Step,
     },
     sinks::hook_log::HookLog,
@@ -178,7 +178,7 @@ impl<'a> Programs<'a> {
             return self.inner.measure(step, iteration, progress);
         };
         let measured = command::measure(step, command, iteration, &self.surroundings)?;
-        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
+        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| kinds::is_measured(row)).count();
         if let Some(before) = self.lines.insert(step.id.clone(), results).filter(|before| *before != results) {
             return Err(MeasureError::failed(format!(
                 "it printed {results} results where it had printed {before}: which of them belong together \

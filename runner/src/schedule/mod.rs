@@ -1,8 +1,7 @@
 //! From steps to sessions: the order of iterations, their number, and the rows of their results.
 //!
-//! - [`step`]: the cases of a plan as the schedule runs them
+//! - [`step`]: the cases of a plan as the schedule runs them, and their order
 //! - [`history`]: finished iterations of an interrupted run
-//! - [`order`]: the next case
 //! - [`confidence`]: when a case is known well enough
 //! - [`mod@bench`]: the interface to measuring and to the sinks
 //! - [`rows`]: from reports to rows
@@ -14,7 +13,6 @@ pub mod confidence;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod history;
-pub mod order;
 pub mod rows;
 pub mod run;
 pub mod search;

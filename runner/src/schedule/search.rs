@@ -14,7 +14,6 @@
 //!   them probes its ends.
 
 mod belief;
-mod carried;
 mod sentence;
 
 use std::{cell::OnceCell, time::Duration};
@@ -22,6 +21,7 @@ use std::{cell::OnceCell, time::Duration};
 use netcore::spec::TestSpec;
 use schemas::{columns::Row, words::Search as Finding, words::Way};
 
+use self::belief::{Carried, tolerance};
 use super::{confidence::Samples, history::Done, step::Step};
 use crate::plan::{
     case::{Find, Policy},
@@ -29,7 +29,6 @@ use crate::plan::{
     model::FindBy,
 };
 use belief::Belief;
-use carried::{Carried, tolerance};
 
 /// Probability with which the limit lies where the answer says.
 const LEVEL: f64 = 0.95;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use schemas::{metrics, words::Record};
 
-use super::{carried::queued_share, *};
+use super::{belief::queued_share, *};
 use crate::{
     plan::{job::Job, model::Order},
     progress::{Mode, Progress},
