@@ -7,7 +7,7 @@ use netcore::report::NicFacts;
 use schemas::units::{Unit, human};
 use serde_json::json;
 
-use super::{Selection, key::KeyFile};
+use super::{Selection, serve::KeyFile};
 use crate::{
     error::{Error, Exit},
     hosts::{

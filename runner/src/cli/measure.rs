@@ -19,7 +19,7 @@ use schemas::{
     units::{self, Rate},
 };
 
-use super::{key::KeyFile, run::announce};
+use super::{run::announce, serve::KeyFile};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},

@@ -16,7 +16,7 @@ use std::{
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
-use super::{Selection, key::KeyFile};
+use super::{Selection, serve::KeyFile};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},

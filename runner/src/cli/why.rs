@@ -11,8 +11,8 @@ use schemas::columns::Row;
 
 use super::{
     Selection,
-    key::KeyFile,
     run::{When, announce},
+    serve::KeyFile,
 };
 use crate::{
     campaign::{self, Options},
