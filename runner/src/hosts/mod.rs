@@ -36,7 +36,7 @@ use netcore::{
 use crate::{
     error::Error,
     launch::{
-        address,
+        contract,
         fleet::Fleet,
         recipe::{Allowed, Asked},
     },
@@ -152,7 +152,7 @@ impl Hosts {
                 None => format!("the embedded daemon did not start: {e}"),
             })
         })?;
-        let data = address.filter(|a| *a != "local").map(|a| address::resolve(name, a)).transpose()?;
+        let data = address.filter(|a| *a != "local").map(|a| contract::resolve(name, a)).transpose()?;
         let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)

@@ -9,7 +9,7 @@ use netcore::{
 
 use crate::{
     error::Error,
-    launch::address::{bracketed, resolve},
+    launch::contract::{bracketed, resolve},
     plan::model::Host,
 };
 

@@ -25,13 +25,12 @@ use netcore::{
 use schemas::run_record::LaunchRecord;
 
 use super::{
-    address,
-    contract::{CONTRACT, Greeting, Message},
-    guardian::Guardian,
+    contract::{self, CONTRACT, Greeting, Message},
     process::{self, News, Process},
     recipe::{Allowed, Asked, Recipe},
     remedy,
     remote::{Copy, other_machine},
+    watchdog::Watchdog,
 };
 use crate::{
     error::Error,
@@ -91,7 +90,7 @@ struct Running {
     /// Its half of the keys of its daemons.
     key: Key,
     /// Ends after the process.
-    guardian: Option<Guardian>,
+    watchdog: Option<Watchdog>,
     greetings: Vec<Greeting>,
     /// From the start to the last greeting.
     took: Duration,
@@ -188,7 +187,7 @@ impl Fleet {
         let mut wrong = Vec::new();
         let by_name: BTreeMap<String, &Host> = hosts.iter().map(|(name, asked)| (name.clone(), asked.host)).collect();
         for (launcher, running) in self.running.iter_mut().enumerate() {
-            if let Err(sentence) = address::by_address(&running.recipe.ends, &by_name, &mut running.greetings) {
+            if let Err(sentence) = contract::by_address(&running.recipe.ends, &by_name, &mut running.greetings) {
                 wrong.push(sentence);
                 continue;
             }
@@ -199,7 +198,7 @@ impl Fleet {
                 let in_sentence = |why: String| format!("host `{name}`: {why}");
                 let placed = host.address.as_deref().map_or_else(
                     || -> Result<IpAddr, String> {
-                        let told = address::choose(host, greeting).map_err(in_sentence)?;
+                        let told = contract::choose(host, greeting).map_err(in_sentence)?;
                         // Its key proves the address to which its control connection goes. A pod's comes from the cluster.
                         let proven = relayed.is_none() && own_control.is_none();
                         let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(told);
@@ -208,9 +207,9 @@ impl Fleet {
                         }
                         let configured = running.recipe.configured_host();
                         let known = [own_control, running.recipe.reaches.as_deref(), configured.as_deref()];
-                        address::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
+                        contract::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
                     },
-                    |address| address::resolve(name, address).map_err(|error| error.to_string()),
+                    |address| contract::resolve(name, address).map_err(|error| error.to_string()),
                 );
                 let (data, key) =
                     match placed.and_then(|data| Ok((data, running.key_of(greeting).map_err(in_sentence)?))) {
@@ -222,7 +221,7 @@ impl Fleet {
                     };
                 let control = match (relayed, own_control) {
                     (Some(_), _) => BY_LAUNCHER.to_owned(),
-                    (None, Some(name)) => format!("{}:{}", address::bracketed(name), greeting.port),
+                    (None, Some(name)) => format!("{}:{}", contract::bracketed(name), greeting.port),
                     (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
                 };
                 let relay = relayed.map(|relay| {
@@ -284,10 +283,10 @@ impl Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         let (mut processes, after): (Vec<Process>, Vec<_>) =
-            self.running.drain(..).map(|it| (it.process, (it.guardian, it.recipe))).unzip();
+            self.running.drain(..).map(|it| (it.process, (it.watchdog, it.recipe))).unzip();
         process::end(&mut processes);
         drop(processes);
-        // Guardians, and the pods that recipes hold.
+        // Watchdogs, and the pods that recipes hold.
         drop(after);
     }
 }
@@ -314,8 +313,8 @@ fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<
 
 /// Starts one launcher and waits for its daemons, with further tries where these may help.
 fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
-    let guardian = recipe.cleanup.as_deref().map(Guardian::start).transpose();
-    let guardian = guardian.map_err(|error| format!("{}: its guardian did not start: {error}", who(&recipe.ends)))?;
+    let watchdog = recipe.cleanup.as_deref().map(Watchdog::start).transpose();
+    let watchdog = watchdog.map_err(|error| format!("{}: its guardian did not start: {error}", who(&recipe.ends)))?;
     let mut tries = 1;
     loop {
         match attempt(recipe, stop) {
@@ -325,7 +324,7 @@ fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
                 tries += 1;
             }
             Err((sentence, _)) => return Err(sentence),
-            Ok(running) => return Ok(Running { guardian, ..running }),
+            Ok(running) => return Ok(Running { watchdog, ..running }),
         }
     }
 }
@@ -409,7 +408,7 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             pod.complete(greeting);
         }
     }
-    Ok(Running { recipe: recipe.clone(), process, key, guardian: None, greetings, took: began.elapsed() })
+    Ok(Running { recipe: recipe.clone(), process, key, watchdog: None, greetings, took: began.elapsed() })
 }
 
 /// The same launcher with the program for the far end's machine, where that refused this machine's program.

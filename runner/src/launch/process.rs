@@ -1,13 +1,16 @@
 //! One launcher process: `ssh`, `srun` or another command that carries a life line to one or several daemons.
+//!
+//! Control connections may be relayed: socket pairs of this process whose bytes travel on a life line. No port leads to them.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, BufReader, Read, Write},
-    os::unix::process::CommandExt,
+    net::Shutdown,
+    os::unix::{net::UnixStream, process::CommandExt},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread,
@@ -22,11 +25,11 @@ use nix::{
 use schemas::text::plain;
 
 use super::{
-    contract::{Greeting, HEARTBEAT, Message, read_line},
+    contract::{Greeting, HEARTBEAT, LONGEST_DATA, Message, read_line},
     recipe::Recipe,
-    relay::Relay,
     remedy,
 };
+
 /// Lines kept of what a launcher prints.
 const KEPT_LINES: usize = 24;
 
@@ -275,14 +278,90 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
     said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));
 }
 
+#[derive(Debug)]
+pub struct Relay(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// `None`: closed.
+    orders: Option<SyncSender<Message>>,
+    streams: BTreeMap<u32, Arc<UnixStream>>,
+    next: u32,
+}
+
+impl Relay {
+    pub fn new(orders: SyncSender<Message>) -> Self {
+        Self(Mutex::new(State { orders: Some(orders), streams: BTreeMap::new(), next: 0 }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection to the daemon.
+    pub fn dial(self: &Arc<Self>) -> io::Result<UnixStream> {
+        let (theirs, ours) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(Duration::from_secs(10)))?;
+        let ours = Arc::new(ours);
+        let mut state = self.state();
+        let orders = state.orders.clone().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        let (relay, stream, reader) = (Arc::clone(self), state.next, Arc::clone(&ours));
+        thread::Builder::new().name("relay".into()).spawn(move || {
+            let mut bytes = vec![0; LONGEST_DATA];
+            while let Ok(length @ 1..) = (&*reader).read(&mut bytes) {
+                if orders.send(Message::Data { stream, bytes: bytes[..length].to_vec() }).is_err() {
+                    break;
+                }
+            }
+            if relay.state().streams.remove(&stream).is_some() {
+                let _ = orders.send(Message::Close { stream });
+            }
+        })?;
+        state.streams.insert(stream, ours);
+        state.next += 1;
+        Ok(theirs)
+    }
+
+    /// Takes a message of the far end.
+    pub fn deliver(&self, message: Message) {
+        match message {
+            Message::Data { stream, bytes } => {
+                let connection = self.state().streams.get(&stream).cloned();
+                // Written without the lock: a session that reads nothing keeps only this launcher waiting.
+                if connection.is_some_and(|connection| (&*connection).write_all(&bytes).is_err()) {
+                    self.end(stream);
+                }
+            }
+            Message::Close { stream } => self.end(stream),
+            Message::Heartbeat | Message::AllowConnect(_) => {}
+        }
+    }
+
+    fn end(&self, stream: u32) {
+        if let Some(connection) = self.state().streams.remove(&stream) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Closes all connections and opens no more.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.orders = None;
+        for connection in std::mem::take(&mut state.streams).into_values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{
         super::recipe::{Allowed, Asked},
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_line_with_the_cause_is_kept() {

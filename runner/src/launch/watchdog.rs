@@ -18,11 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// It holds the reading end of a pipe, whose writing end only this process has. It ignores the signals of a terminal and is
 /// in a process group of its own.
 #[derive(Debug)]
-pub struct Guardian {
+pub struct Watchdog {
     child: Child,
 }
 
-impl Guardian {
+impl Watchdog {
     pub fn start(cleanup: &[String]) -> io::Result<Self> {
         let child = Command::new("sh")
             .args([
@@ -40,7 +40,7 @@ impl Guardian {
     }
 }
 
-impl Drop for Guardian {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         // Its output ends after the first time.
@@ -59,10 +59,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = folder.path().join("made");
         std::fs::create_dir(&made).unwrap();
-        let guardian = Guardian::start(&["rm".into(), "-rf".into(), made.display().to_string()]).unwrap();
+        let watchdog = Watchdog::start(&["rm".into(), "-rf".into(), made.display().to_string()]).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(made.exists());
-        drop(guardian);
+        drop(watchdog);
         assert!(!made.exists());
     }
 }
