@@ -32,8 +32,7 @@ use crate::{
     },
     signals::Interrupts,
     sinks::{
-        claim::{Claim, resume_command},
-        files::{Files, Output},
+        files::{Claim, Files, Output, resume_command},
         run_json::plan_record,
     },
 };

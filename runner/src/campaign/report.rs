@@ -1,15 +1,16 @@
-//! The results of a run, as files and on the terminal.
+//! The results of a run, as files, pictures (`output.plots`, drawn by the code of `plumb plot`) and on the terminal.
 
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use analyze::{
     export::page::{self, Block},
     filters::{self, report::Overview},
     judge::survey::Surveyed,
+    plot::{self, Plot},
     table::layout::Sheet,
 };
 use schemas::{
@@ -27,7 +28,6 @@ use crate::{
     sinks::{
         ci::{self, CaseResult},
         files::Files,
-        plots,
         run_json::HostRecord,
         table,
     },
@@ -64,7 +64,7 @@ pub struct Report {
     /// The plans' pictures that were drawn.
     pub(super) pictures: Vec<PathBuf>,
     /// Whether the plans have pictures that were not drawn, since the rows were not kept.
-    pub(super) lacks_pictures: bool,
+    lacks_pictures: bool,
     /// Whether the reader of the rows has left.
     pub(super) closed: bool,
     /// Facts about every machine that took part, by name.
@@ -190,13 +190,10 @@ impl Report {
             Some(results) => {
                 for (plot, file) in &files.plots {
                     // Time series are drawn from the intervals, which may have their own table.
-                    let table = files
-                        .intervals
-                        .as_ref()
-                        .filter(|_| plot.kind == analyze::plot::Kind::Timeseries)
-                        .unwrap_or(results);
+                    let table =
+                        files.intervals.as_ref().filter(|_| plot.kind == plot::Kind::Timeseries).unwrap_or(results);
                     // A picture that cannot be drawn is a warning: the rows are there.
-                    match plots::draw(plot, table, file) {
+                    match draw(plot, table, file) {
                         Ok(notes) => {
                             for note in &notes {
                                 progress.note(note);
@@ -316,4 +313,14 @@ impl Report {
             other => other,
         }
     }
+}
+
+/// Draws one picture into its file. Returns notes for the user.
+pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<Vec<String>, Error> {
+    let mut options = what.options(results);
+    options.paper.output = Some(file.to_owned());
+    // A run may draw several pictures: each note says which it is about.
+    plot::draw(what.kind, &options, &mut io::sink())
+        .map(|notes| notes.into_iter().map(|note| format!("the picture {}: {note}", file.display())).collect())
+        .map_err(|e| Error::Usage(format!("the picture {}: {e}", file.display())))
 }

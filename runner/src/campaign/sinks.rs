@@ -23,13 +23,10 @@ use crate::{
         step::Step,
     },
     sinks::{
-        claim::Claim,
-        counters::CounterSink,
-        csv::{CsvSink, Fresh},
-        files::Files,
-        hook_log::HookLog,
+        csv::{CounterSink, CsvSink, Fresh},
+        files::{Claim, Files},
         notes::Notes,
-        run_json::{RunJson, RunRecord},
+        run_json::{HookLog, RunJson, RunRecord},
     },
 };
 

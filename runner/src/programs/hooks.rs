@@ -20,7 +20,7 @@ use crate::{
         rows::kinds,
         step::Step,
     },
-    sinks::hook_log::HookLog,
+    sinks::run_json::HookLog,
 };
 
 /// Default time limit of a hook.
