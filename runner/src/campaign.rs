@@ -12,7 +12,7 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm, survey},
+    gate::{Expectations, confirm::Confirm, evidence},
     hosts::Hosts,
     launch::recipe::Allowed,
     metrics::Board,
@@ -282,7 +282,7 @@ fn one(
     // Cleanup runs also after an error.
     bench.finish(progress);
     let (finished, verdicts) = measured?;
-    let surveys = survey::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
+    let surveys = evidence::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
     if let Some(board) = &options.board {
         let of_surveys = surveys.iter().map(|survey| &survey.verdicts);
         verdicts.iter().chain(of_surveys).for_each(|rows| board.verdicts(rows));

@@ -1,12 +1,12 @@
-//! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing.
-
-mod now;
+//! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing. Readers in other
+//! threads see the running iteration by [`Watched`].
 
 use std::{
     cell::RefCell,
     collections::HashSet,
     fmt::Write as _,
     io::IsTerminal,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -16,8 +16,6 @@ use schemas::{
     text::short_names,
     units::{Unit, human},
 };
-
-pub use now::{Now, Watched};
 
 use crate::{plan::estimate::span, style};
 
@@ -83,6 +81,9 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Shortest and longest time between two plain lines about a member: an hour has twenty.
 const BEAT: [Duration; 2] = [Duration::from_mins(1), Duration::from_mins(10)];
+
+/// Longest time between two updates of the members of a running iteration, for readers in other threads.
+const WATCHED_BEAT: Duration = Duration::from_secs(1);
 
 /// Most members with a line of their own.
 const MOST_LINES: usize = 16;
@@ -170,7 +171,7 @@ impl Progress {
             Mode::Plain => BEAT[0] / 4,
             Mode::Silent => Duration::MAX,
         };
-        if self.watched.is_some() { shown.min(now::BEAT) } else { shown }
+        if self.watched.is_some() { shown.min(WATCHED_BEAT) } else { shown }
     }
 
     /// The intervals that the display needs of a test of that length; zero: none. A long test needs them less often, and its
@@ -179,7 +180,7 @@ impl Progress {
         let length = length.unwrap_or(BEAT[0]);
         match self.mode {
             Mode::Line => TICK.max(length / 1000),
-            _ if self.watched.is_some() => now::BEAT.max(length / 1000),
+            _ if self.watched.is_some() => WATCHED_BEAT.max(length / 1000),
             Mode::Plain if length > 2 * BEAT[0] => self.tick().max(length / 1000),
             _ => Duration::ZERO,
         }
@@ -376,6 +377,39 @@ fn position(p: &Position) -> String {
     }
     let of = if p.min == p.max { p.max.to_string() } else { format!("{}–{}", p.min, p.max) };
     format!("[{}/{}] {name}  iteration {} of {of}", p.case, p.cases, p.iteration)
+}
+
+/// Kept by [`Progress`] while somebody watches. The lock is held for a copy; no thread that moves data takes it.
+#[derive(Clone, Debug, Default)]
+pub struct Watched(Arc<Mutex<Now>>);
+
+#[derive(Clone, Debug, Default)]
+pub struct Now {
+    /// The running iteration, and its begin.
+    pub iteration: Option<(Position, Instant)>,
+    /// States of its members, and the instant at which they were so. Empty before its load begins.
+    pub members: Option<(Vec<Live>, Instant)>,
+    /// The host whose turn is waited for, and the place in its queue.
+    pub waiting: Option<(String, u32)>,
+    pub warnings: u64,
+    pub errors: u64,
+}
+
+impl Watched {
+    pub fn read(&self) -> Now {
+        self.lock().clone()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Now {
+    /// Estimated time left of the run.
+    pub fn left(&self) -> Option<Duration> {
+        self.iteration.as_ref().map(|(position, began)| position.left.saturating_sub(began.elapsed()))
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use schemas::{
 
 use crate::{
     error::{Error, Exit},
-    gate::{Verdicts, survey},
+    gate::{Verdicts, evidence},
     plan::Plan,
     progress::Progress,
     schedule::{run::Finished, step::Step},
@@ -79,7 +79,7 @@ impl Report {
         steps: &[Step],
         finished: Vec<Finished>,
         verdicts: Vec<Vec<VerdictRow>>,
-        surveys: Vec<survey::Result>,
+        surveys: Vec<evidence::Result>,
     ) {
         self.measured += steps.len();
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {

@@ -34,12 +34,12 @@ use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
     gate::{
-        baseline, evidence,
-        promote::{self, Request},
-        until::{Question, Until},
+        baseline::{self, Request},
+        confirm::{Question, Until},
+        evidence,
     },
     plan::{self, Format, LoadOptions, Plan, model::OnUncertain},
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
 };
@@ -234,7 +234,7 @@ fn load(args: &BisectArgs) -> Result<Plan, Error> {
     let mut plan = plan::load(&args.plan, &args.selection.options())
         .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))?;
     let allowed = Allowed { commands: args.allow_commands, hooks: args.allow_hooks };
-    let refused = refusal::check(&plan, allowed).render(Format::Human);
+    let refused = programs::check(&plan, allowed).render(Format::Human);
     if !refused.is_empty() {
         return Err(Error::Plan(refused));
     }
@@ -355,7 +355,7 @@ enum What {
 
 pub fn promote(args: &PromoteArgs) -> Result<Exit, Error> {
     let What::Promote(request) = &args.what;
-    print(&promote::promote(request)?)?;
+    print(&baseline::promote(request)?)?;
     Ok(Exit::Success)
 }
 

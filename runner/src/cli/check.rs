@@ -26,7 +26,7 @@ use crate::{
         case::{Case, Endpoint, Round},
         ranges,
     },
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
     style,
@@ -204,7 +204,7 @@ const ITERATIONS: [u32; 2] = [5, 30];
 
 /// Measures the noise of a plan, and prints how many iterations show a change of this size.
 pub fn power(plan: &mut Plan, change: f64, key: Option<Key>) -> Result<Exit, Error> {
-    let refused = refusal::check(plan, Allowed::default()).render(Format::Human);
+    let refused = programs::check(plan, Allowed::default()).render(Format::Human);
     if !refused.is_empty() {
         return Err(Error::Plan(format!("{refused}--power runs no programs: leave these tests out with --only\n")));
     }

@@ -26,7 +26,7 @@ use crate::{
     hosts::Hosts,
     launch::recipe::Allowed,
     measure::{
-        SERVER, answer,
+        self, SERVER,
         plan::{Asked, Direction},
     },
     plan::{
@@ -351,9 +351,9 @@ fn save(path: &PathBuf, asked: &Asked) -> Result<(), Error> {
 fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     let written = if args.json {
-        writeln!(out, "{:#}", answer::json(asked, report, took))
+        writeln!(out, "{:#}", measure::json(asked, report, took))
     } else {
-        answer::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
+        measure::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
             Some(path) => writeln!(out, "plan: {0}; plumb run {0} measures the same again", path.display()),
             None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words()),
         })

@@ -22,7 +22,7 @@ use crate::{
     error::{Error, Exit},
     metrics::{self, Board, Server},
     plan::{self, Format},
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
     style,
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     for path in &args.plans {
         match plan::load(path, &options) {
             Ok(plan) => {
-                wrong.push_str(&refusal::check(&plan, allowed).render(Format::Human));
+                wrong.push_str(&programs::check(&plan, allowed).render(Format::Human));
                 plans.push(plan);
             }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),

@@ -1,13 +1,18 @@
-//! What a plan states about its cases, and the values of a run by which that is judged.
+//! What a plan states about its cases and surveys (all pairs of a test together), and the values of a run by which that is judged.
 
 use analyze::judge::{
     Origin,
     baseline::Promise,
     samples::{Case as Measured, Key, Observation},
     statement::{self, Evidence, Statement},
+    survey::Surveyed,
 };
 use netcore::spec::Direction;
-use schemas::{columns::results::column, metrics::Family, words::Way};
+use schemas::{
+    columns::{VerdictRow, results::column},
+    metrics::Family,
+    words::Way,
+};
 
 use crate::{
     plan::{
@@ -157,4 +162,34 @@ impl Of<'_> {
         case.origin = summary(way).map_or_else(|| Origin::from(&step.identity(member)), Origin::from);
         case
     }
+}
+
+/// A survey after the run.
+pub struct Result {
+    pub test: String,
+    pub name: String,
+    pub surveyed: Surveyed,
+    pub verdicts: Vec<VerdictRow>,
+}
+
+/// The surveys of a plan whose cases these are. Pairs that the plan left out do not count.
+pub fn results(plan: &Plan, cases: &[(&Step, &Finished)]) -> Vec<Result> {
+    plan.surveys.iter().filter_map(|survey| result(plan, survey, cases)).collect()
+}
+
+fn result(plan: &Plan, survey: &Survey, cases: &[(&Step, &Finished)]) -> Option<Result> {
+    let is_of = |step: &Step| step.round.as_ref().is_some_and(|round| round.survey == survey.name);
+    let ran = cases.iter().copied().filter(|(step, finished)| is_of(step) && !finished.left_out);
+    let ran: Vec<(&Step, &Finished)> = ran.collect();
+    if ran.is_empty() {
+        return None;
+    }
+    let (pairs, statements) = of_survey(plan, survey)?;
+    let surveyed = of_run(&ran, vec![pairs.metric.column]).surveyed(&pairs);
+    Some(Result {
+        test: survey.test.to_string(),
+        name: survey.name.to_string(),
+        verdicts: statements.iter().map(|of| statement::of_survey(of, &pairs.name, &surveyed)).collect(),
+        surveyed: surveyed.0,
+    })
 }

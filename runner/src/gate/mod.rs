@@ -1,13 +1,10 @@
 //! Expectations → verdicts → exit code: assertions, comparisons with a baseline, and confirmation of failures.
-//! A bisection measures [`until`] its comparisons are decided. [`power`] says how many iterations a change takes.
+//! A bisection measures [`until`](confirm::Until) its comparisons are decided. [`power`] says how many iterations a change takes.
 
 pub mod baseline;
 pub mod confirm;
 pub mod evidence;
 pub mod power;
-pub mod promote;
-pub mod survey;
-pub mod until;
 
 use std::{collections::HashMap, io::Write, path::Path};
 

@@ -17,7 +17,7 @@ use analyze::{
 };
 use schemas::metrics::Metric;
 
-use super::{baseline, evidence, until};
+use super::{baseline, confirm, evidence};
 use crate::{
     plan::{
         Plan,
@@ -43,7 +43,7 @@ impl Asked {
         let are_headlines = own.is_none();
         let promises = own.unwrap_or_else(|| {
             let cases = plan.cases.iter().filter(|case| case.skip.is_none());
-            until::promises(cases, &Member::headline, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
+            confirm::promises(cases, &Member::headline, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
         });
         Self { promises, are_headlines }
     }

@@ -13,7 +13,7 @@ use schemas::units::{Unit, human};
 
 use super::{
     Hosts, launched,
-    targets::{self, Location},
+    sessions::{self, Location},
 };
 use crate::{
     error::Error,
@@ -60,10 +60,10 @@ impl Hosts {
         for (end, is_foreign) in ends(steps) {
             let host = plan.host(end);
             if is_foreign {
-                if let Some(target) = host.and_then(|host| targets::of_peer(end.name(), host)) {
+                if let Some(target) = host.and_then(|host| sessions::of_peer(end.name(), host)) {
                     hosts.peers.insert(end.clone(), target);
                 }
-                match targets::of_service(end.name(), host) {
+                match sessions::of_service(end.name(), host) {
                     Ok(address) => drop(hosts.services.insert(end.clone(), address)),
                     Err(error) => missing.push(error.to_string()),
                 }
@@ -79,7 +79,7 @@ impl Hosts {
                     Some(end) => Ok(Location { target: Some(end.target.clone()), data: Some(end.data) }),
                     // Its launcher has said why.
                     None if host.is_some_and(|host| host.launch.is_some()) => continue,
-                    None => targets::of_host(end.name(), host, default_key),
+                    None => sessions::of_host(end.name(), host, default_key),
                 },
             };
             match place {

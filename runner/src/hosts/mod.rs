@@ -2,20 +2,13 @@
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`mod@gather`]: the ends of a plan, started and reached
-//! - `polling`: ranks of MPI that wait for each other's CPU
-//! - `ranks`: one iteration of a test of several ranks
-//! - [`require`]: `require` of the plan, checked before anything runs
-//! - `sessions`: sessions with daemons, opened at the same time and kept
-//! - [`targets`]: from the plan's inventory to addresses
-//! - [`view`]: interfaces, free CPUs and transports, where a plan needs them
+//! - `sessions`: addresses of the plan's hosts, and sessions with their daemons, opened at the same time and kept
+//! - [`view`]: interfaces, free CPUs and transports, where a plan needs them, and its `require`, checked before anything runs
 //! - [`watch`]: progress and interim results of a running measurement
 
 pub mod bench;
 pub mod gather;
-mod polling;
-pub mod require;
-mod sessions;
-pub mod targets;
+pub mod sessions;
 pub mod view;
 pub mod watch;
 
@@ -33,6 +26,7 @@ use netcore::{
     spec::{Side, Transport},
 };
 
+use self::sessions::Location;
 use crate::{
     error::Error,
     launch::{
@@ -49,7 +43,6 @@ use crate::{
     sinks::run_json::HostRecord,
 };
 use sessions::Outage;
-use targets::Location;
 
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
@@ -165,8 +158,8 @@ impl Hosts {
         let (nics, cpus) = (asks("nic_speed") || asks("mtu"), asks("free_cpus"));
         let views = if nics || cpus { self.views(nics, cpus, steps) } else { Ok(BTreeMap::new()) };
         let views = views.map_err(Error::measurement)?;
-        let (errors, warnings) = require::check(plan, &self.records, &views);
-        let warnings = [warnings, polling::warnings(&self.records)].concat();
+        let (errors, warnings) = view::check(plan, &self.records, &views);
+        let warnings = [warnings, view::warnings(&self.records)].concat();
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 

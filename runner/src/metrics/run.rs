@@ -1,4 +1,4 @@
-//! The metrics of a run: kept by the thread of the campaign at the edges of iterations, read by scrapes.
+//! The metrics of a run, kept by the thread of the campaign at the edges of iterations and read by scrapes, and those of a daemon.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,14 +8,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use netcore::control::event::{Event, wait};
+use netcore::{
+    control::event::{Event, wait},
+    daemon::{Daemon, Snapshot},
+};
 use schemas::{
     columns::{Row, VerdictRow},
     units::Unit,
     words::{Phase, Record, Status, Verdict},
 };
 
-use super::{families as f, page::Page, results::Results, serve::build, server::Source};
+use super::{page as f, page::Page, results::Results, server::Source};
 use crate::{
     progress::{Live, Now, Watched},
     signals::Interrupts,
@@ -198,6 +201,61 @@ fn current(now: &Now, page: &mut Page) {
 
 fn unix_now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// A daemon as its scrapes see it.
+#[derive(Debug)]
+pub struct Served {
+    daemon: Arc<Daemon>,
+    start_s: f64,
+}
+
+impl Served {
+    pub fn new(daemon: Arc<Daemon>) -> Self {
+        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { daemon, start_s: start.as_secs_f64() }
+    }
+}
+
+/// The families that both commands have.
+pub(super) fn build(page: &mut Page, start_s: f64) {
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("build", env!("PLUMB_BUILD"))];
+    page.put(&f::BUILD, &labels, 1.0);
+    page.put(&f::START, &[], start_s);
+}
+
+impl Source for Served {
+    fn write(&self, page: &mut Page) -> bool {
+        let Snapshot { limits, counts, sessions, greeting, running, flows, memory_bytes, waiting } =
+            self.daemon.snapshot();
+        build(page, self.start_s);
+        page.put(&f::SESSIONS, &[], sessions.into());
+        page.put(&f::MOST_SESSIONS, &[], limits.sessions.into());
+        page.put(&f::MOST_OF_CLIENT, &[], limits.sessions_per_client.into());
+        for (program, count) in counts.opened {
+            page.put(&f::OPENED, &[("program", program)], count as f64);
+        }
+        page.put(&f::GREETING, &[], greeting as f64);
+        for (cause, count) in counts.refused {
+            page.put(&f::REFUSED, &[("reason", cause.name())], count as f64);
+        }
+        page.put(&f::WAITING, &[], waiting as f64);
+        page.put(&f::RUNNING, &[], running as f64);
+        for (ending, count) in counts.tests {
+            page.put(&f::TESTS, &[("ending", ending)], count as f64);
+        }
+        page.put(&f::PROGRAMS, &[], counts.programs as f64);
+        page.put(&f::FLOWS, &[], flows as f64);
+        page.put(&f::MOST_FLOWS, &[], limits.flows.into());
+        page.put(&f::MEMORY, &[], memory_bytes as f64);
+        page.put(&f::MOST_MEMORY, &[], limits.memory_bytes as f64);
+        page.put(&f::LONGEST, &[], Duration::from_nanos(limits.duration_ns).as_secs_f64());
+        page.put(&f::SENT, &[], counts.bytes_sent as f64);
+        page.put(&f::RECEIVED, &[], counts.bytes_received as f64);
+        false
+    }
+
+    fn told(&self) {}
 }
 
 #[cfg(test)]

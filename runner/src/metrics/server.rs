@@ -277,7 +277,7 @@ mod tests {
 
     impl Source for Fake {
         fn write(&self, page: &mut Page) -> bool {
-            page.put(&super::super::families::SESSIONS, &[], 3.0);
+            page.put(&super::super::page::SESSIONS, &[], 3.0);
             true
         }
 

@@ -32,7 +32,7 @@ use crate::{
     error::Error,
     measure::plan::WARMUP_OF_SEVERAL,
     plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
 };
@@ -59,7 +59,7 @@ impl Source {
     /// The plan, which may run no programs.
     pub fn load(&self) -> Result<Plan, Error> {
         let plan = self.read(&self.options)?;
-        match refusal::check(&plan, Allowed::default()).render(Format::Human) {
+        match programs::check(&plan, Allowed::default()).render(Format::Human) {
             none if none.is_empty() => Ok(plan),
             text => Err(Error::Plan(format!("{text}why runs no programs: leave these tests out with --only\n"))),
         }
