@@ -12,7 +12,7 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm, evidence},
+    gate::{self, Expectations, confirm::Confirm},
     hosts::Hosts,
     launch::recipe::Allowed,
     metrics::Board,
@@ -25,7 +25,7 @@ use crate::{
     progress::Progress,
     resume::{self, Start},
     schedule::{
-        bench::{Bench, MeasureError, Measured, RowSink},
+        Bench, MeasureError, Measured, RowSink,
         history::{History, Taken},
         run::{self, Settings},
         step::{self, Enough, Step},
@@ -282,7 +282,7 @@ fn one(
     // Cleanup runs also after an error.
     bench.finish(progress);
     let (finished, verdicts) = measured?;
-    let surveys = evidence::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
+    let surveys = gate::surveys(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
     if let Some(board) = &options.board {
         let of_surveys = surveys.iter().map(|survey| &survey.verdicts);
         verdicts.iter().chain(of_surveys).for_each(|rows| board.verdicts(rows));

@@ -3,7 +3,6 @@
 mod baseline;
 pub(crate) mod check;
 mod completions;
-mod hosts;
 mod measure;
 mod run;
 mod serve;
@@ -94,8 +93,8 @@ enum Command {
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
     /// Start and reach the hosts of a plan, show them, and stop: the check before a campaign.
-    #[command(after_help = hosts::EXAMPLES)]
-    Hosts(hosts::Args),
+    #[command(after_help = check::HOSTS_EXAMPLES)]
+    Hosts(check::HostsArgs),
     /// List the plans inside the program: the question that each answers.
     #[command(after_help = topics::PLANS_EXAMPLES)]
     Plans(topics::PlansArgs),
@@ -272,7 +271,7 @@ impl Command {
             Self::Measure(args) => measure::run(&args),
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
-            Self::Hosts(args) => hosts::run(&args),
+            Self::Hosts(args) => check::hosts(&args),
             Self::Plans(args) => topics::plans(&args),
             Self::Baseline(args) => baseline::promote(&args),
             Self::Why(args) => why::run(&args),

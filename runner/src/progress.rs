@@ -17,7 +17,7 @@ use schemas::{
     units::{Unit, human},
 };
 
-use crate::{plan::estimate::span, style};
+use crate::{plan::answers::span, style};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

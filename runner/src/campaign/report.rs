@@ -20,7 +20,7 @@ use schemas::{
 
 use crate::{
     error::{Error, Exit},
-    gate::{Verdicts, evidence},
+    gate::{self, Verdicts},
     plan::Plan,
     progress::Progress,
     schedule::{run::Finished, step::Step},
@@ -79,7 +79,7 @@ impl Report {
         steps: &[Step],
         finished: Vec<Finished>,
         verdicts: Vec<Vec<VerdictRow>>,
-        surveys: Vec<evidence::Result>,
+        surveys: Vec<gate::MeasuredSurvey>,
     ) {
         self.measured += steps.len();
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {

@@ -17,11 +17,7 @@ use crate::{
     error::Error,
     metrics::Board,
     resume::Start,
-    schedule::{
-        bench::{Measured, RowSink},
-        history::Trimmed,
-        step::Step,
-    },
+    schedule::{Measured, RowSink, history::Trimmed, step::Step},
     sinks::{
         csv::{CounterSink, CsvSink, Fresh},
         files::{Claim, Files},

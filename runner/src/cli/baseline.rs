@@ -34,9 +34,9 @@ use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
     gate::{
+        self,
         baseline::{self, Request},
         confirm::{Question, Until},
-        evidence,
     },
     plan::{self, Format, LoadOptions, Plan, model::OnUncertain},
     programs::{self, Allowed},
@@ -369,8 +369,8 @@ pub fn prepare_gate(args: &mut Args) -> Result<(), Error> {
         args.inconclusive = Some(OnInconclusive::Fail);
     }
     let cases = plan.cases.iter().filter(|c| c.skip.is_none());
-    let of_surveys = plan.surveys.iter().filter_map(|survey| evidence::of_survey(&plan, survey));
-    let stated = cases.flat_map(evidence::statements).chain(of_surveys.flat_map(|of| of.1));
+    let of_surveys = plan.surveys.iter().filter_map(|survey| gate::of_survey(&plan, survey));
+    let stated = cases.flat_map(gate::statements).chain(of_surveys.flat_map(|of| of.1));
     // The level is the same as in the run.
     args.statements.extend(stated.map(|of| Statement { level: args.level.unwrap_or(of.level), ..of }));
     Ok(())

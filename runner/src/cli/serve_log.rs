@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    plan::{estimate::span, workload},
+    plan::{answers::span, workload},
     style,
 };
 

@@ -31,7 +31,7 @@ use schemas::{
     words::{Record, Status, Verdict},
 };
 
-use super::{Expectations, evidence};
+use super::Expectations;
 use crate::{
     error::Error,
     plan::{
@@ -40,7 +40,7 @@ use crate::{
     },
     progress::Progress,
     schedule::{
-        bench::{Bench, Measured, RowSink},
+        Bench, Measured, RowSink,
         history::{Done, History, confirmation},
         run::{self, Finished, Settings},
         step::{Enough, Step},
@@ -304,7 +304,7 @@ impl Enough for Until {
         if !self.looks.has(so_far.done) && !is_late {
             return false;
         }
-        let values = evidence::promised(step, so_far, self.baseline.promises());
+        let values = super::promised(step, so_far, self.baseline.promises());
         let rows = self.baseline.judge(&values, &Environment::default());
         let all: Vec<(Said, VerdictRow)> = rows
             .into_iter()

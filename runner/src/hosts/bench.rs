@@ -23,15 +23,12 @@ use super::{
 };
 use crate::{
     plan::{
+        answers::measure_length,
         case::{Endpoint, Member},
-        estimate::measure_length,
         job::Job,
     },
     progress::Progress,
-    schedule::{
-        bench::{Bench, MeasureError, Measured},
-        step::Step,
-    },
+    schedule::{Bench, MeasureError, Measured, step::Step},
 };
 
 /// Interval of `--interim` where the plan has none.

@@ -28,7 +28,7 @@ use crate::{
         case::{Endpoint, Member, Plan},
         model::Host,
     },
-    schedule::{bench::MeasureError, step::Step},
+    schedule::{MeasureError, step::Step},
 };
 
 /// Pause between two attempts to reach a daemon that has answered before.

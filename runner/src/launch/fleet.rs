@@ -25,12 +25,11 @@ use netcore::{
 use schemas::run_record::LaunchRecord;
 
 use super::{
+    Watchdog,
     contract::{self, CONTRACT, Greeting, Message},
     process::{self, News, Process},
-    recipe::{Allowed, Asked, Recipe},
-    remedy,
+    recipe::{self, Allowed, Asked, Recipe},
     remote::{Copy, other_machine},
-    watchdog::Watchdog,
 };
 use crate::{
     error::Error,
@@ -377,11 +376,11 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
                     drop(process);
                     return attempt(&other?, stop);
                 }
-                let again = greetings.is_empty() && remedy::is_momentary(&process.last_lines());
+                let again = greetings.is_empty() && recipe::is_momentary(&process.last_lines());
                 return Err((with_words(what, recipe, &mut process), again));
             }
             // Some launchers go on while there is input for a command that has ended.
-            None if recipe.copy.is_some() && remedy::is_not_received(&process.last_lines()) => {
+            None if recipe.copy.is_some() && recipe::is_not_received(&process.last_lines()) => {
                 if let Some(other) = for_other_machine(recipe, &process) {
                     drop(process);
                     return attempt(&other?, stop);
@@ -452,8 +451,8 @@ fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[S
     let chosen = if errors.is_empty() { lines.iter().filter(|line| !is_rule(line)).collect() } else { errors };
     let last = &chosen[chosen.len().saturating_sub(QUOTED)..];
     // The cause of the error may stand far above the last line.
-    let telling = remedy::telling(lines).filter(|line| !last.contains(line));
+    let telling = recipe::telling(lines).filter(|line| !last.contains(line));
     let quoted = telling.into_iter().chain(last.iter().copied()).map(|line| format!("\n         | {line}"));
-    let advice = remedy::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
+    let advice = recipe::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
     [what].into_iter().chain(quoted).chain(advice).collect()
 }

@@ -26,8 +26,7 @@ use schemas::text::plain;
 
 use super::{
     contract::{Greeting, HEARTBEAT, LONGEST_DATA, Message, read_line},
-    recipe::Recipe,
-    remedy,
+    recipe::{self, Recipe},
 };
 
 /// Lines kept of what a launcher prints.
@@ -272,7 +271,7 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
     let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
     if said.len() == KEPT_LINES {
         // The line with the cause may stand far above a launcher's own page of advice.
-        let dispensable = said.iter().position(|line| !remedy::tells(line)).unwrap_or(0);
+        let dispensable = said.iter().position(|line| !recipe::tells(line)).unwrap_or(0);
         said.remove(dispensable);
     }
     said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use self::plan::{Asked, IDLE, LOAD, PROBE};
 use crate::{
     campaign::Report,
-    plan::estimate::span,
+    plan::answers::span,
     sinks::{run_json::HostRecord, table},
     style,
 };

@@ -9,12 +9,12 @@
 //! - [`ranges`], `inventory`: ranges of hosts, and the hosts of a plan
 //! - [`vars`], [`resolve`], [`matrix`], [`axis`]: from layers of test bodies to swept values
 //! - `pairs`: pairs of hosts, and which of them are measured at the same time
-//! - [`estimate`]: how long it takes
 //! - [`output`]: how the output of a command is read
-//! - [`job`], `ranks`, [`measures`]: the kinds of tests, and what each answers
+//! - [`job`], `ranks`, [`answers`]: the kinds of tests, and what each answers
 //! - [`expand`], `member`, `policy`, [`spec`], [`check`]: from bodies to checked cases
 //! - [`mod@explain`]: which layers set a value
 
+pub mod answers;
 pub mod axis;
 #[cfg(test)]
 mod bounds;
@@ -22,7 +22,6 @@ pub mod case;
 pub mod check;
 pub mod decode;
 pub mod diagnostics;
-pub mod estimate;
 pub mod expand;
 pub mod explain;
 mod inventory;
@@ -31,7 +30,6 @@ pub mod keys;
 mod launch;
 pub mod load;
 pub mod matrix;
-pub mod measures;
 mod member;
 pub mod model;
 pub mod output;

@@ -19,11 +19,7 @@ use super::Surroundings;
 use crate::{
     plan::model::Hook,
     progress::Progress,
-    schedule::{
-        bench::{Bench, MeasureError, Measured},
-        rows::kinds,
-        step::Step,
-    },
+    schedule::{Bench, MeasureError, Measured, rows::kinds, step::Step},
     sinks::run_json::HookLog,
 };
 

@@ -35,7 +35,7 @@ use crate::{
         output::OutputParser,
     },
     schedule::{
-        bench::{MeasureError, Measured, Printed, ProgramFacts},
+        MeasureError, Measured, Printed, ProgramFacts,
         rows::{kinds, window::cpu_shares},
         step::Step,
     },

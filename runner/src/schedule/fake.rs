@@ -11,10 +11,7 @@ use netcore::{
 use rand::RngExt;
 use schemas::{columns::Row, metrics};
 
-use super::{
-    bench::{Bench, MeasureError, Measured, RowSink},
-    step::Step,
-};
+use super::{Bench, MeasureError, Measured, RowSink, step::Step};
 use crate::{
     error::Error,
     plan::{

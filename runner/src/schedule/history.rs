@@ -244,12 +244,10 @@ pub fn trim(path: &Path, finished: &FinishedKeys, run_id: &str) -> Result<Option
 mod tests {
     use schemas::words::LatencyKind;
 
+    use super::super::rows::path::encoded;
     use super::*;
     use crate::{
-        schedule::{
-            fake::step,
-            rows::{latency::encoded, summary::Summary},
-        },
+        schedule::{fake::step, rows::summary::Summary},
         sinks::csv::Fresh,
     };
 

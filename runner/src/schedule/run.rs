@@ -25,7 +25,7 @@ use schemas::{
 };
 
 use super::{
-    bench::{Bench, MeasureError, Measured, RowSink},
+    Bench, MeasureError, Measured, RowSink,
     confidence::Samples,
     history::{Done, History},
     rows::summary::Summary,

@@ -24,8 +24,8 @@ use schemas::{columns::Row, words::Search as Finding, words::Way};
 use self::belief::{Carried, tolerance};
 use super::{confidence::Samples, history::Done, step::Step};
 use crate::plan::{
+    answers,
     case::{Find, Policy},
-    measures,
     model::FindBy,
 };
 use belief::Belief;
@@ -127,7 +127,7 @@ impl Search {
         for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
             let Some(spec) = member.job.spec_mut() else { continue };
             *spec = self.find.at(spec, load);
-            measures::of_spec(identity, spec);
+            answers::of_spec(identity, spec);
         }
         step
     }
@@ -177,7 +177,7 @@ impl Search {
     fn load(&self, row: &Row) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => row.inflight.map(|n| n as f64),
-            FindBy::Rate => Some(self.find.from * row.offered_per_s? / measures::offered(&self.base)?.0),
+            FindBy::Rate => Some(self.find.from * row.offered_per_s? / answers::offered(&self.base)?.0),
         }
     }
 
@@ -353,7 +353,7 @@ impl Search {
     pub fn in_rows(&self, load: f64) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => Some(load),
-            FindBy::Rate => measures::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
+            FindBy::Rate => answers::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
         }
     }
 }

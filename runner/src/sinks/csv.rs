@@ -21,7 +21,7 @@ use tempfile::TempPath;
 
 use crate::{
     error::Error,
-    schedule::{bench::Measured, step::Step},
+    schedule::{Measured, step::Step},
 };
 
 #[derive(Debug)]

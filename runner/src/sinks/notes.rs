@@ -12,7 +12,7 @@ use netcore::{
 use schemas::units::{Unit, human, margin, three_digits};
 
 use super::run_json::HostRecord;
-use crate::schedule::bench::Measured;
+use crate::schedule::Measured;
 
 /// Collects the notes of a run.
 #[derive(Debug, Default)]

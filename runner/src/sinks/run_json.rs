@@ -26,7 +26,7 @@ use crate::{
         case::{Endpoint, Member, Plan},
         model::Hook,
     },
-    schedule::{bench::Measured, step::Step},
+    schedule::{Measured, step::Step},
 };
 
 /// With the engine's own types for what it knows of hosts.

@@ -13,7 +13,7 @@ use schemas::metrics::{Better, Metric};
 
 use super::changes::Expected;
 use crate::{
-    gate::evidence,
+    gate,
     schedule::{
         run::Finished,
         step::{Enough, Step},
@@ -128,7 +128,7 @@ impl Enough for Trial {
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
         let (metric, rule) = (self.metric, Rule::DEFAULT);
         let promise = Promise { metric, rule, case_ids: Vec::new(), file: String::new(), line: None, column: None };
-        let mut measured = evidence::promised(step, so_far, &[promise]);
+        let mut measured = gate::promised(step, so_far, &[promise]);
         let values =
             if self.member < measured.len() { measured.swap_remove(self.member).values.remove(0) } else { Vec::new() };
         self.values.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);

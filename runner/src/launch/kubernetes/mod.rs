@@ -21,7 +21,7 @@ use std::{
 use netcore::control::stop::{StopFlag, Urgency};
 
 use self::kubectl::State;
-use super::{contract::Greeting, remote::Remote, watchdog::Watchdog};
+use super::{Watchdog, contract::Greeting, remote::Remote};
 use crate::plan::model::Kubernetes;
 use kubectl::Kubectl;
 use manifest::Manifest;

@@ -17,8 +17,8 @@ use super::{
         quantity::{MetricName, Rate, Ratio, Size, Time},
         workload::Workload,
     },
-    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, Skip, Statement, Window, Word,
-    common::{STATEMENT, word_or_map},
+    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, STATEMENT, Skip, Statement, Window, Word,
+    word_or_map,
 };
 
 /// A test: its workload, hosts, load, length, iterations and assertions.

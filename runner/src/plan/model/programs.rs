@@ -10,7 +10,7 @@ use super::{
         quantity::{Time, word},
         ranges,
     },
-    common::{Word, argv_or_map, either},
+    Word, argv_or_map, either,
 };
 
 /// A program that prints numbers.

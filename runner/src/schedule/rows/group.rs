@@ -19,7 +19,7 @@ use schemas::{
     words::{self, Confidence, Record, Status, Way},
 };
 
-use super::{super::step::Step, latency::Merged, pairs, window};
+use super::{super::step::Step, pairs, path::Merged, window};
 use crate::plan::case::Member;
 
 /// Share by which a member's own window may be longer than the common one, for its whole phase to stand for it.

@@ -11,7 +11,7 @@ use schemas::{
     words::{LatencyKind, Phase, Record, Status, Way},
 };
 
-use super::latency::Merged;
+use super::path::Merged;
 use crate::plan::job::RanksJob;
 
 /// The rows of an iteration: those of the ranks, and that of all.

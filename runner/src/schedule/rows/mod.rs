@@ -1,8 +1,7 @@
 //! From what two ends report to rows of the results table.
 //!
 //! - [`window`]: the cells of one phase or interval, and the windows of both ends that they are made from
-//! - [`path`]: lost messages, congestion marks, the share of the wire
-//! - [`latency`]: histograms, merged
+//! - [`path`]: latency, lost messages, congestion marks, the share of the wire
 //! - [`limits`]: what held the test back
 //! - [`group`]: what the members of a group did together
 //! - [`kinds`]: what several ranks did, and what a program printed
@@ -10,7 +9,6 @@
 
 pub mod group;
 pub mod kinds;
-pub mod latency;
 pub mod limits;
 pub mod path;
 pub mod summary;
@@ -27,7 +25,7 @@ use schemas::{
 
 use self::window::Pair;
 
-pub use crate::plan::measures::ways;
+pub use crate::plan::answers::ways;
 
 /// The rows of one iteration, in the order in which they are written.
 #[derive(Clone, Debug, Default)]

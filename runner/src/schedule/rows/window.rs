@@ -13,8 +13,8 @@ use schemas::{
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{latency, limits, path};
-use crate::plan::measures;
+use super::{limits, path};
+use crate::plan::answers;
 
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
 #[derive(Clone, Copy, Debug)]
@@ -135,10 +135,10 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
     path::marks(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
-    if let Some(latencies) = latency::merged(&timed) {
+    if let Some(latencies) = path::merged(&timed) {
         latencies.fill(&mut row);
     }
-    if let Some(receive_calls) = latency::receive_calls(&timed) {
+    if let Some(receive_calls) = path::receive_calls(&timed) {
         receive_calls.fill_receive_calls(&mut row);
     }
     if stream.is_none() {
@@ -207,7 +207,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     row.connections = near.map(|e| e.sum(|f| f.counts.connections));
     row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
     if row.stream.is_none()
-        && let Some((offered, unit)) = measures::offered(spec)
+        && let Some((offered, unit)) = answers::offered(spec)
     {
         let sent = match unit {
             OfferedUnit::Bits => row.sent_bits_per_s,

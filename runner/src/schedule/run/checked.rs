@@ -14,7 +14,7 @@ use netcore::{
 };
 use schemas::units::{Unit, human, margin};
 
-use super::super::{bench::Measured, step::Step};
+use super::super::{Measured, step::Step};
 use crate::plan::case::Member;
 
 /// Bounds of the starts of an iteration until one whose ends are not together counts as a failure. Of short windows there

@@ -15,7 +15,7 @@ use schemas::{
 };
 
 use super::{
-    super::{bench::Measured, confidence::Samples, search::Search, step::Step},
+    super::{Measured, confidence::Samples, search::Search, step::Step},
     Failure, Run,
 };
 use crate::{error::Error, signals::Interrupts};

@@ -20,6 +20,7 @@ use schemas::{
 };
 
 use super::super::rows::group::{self, NoTotal, Part};
+use super::super::{Bench, MeasureError, Measured};
 use super::{
     Failure, Run, Values,
     checked::{self, Apart},
@@ -33,7 +34,6 @@ use crate::{
         model::Window,
     },
     schedule::{
-        bench::{Bench, MeasureError, Measured},
         confidence::Samples,
         history::Done,
         rows::{self},

@@ -3,6 +3,7 @@ use std::time::Duration;
 use netcore::report::{Ending, TcpInfo};
 use schemas::words::Status;
 
+use super::super::Measured;
 use super::*;
 use crate::{
     plan::{
@@ -11,7 +12,6 @@ use crate::{
     },
     progress::Mode,
     schedule::{
-        bench::Measured,
         fake::{FakeBench, Rows, pair, step, stream},
         history::Done,
     },
