@@ -94,7 +94,7 @@ pub struct Progress {
     position: Position,
     began: Instant,
     /// When members were last told about in plain lines.
-    told: Instant,
+    reported_at: Instant,
     watched: Option<Watched>,
     /// Whether plain information, notes and warnings of numbers are left to the end.
     brief: bool,
@@ -147,7 +147,7 @@ impl Progress {
             display,
             position: Position::default(),
             began: now,
-            told: now,
+            reported_at: now,
             watched: None,
             brief: false,
             said: RefCell::default(),
@@ -189,7 +189,7 @@ impl Progress {
     /// Shows that an iteration begins.
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
-        self.told = self.began;
+        self.reported_at = self.began;
         if let Some(watched) = &self.watched {
             let mut now = watched.lock();
             (now.iteration, now.members, now.waiting) = (Some((position.clone(), self.began)), None, None);
@@ -259,8 +259,8 @@ impl Progress {
             }
         } else if self.mode == Mode::Plain {
             let length = members.iter().filter_map(|live| Some(live.left? + self.began.elapsed())).max();
-            if self.told.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
-                self.told = Instant::now();
+            if self.reported_at.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
+                self.reported_at = Instant::now();
                 for live in members.iter().take(MOST_LINES) {
                     let blank = if live.member.is_empty() { "" } else { " " };
                     let name = format!("{}{blank}{}", short_names(&self.position.name), live.member);

@@ -55,7 +55,7 @@ pub struct Report {
     /// Notes that stand on standard error as warnings already.
     pub(super) said: HashSet<String>,
     /// Notes of which the surveys above the results say more.
-    told: HashSet<String>,
+    shown: HashSet<String>,
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
@@ -112,16 +112,16 @@ impl Report {
         }
         for survey in surveys {
             let summary = survey.surveyed.summary();
-            let told = |text: &str| format!("survey {}: {text}", survey.name);
+            let labelled = |text: &str| format!("survey {}: {text}", survey.name);
             let suspects = survey.surveyed.suspects();
-            let mut notes = vec![told(&summary)];
-            notes.extend(suspects.iter().take(MOST_SUSPECTS).map(|suspect| told(suspect)));
+            let mut notes = vec![labelled(&summary)];
+            notes.extend(suspects.iter().take(MOST_SUSPECTS).map(|suspect| labelled(suspect)));
             if suspects.len() > MOST_SUSPECTS {
                 let more = suspects.len() - MOST_SUSPECTS;
-                notes.push(told(&format!("and {more} more, which plumb survey names")));
+                notes.push(labelled(&format!("and {more} more, which plumb survey names")));
             }
             // They stand above the results.
-            self.told.extend(notes.iter().cloned());
+            self.shown.extend(notes.iter().cloned());
             self.notes.extend(notes);
             self.verdicts.add(plan, &survey.verdicts);
             self.surveys.push((survey.name.clone(), survey.surveyed));
@@ -179,7 +179,7 @@ impl Report {
         let limits = table::limits(&self.summaries);
         let surveys: Vec<Block> =
             self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name))).collect();
-        let notes: Vec<String> = self.notes.iter().filter(|note| !self.told.contains(*note)).cloned().collect();
+        let notes: Vec<String> = self.notes.iter().filter(|note| !self.shown.contains(*note)).cloned().collect();
         let text = ci::markdown(&name, &questions, surveys, results, &limits, self.verdicts.rows(), &notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
@@ -292,7 +292,7 @@ impl Report {
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        let is_new = |note: &&String| !(self.told.contains(*note) || has_seen && self.said.contains(*note));
+        let is_new = |note: &&String| !(self.shown.contains(*note) || has_seen && self.said.contains(*note));
         for note in self.notes.iter().filter(is_new) {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }

@@ -31,7 +31,7 @@ use crate::{
     error::Error,
     launch::{
         contract,
-        fleet::Fleet,
+        launchers::Launchers,
         recipe::{Allowed, Asked},
     },
     plan::{
@@ -47,7 +47,7 @@ use sessions::Outage;
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
     /// Daemons that this run started. It goes first: sessions of daemons that end need no farewell.
-    fleet: Fleet,
+    launchers: Launchers,
     places: BTreeMap<Endpoint, Location>,
     /// Addresses of other programs, which are no daemons.
     services: BTreeMap<Endpoint, IpAddr>,
@@ -99,9 +99,9 @@ impl Hosts {
         self.required(plan, steps)
     }
 
-    fn new(fleet: Fleet, interim: bool, stop: &StopFlag) -> Self {
+    fn new(launchers: Launchers, interim: bool, stop: &StopFlag) -> Self {
         Self {
-            fleet,
+            launchers,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -117,20 +117,20 @@ impl Hosts {
     }
 
     /// The daemons that this run started.
-    pub fn fleet(&self) -> &Fleet {
-        &self.fleet
+    pub fn launchers(&self) -> &Launchers {
+        &self.launchers
     }
 
     /// Lets daemons that this run started connect to those that ran already.
     fn introduce(&self) {
-        let others = self.places.iter().filter(|(end, _)| self.fleet.end(end.name()).is_none());
+        let others = self.places.iter().filter(|(end, _)| self.launchers.end(end.name()).is_none());
         let addresses = others.filter_map(|(end, place)| place.address(end.name()));
-        self.fleet.allow_connect(addresses.chain(self.services.values().copied()).collect());
+        self.launchers.allow_connect(addresses.chain(self.services.values().copied()).collect());
     }
 
     /// Adds to an error why a daemon that this run started is gone.
     fn explained<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, message: String) -> String {
-        match self.fleet.gone(names) {
+        match self.launchers.gone(names) {
             Some(why) => format!("{message}\n       {why}"),
             None => message,
         }

@@ -160,7 +160,7 @@ impl Hosts {
         let mut target =
             self.places.get(end).and_then(|p| p.target.clone()).unwrap_or_else(|| Target::new(end.name(), end.name()));
         target.timeouts.grace = grace;
-        if self.fleet.has_ended(end.name()) {
+        if self.launchers.has_ended(end.name()) {
             // Its daemon has ended, too, or is about to. Waiting longer would keep the other hosts.
             target.timeouts.connect = target.timeouts.connect.min(AGAIN);
         }
@@ -168,7 +168,7 @@ impl Hosts {
             target.timeouts.connect = target.timeouts.connect.min(ASKED_AGAIN);
         }
         // A daemon of this run is not started again.
-        let waits = self.met.contains(end) && self.fleet.end(end.name()).is_none();
+        let waits = self.met.contains(end) && self.launchers.end(end.name()).is_none();
         Opening { idle: self.idle.get_mut(&(end.clone(), grace)).and_then(Vec::pop), target, waits }
     }
 

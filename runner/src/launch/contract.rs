@@ -187,13 +187,13 @@ pub fn choose(host: &Host, greeting: &Greeting) -> Result<IpAddr, String> {
 
 /// An address that an end says is its own, where no connection to it proves that: it must lie in the plan's `network`, or be one
 /// of a host that the plan or the launcher names.
-pub fn known<'a>(host: &Host, told: IpAddr, names: impl Iterator<Item = &'a str>) -> Result<IpAddr, String> {
-    let is_of = |name: &str| dial::resolve_or(name, 0).is_ok_and(|found| found.iter().any(|it| it.ip() == told));
+pub fn known<'a>(host: &Host, reported: IpAddr, names: impl Iterator<Item = &'a str>) -> Result<IpAddr, String> {
+    let is_of = |name: &str| dial::resolve_or(name, 0).is_ok_and(|found| found.iter().any(|it| it.ip() == reported));
     if host.network.is_some() || { names }.any(is_of) {
-        return Ok(told);
+        return Ok(reported);
     }
     Err(format!(
-        "it says that its address is {told}, and nothing here proves that: name it in the plan with `address: {told}`, or a \
+        "it says that its address is {reported}, and nothing here proves that: name it in the plan with `address: {reported}`, or a \
          `network` that it lies in"
     ))
 }
@@ -205,11 +205,11 @@ pub fn by_address(
     hosts: &BTreeMap<String, &Host>,
     greetings: &mut Vec<Greeting>,
 ) -> Result<(), String> {
-    let told: Option<Vec<(&String, &str)>> =
+    let reported: Option<Vec<(&String, &str)>> =
         ends.iter().map(|name| Some((name, hosts.get(name)?.address.as_deref()?))).collect();
-    let Some(told) = told.filter(|told| told.len() > 1) else { return Ok(()) };
+    let Some(reported) = reported.filter(|reported| reported.len() > 1) else { return Ok(()) };
     let (mut ordered, mut missing) = (Vec::with_capacity(greetings.len()), Vec::new());
-    for (name, address) in told {
+    for (name, address) in reported {
         let wanted = resolve(name, address).map_err(|error| error.to_string())?;
         match greetings.iter().position(|it| it.addresses.iter().any(|its| its.address == wanted)) {
             Some(at) => ordered.push(greetings.remove(at)),
@@ -370,8 +370,8 @@ mod tests_of_address {
 
     #[test]
     fn ends_with_addresses_of_their_own_are_found_by_these() {
-        let told = |address: &str| Host { address: Some(address.into()), ..Host::default() };
-        let (one, two) = (told("10.0.0.1"), told("10.0.0.2"));
+        let reported = |address: &str| Host { address: Some(address.into()), ..Host::default() };
+        let (one, two) = (reported("10.0.0.1"), reported("10.0.0.2"));
         let hosts = BTreeMap::from([("n1".to_owned(), &one), ("n2".to_owned(), &two)]);
         let ends = ["n1".to_owned(), "n2".to_owned()];
         let of = |address: &str| greeting(&[("eth0", address)], None);

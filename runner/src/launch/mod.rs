@@ -9,13 +9,13 @@
 //! - `remote`: the far end's command, with a program that is there or one that travels
 //! - `recipe`: by engine, from a host of the plan to the launcher's command, and what to do about its errors
 //! - `kubernetes`: pods for daemons, made before their launchers start
-//! - `fleet`: all launchers of a run, from their start to their end
+//! - `launchers`: all launchers of a run, from their start to their end
 //!
 //! [`Watchdog`] cleans up what the end of a process does not free: an allocation, pods, containers.
 
 pub mod contract;
-pub mod fleet;
 mod kubernetes;
+pub mod launchers;
 pub mod lifeline;
 mod process;
 pub mod recipe;

@@ -38,7 +38,7 @@ const LOST: f64 = 0.01;
 /// The answer in lines for people.
 pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", headline(asked, report, took))?;
-    let rows = told(report);
+    let rows = shown_rows(report);
     aligned(&columns(&rows, report.summaries()), &sheet.indented(2), out)?;
     // What limits round trips one after the other is the path's length, which their own line says.
     let loads = rows.iter().filter(|row| row.case.as_deref() != Some(IDLE));
@@ -55,7 +55,7 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
 
 /// The run's notes, and what to type next where the options were not right for the path.
 fn notes(asked: &Asked, report: &Report) -> Vec<String> {
-    let loads: Vec<&Row> = told(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
+    let loads: Vec<&Row> = shown_rows(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
     let too_fast = loads.iter().filter(|_| asked.rate.is_some()).filter_map(|row| too_fast(row));
     let single = loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
@@ -115,7 +115,7 @@ fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
 }
 
 /// The rows that have a line: of a group, the load.
-fn told(report: &Report) -> Vec<&Row> {
+fn shown_rows(report: &Report) -> Vec<&Row> {
     let is_told = |row: &&Row| row.member.as_deref().is_none_or(|member| member == LOAD);
     report.summaries().iter().filter(is_told).collect()
 }

@@ -18,5 +18,5 @@ mod server;
 pub use page::{ALL, Family, Kind};
 pub use request::address;
 pub use results::MOST_SAMPLES;
-pub use run::{Board, Served};
+pub use run::{LiveState, Served};
 pub use server::{Server, bounds};

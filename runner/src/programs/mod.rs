@@ -26,7 +26,7 @@ use netcore::{
 use crate::{
     error::Error,
     hosts::sessions,
-    launch::fleet::Fleet,
+    launch::launchers::Launchers,
     plan::{
         Plan,
         case::{Endpoint, is_here},
@@ -62,7 +62,7 @@ impl Surroundings {
     /// if a hook's host has no address, or its key cannot be read.
     pub fn of(
         plan: &Plan,
-        fleet: &Fleet,
+        launchers: &Launchers,
         run_dir: Option<&Path>,
         default_key: Option<&Key>,
         stop: &StopFlag,
@@ -73,7 +73,7 @@ impl Surroundings {
             for name in case.hooks.all().filter_map(|(_, hook)| hook.places()).flatten() {
                 let host = plan.hosts.get(&name);
                 if !is_here(host) && !daemons.contains_key(&name) {
-                    let target = match fleet.end(&name) {
+                    let target = match launchers.end(&name) {
                         Some(end) => Some(end.target.clone()),
                         None => sessions::of_host(&name, host, default_key)?.target,
                     };
@@ -83,7 +83,7 @@ impl Surroundings {
         }
         let mut hosts = plan.hosts.clone();
         for (name, host) in &mut hosts {
-            if let Some(end) = fleet.end(name) {
+            if let Some(end) = launchers.end(name) {
                 host.address = Some(end.data.to_string());
             }
         }

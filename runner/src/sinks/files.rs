@@ -63,7 +63,7 @@ pub struct Files {
     /// Copies of the plans in the run's folder, with their texts.
     pub plans: Vec<(PathBuf, String)>,
     /// Tables whose place, with the files beside them, belongs to one run at a time.
-    pub claimed: Vec<PathBuf>,
+    pub locked: Vec<PathBuf>,
     /// Whether the rows go to a device or a pipe that is named as a file.
     pub is_special: bool,
 }
@@ -108,14 +108,14 @@ impl Files {
             files.verdicts = wanted(Table::Verdicts).then(|| dir.join("verdicts.csv"));
             files.hooks = Some(dir.join("hooks.log"));
             files.run_json = Some(dir.join("run.json"));
-            files.claimed.push(dir.join("results.csv"));
+            files.locked.push(dir.join("results.csv"));
         }
         if let Some(table) = table {
             files.results = Some(table.to_owned());
             // A device or a pipe has nothing beside it.
             files.is_special = fs::metadata(table).is_ok_and(|m| !m.is_file() && !m.is_dir());
             if !files.is_special {
-                files.claimed.push(table.to_owned());
+                files.locked.push(table.to_owned());
                 if dir.is_some() {
                     files.run_json_copy = Some(run_json::beside(table));
                 } else {
@@ -216,7 +216,7 @@ fn plan_copies(dir: Option<&Path>, plans: &[Plan]) -> Vec<(PathBuf, String)> {
 
 /// The place while a run has it.
 #[derive(Debug, Default)]
-pub struct Claim {
+pub struct OutputLock {
     locks: Vec<Lock>,
     /// Folders made for the run, outermost first.
     made: Vec<PathBuf>,
@@ -232,18 +232,18 @@ struct Lock {
     _file: File,
 }
 
-impl Claim {
+impl OutputLock {
     /// Makes the folders and locks the place. Fails if another run has it, or if it cannot be written to.
     pub fn of(files: &Files) -> Result<Self, Error> {
-        let mut claim = Self::default();
+        let mut lock = Self::default();
         let reports = [&files.junit, &files.markdown].into_iter().flatten().chain(files.plots.iter().map(|(_, f)| f));
         for folder in files.dir.iter().map(PathBuf::as_path).chain(reports.filter_map(|file| file.parent())) {
-            claim.make(folder)?;
+            lock.make(folder)?;
         }
-        for table in &files.claimed {
-            claim.lock(table)?;
+        for table in &files.locked {
+            lock.take(table)?;
         }
-        Ok(claim)
+        Ok(lock)
     }
 
     fn make(&mut self, folder: &Path) -> Result<(), Error> {
@@ -263,7 +263,7 @@ impl Claim {
         Ok(())
     }
 
-    fn lock(&mut self, table: &Path) -> Result<(), Error> {
+    fn take(&mut self, table: &Path) -> Result<(), Error> {
         // Two names of one table are one place.
         let real = fs::canonicalize(table).unwrap_or_else(|_| table.to_owned());
         let name = real.file_name().unwrap_or_default().to_string_lossy();
@@ -302,7 +302,7 @@ impl Claim {
 
     /// Refuses to replace results that may be the only ones. `plans`: for the message.
     pub fn spare(&self, files: &Files, plans: &[Plan]) -> Result<(), Error> {
-        files.claimed.iter().try_for_each(|table| spare(table, files, plans))
+        files.locked.iter().try_for_each(|table| spare(table, files, plans))
     }
 
     /// Finds the files of an earlier run, while its `run.json` is there.
@@ -344,7 +344,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for OutputLock {
     fn drop(&mut self) {
         for lock in &self.locks {
             let _ = fs::remove_file(&lock.path);
@@ -436,7 +436,7 @@ mod tests {
             results: Some(table.to_owned()),
             verdicts: Some(table.with_extension("verdicts.csv")),
             run_json: Some(table.with_extension("run.json")),
-            claimed: vec![table.to_owned()],
+            locked: vec![table.to_owned()],
             ..Files::default()
         }
     }
@@ -447,16 +447,16 @@ mod tests {
         let table = dir.path().join("a/b/r.csv");
         let mut files = files(&table);
         files.dir = table.parent().map(Path::to_owned);
-        let claim = Claim::of(&files).unwrap();
-        let said = Claim::of(&files).unwrap_err().to_string();
+        let lock = OutputLock::of(&files).unwrap();
+        let said = OutputLock::of(&files).unwrap_err().to_string();
         assert!(said.contains(&format!("being written by process {}", std::process::id())), "{said}");
-        drop(claim);
+        drop(lock);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        Claim::of(&files).unwrap().begin().unwrap();
+        OutputLock::of(&files).unwrap().begin().unwrap();
         assert!(table.parent().is_some_and(Path::is_dir));
         // One that a crash left.
         fs::write(table.with_file_name(".r.csv.lock"), "process 1 since t: plumb").unwrap();
-        Claim::of(&files).unwrap();
+        OutputLock::of(&files).unwrap();
     }
 
     #[test]
@@ -464,11 +464,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let table = dir.path().join("r.csv");
         let files = files(&table);
-        let claim = Claim::of(&files).unwrap();
+        let lock = OutputLock::of(&files).unwrap();
         let refused = |rows: &str, facts: &str| {
             fs::write(&table, rows).unwrap();
             fs::write(table.with_extension("run.json"), facts).unwrap();
-            claim.spare(&files, &[]).err().map(|e| e.to_string())
+            lock.spare(&files, &[]).err().map(|e| e.to_string())
         };
         let (rows, ended) = ("run_id,case_id,case\na,c1,bulk\n", "{\"run_id\": \"a\", \"ended\": \"t\"}");
         assert_eq!(refused(rows, ended), None);
@@ -500,10 +500,10 @@ mod tests {
         let listed = serde_json::json!({"run_id": "a", "files": ["r.csv", "old.svg", "../outside", outside, "gone"]});
         fs::write(path("r.run.json"), listed.to_string()).unwrap();
         let files = files(&path("r.csv"));
-        let mut claim = Claim::of(&files).unwrap();
-        claim.find_stale(&files, &[]);
-        claim.begin().unwrap();
-        drop(claim);
+        let mut lock = OutputLock::of(&files).unwrap();
+        lock.find_stale(&files, &[]);
+        lock.begin().unwrap();
+        drop(lock);
         let mut left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();
         assert_eq!(left, ["mine.svg", "outside", "r.csv", "r.run.json"]);

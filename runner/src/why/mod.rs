@@ -97,13 +97,13 @@ pub struct Means<'a> {
 /// the result of a probe, and limits nothing. The total of a group has no settings of its own.
 pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
     let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
-    let is_told = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
-    let told: Vec<Row> = rows.into_iter().filter(is_told).collect();
+    let is_shown = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
+    let shown: Vec<Row> = rows.into_iter().filter(is_shown).collect();
     let of = |row: &Row| (row.case_id.clone(), row.member.clone());
-    let members: HashSet<_> = told.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
+    let members: HashSet<_> = shown.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
     let mut seen = HashSet::new();
     let is_asked = |row: &Row| (row.member.is_some() || !members.contains(&row.case_id)) && seen.insert(of(row));
-    told.into_iter().filter(is_asked).collect()
+    shown.into_iter().filter(is_asked).collect()
 }
 
 /// The answer about one test, by the row that names its limit.

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use schemas::{metrics, words::Record};
 
 use super::super::{Bench, MeasureError};
-use super::{belief::queued_share, *};
+use super::{posterior::queued_share, *};
 use crate::{
     plan::{job::Job, model::Order},
     progress::{Mode, Progress},

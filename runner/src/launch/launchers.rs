@@ -75,7 +75,7 @@ pub struct End {
 
 /// The running launchers. Dropping it ends all daemons, in order.
 #[derive(Debug, Default)]
-pub struct Fleet {
+pub struct Launchers {
     running: Vec<Running>,
     ends: BTreeMap<String, End>,
     /// Sessions that keep daemons alive which have no standard input.
@@ -107,7 +107,7 @@ impl Running {
     }
 }
 
-impl Fleet {
+impl Launchers {
     /// Starts the daemons of these hosts. Returns those that came, and a sentence about each launcher that failed.
     pub fn start(
         hosts: &BTreeMap<String, Asked<'_>>,
@@ -122,7 +122,7 @@ impl Fleet {
         let count = recipes.iter().map(|recipe| recipe.ends.len()).sum();
         progress.starting(0, count);
         let (next, (sender, started)) = (AtomicUsize::new(0), mpsc::channel());
-        let (mut fleet, mut wrong) = (Self::default(), Vec::new());
+        let (mut launchers, mut wrong) = (Self::default(), Vec::new());
         thread::scope(|scope| {
             for _ in 0..recipes.len().min(AT_ONCE) {
                 let (next, recipes, sender) = (&next, &recipes, sender.clone());
@@ -136,18 +136,18 @@ impl Fleet {
             drop(sender);
             for result in started {
                 match result {
-                    Ok(running) => fleet.running.push(running),
+                    Ok(running) => launchers.running.push(running),
                     Err(sentence) => wrong.push(sentence),
                 }
-                progress.starting(fleet.running.iter().map(|it| it.greetings.len()).sum(), count);
+                progress.starting(launchers.running.iter().map(|it| it.greetings.len()).sum(), count);
             }
         });
-        wrong.extend(fleet.place(hosts));
+        wrong.extend(launchers.place(hosts));
         wrong.sort();
         // Ends that share their preparation share its failure.
         wrong.dedup();
-        fleet.introduce(hosts);
-        Ok((fleet, wrong))
+        launchers.introduce(hosts);
+        Ok((launchers, wrong))
     }
 
     /// The end of that name.
@@ -197,16 +197,16 @@ impl Fleet {
                 let in_sentence = |why: String| format!("host `{name}`: {why}");
                 let placed = host.address.as_deref().map_or_else(
                     || -> Result<IpAddr, String> {
-                        let told = contract::choose(host, greeting).map_err(in_sentence)?;
+                        let reported = contract::choose(host, greeting).map_err(in_sentence)?;
                         // Its key proves the address to which its control connection goes. A pod's comes from the cluster.
                         let proven = relayed.is_none() && own_control.is_none();
-                        let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(told);
+                        let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(reported);
                         if proven || of_pod {
-                            return Ok(told);
+                            return Ok(reported);
                         }
                         let configured = running.recipe.configured_host();
                         let known = [own_control, running.recipe.reaches.as_deref(), configured.as_deref()];
-                        contract::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
+                        contract::known(host, reported, known.into_iter().flatten()).map_err(in_sentence)
                     },
                     |address| contract::resolve(name, address).map_err(|error| error.to_string()),
                 );
@@ -279,7 +279,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for Launchers {
     fn drop(&mut self) {
         let (mut processes, after): (Vec<Process>, Vec<_>) =
             self.running.drain(..).map(|it| (it.process, (it.watchdog, it.recipe))).unzip();

@@ -34,7 +34,7 @@ const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 /// Probability of all cells on one side that are left out when probes are weighed.
 const NEGLIGIBLE: f64 = 1e-6;
 
-pub struct Belief {
+pub struct Posterior {
     /// Loads of the grid; one less than the cells.
     loads: usize,
     /// The probability of each cell; together 1.
@@ -65,7 +65,7 @@ impl Noise {
     }
 }
 
-impl Belief {
+impl Posterior {
     /// Before any probe. `loads`: at least 1.
     pub fn new(loads: usize) -> Self {
         let inner = if loads > 1 { (1.0 - 2.0 * END) / (loads - 1) as f64 } else { END };
@@ -135,12 +135,12 @@ impl Belief {
             .collect();
         near.sort_unstable();
         near.dedup();
-        let told = near.into_iter().map(|load| (load, self.told(load, cells)));
-        told.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
+        let learned = near.into_iter().map(|load| (load, self.information(load, cells)));
+        learned.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
     }
 
     /// Information about the cell that a probe of this load is expected to give, nats.
-    fn told(&self, load: usize, cells: &[f64]) -> f64 {
+    fn information(&self, load: usize, cells: &[f64]) -> f64 {
         let likely = quantile(cells, NEGLIGIBLE)..=quantile(cells, 1.0 - NEGLIGIBLE);
         let mut sums = vec![[0.0; 2]; likely.clone().count()];
         for noise in &self.noises {
@@ -243,31 +243,31 @@ mod tests {
 
     #[test]
     fn probes_that_agree_leave_one_cell() {
-        let mut belief = Belief::new(20);
+        let mut posterior = Posterior::new(20);
         for load in [0, 19, 9, 14, 11, 12, 11, 12, 11, 12] {
-            belief.take(load, load < 12);
+            posterior.take(load, load < 12);
         }
-        assert!(belief.cells()[12] > 0.9, "{:?}", belief.cells());
-        assert!((belief.cells().iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(posterior.cells()[12] > 0.9, "{:?}", posterior.cells());
+        assert!((posterior.cells().iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn probes_that_disagree_leave_many() {
-        let mut belief = Belief::new(20);
+        let mut posterior = Posterior::new(20);
         for _ in 0..6 {
             for load in [4, 8, 12, 16] {
-                belief.take(load, true);
-                belief.take(load, false);
+                posterior.take(load, true);
+                posterior.take(load, false);
             }
         }
-        assert!(belief.cells().iter().all(|cell| *cell < 0.5), "{:?}", belief.cells());
+        assert!(posterior.cells().iter().all(|cell| *cell < 0.5), "{:?}", posterior.cells());
     }
 
     #[test]
     fn the_next_probe_halves_what_is_open() {
-        let mut belief = Belief::new(101);
-        belief.take(0, true);
-        belief.take(100, false);
-        assert!((40..=60).contains(&belief.most_telling()), "{}", belief.most_telling());
+        let mut posterior = Posterior::new(101);
+        posterior.take(0, true);
+        posterior.take(100, false);
+        assert!((40..=60).contains(&posterior.most_telling()), "{}", posterior.most_telling());
     }
 }
