@@ -253,7 +253,7 @@ fn plan_list(sheet: &Sheet) -> String {
         // Tests hold them to be without a mistake.
         let plan = load_str(shipped.name, shipped.text, &LoadOptions::default());
         let text_of = plan.map_or_else(|out| out.render(Format::Human), |plan| plan.description.unwrap_or_default());
-        // What follows the question is for its reader.
+        // The rest of the description is for readers of the plan.
         let question = text_of.split_inclusive('?').next().unwrap_or_default().trim();
         for (line, words) in wrapped(question, room).iter().enumerate() {
             let name = if line == 0 { shipped.name } else { "" };

@@ -1,7 +1,7 @@
 //! Expectations → verdicts → exit code: assertions, comparisons with a baseline, and confirmation of failures.
 //! A bisection measures [until](confirm::Until) its comparisons are decided. [`power`] says how many iterations a change takes.
 //!
-//! What a plan states about its cases and surveys (all pairs of a test together) is judged by the values of a run.
+//! The statements of a plan are about its cases and its surveys (all pairs of a test together); the values of a run decide them.
 
 pub mod baseline;
 pub mod confirm;

@@ -56,7 +56,7 @@ enum Test<'a> {
     Ranks(&'a RanksSpec),
 }
 
-/// Those of [`Member::ends`]. `None`: this process, another program or a service.
+/// Sessions of [`Member::ends`]. `None`: this process, another program or a service.
 type Sessions<'a> = Vec<(&'a Endpoint, Option<Session>)>;
 
 /// A member with its test, and the time that this may run over its length.

@@ -1,4 +1,4 @@
-//! What a plan asks of its hosts before it runs: the interfaces that their traffic uses, free CPUs, also for ranks of MPI that poll,
+//! Questions of a plan to its hosts before it runs: the interfaces that their traffic uses, free CPUs, also for ranks of MPI that poll,
 //! transports, and the conditions of `require`. All of it is asked for only where a plan needs it.
 
 use std::{

@@ -400,7 +400,7 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             None => {}
         }
     }
-    // Those of one launcher come in any order.
+    // Greetings of one launcher come in any order.
     greetings.sort_by_key(|greeting| greeting.rank);
     if let Some(pod) = &recipe.pod {
         for greeting in &mut greetings {

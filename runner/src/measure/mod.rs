@@ -40,7 +40,7 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
     writeln!(out, "{}", headline(asked, report, took))?;
     let rows = shown_rows(report);
     aligned(&columns(&rows, report.summaries()), &sheet.indented(2), out)?;
-    // What limits round trips one after the other is the path's length, which their own line says.
+    // Round trips one after the other are limited by the path's length, which their own line says.
     let loads = rows.iter().filter(|row| row.case.as_deref() != Some(IDLE));
     let limits = limits::lines(loads.map(|row| (name(row), *row)));
     if !limits.is_empty() {

@@ -264,7 +264,7 @@ pub struct DefaultSizes {
 }
 
 impl DefaultSizes {
-    /// Those of a new socket with the buffers that were asked for.
+    /// Sizes of a new socket with the buffers that were asked for.
     pub fn of(transport: Transport, asked: Pair<u64>) -> Self {
         let Some(socket) = opened(transport) else { return Self { send_buffer: UNKNOWN, receive_buffer: UNKNOWN } };
         let wanted = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).min(i32::MAX as usize);

@@ -16,7 +16,7 @@ pub struct Request {
     pub specifics: Specifics,
     /// `None`: the name is unknown. netperf says so after it has reached the far end.
     pub task: Option<Task>,
-    /// What the test does, with what `-t omni` leaves to its options.
+    /// Protocol, direction and connections of the test, also where `-t omni` leaves them to its options.
     pub shape: Shape,
     pub unit: Unit,
     /// Whether latency is collected and shown.
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// What a test does: `-t omni` leaves protocol, direction and connections to the options of the test.
+/// The shape of a test: `-t omni` leaves protocol, direction and connections to the options of the test.
 fn shape(task: Option<Task>, specifics: &Specifics) -> Shape {
     let default = super::kind::TESTS[0];
     let test = match task {

@@ -293,7 +293,7 @@ impl Expander<'_> {
             Some(_) => Endpoint::Host(name.clone()),
             None => {
                 let help = if self.hosts.is_empty() {
-                    // What `--to` calls the far end.
+                    // `--to` gives the far end this name.
                     let to = if name == "server" { ", or --to ADDRESS" } else { "" };
                     format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS{to}")
                 } else {

@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(bytes("rate: 40Mbit/s, streams: 4"), 1024);
         assert_eq!(bytes("rate: 40Mbit/s, pacing: {burst: 4}"), 1024);
         assert_eq!((bytes("rate: 1kbit/s"), bytes("rate: 20Gbit/s")), (64, 128 << 10));
-        // What the plan says stays, and what no thread paces.
+        // A size that the plan gives stays, and so does the default where no thread paces.
         assert_eq!(bytes("rate: 5Mbit/s, message_size: 64KiB"), 64 << 10);
         assert_eq!(bytes("rate: 5Mbit/s, pacing: {mode: kernel}"), 128 << 10);
         assert_eq!((bytes("rate: 40/s"), bytes("streams: 2")), (128 << 10, 128 << 10));

@@ -197,7 +197,7 @@ fn read_objects(stdout: Option<ChildStdout>, sender: &mpsc::Sender<Value>) {
 
 fn text(source: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What was read until an error is still worth showing.
+    // The text before an error is still worth showing.
     let _: Option<io::Result<usize>> = source.map(|mut source| source.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -284,7 +284,7 @@ fn state<'a>(pod: &'a Value, text: &impl Fn(&str) -> &'a str) -> State {
     }
 }
 
-/// Those that say something.
+/// The parts that have a text, in one line.
 fn joined(parts: &[&str]) -> Option<String> {
     let said: Vec<String> =
         parts.iter().filter(|part| !part.is_empty()).map(|part| line(&part.replace('\n', " "))).collect();
@@ -300,7 +300,7 @@ pub fn sweep(kubectl: &Kubectl, stop: &StopFlag) {
     let dead: Vec<&str> = owners.filter(|(_, process)| !manifest::is_alive(process)).map(|(run, _)| run).collect();
     if !dead.is_empty() {
         let selector = manifest::of_runs(&dead);
-        // What cannot be deleted now is tried again at the next start.
+        // The next start tries again to delete the rest.
         let _ = kubectl.run(["delete", "pods,configmaps", "-l", &selector, "--wait=false"], None, stop);
     }
 }

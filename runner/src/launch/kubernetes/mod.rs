@@ -211,7 +211,7 @@ impl Pods {
         Failure { what, lines }
     }
 
-    /// What the cluster recorded about a pod, and what the pod printed.
+    /// Events of the cluster about a pod, and the pod's output.
     fn evidence(&self, name: &str, stop: &StopFlag) -> Vec<String> {
         let of = format!("--field-selector=involvedObject.name={name},type=Warning");
         let format = r#"jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}"#;

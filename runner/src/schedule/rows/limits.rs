@@ -1,4 +1,4 @@
-//! What held a test back: the cells of the evidence, from one phase at both ends, and why an iteration was not faster.
+//! Why a test was not faster: the cells of the evidence, from one phase at both ends, and the limit that they name.
 
 use analyze::limits::{self, Limit};
 use netcore::{

@@ -1,4 +1,4 @@
-//! What the path did to packets: how long it held them (histograms, merged and read), runs of lost messages, congestion marks,
+//! The path's effect on packets: latency (histograms, merged and read), runs of lost messages, congestion marks,
 //! and how much of its wire the data filled.
 
 use analyze::{
