@@ -14,7 +14,7 @@ use crate::{
     error::Error,
     gate::{self, Expectations, confirm::Confirm},
     hosts::Hosts,
-    launch::recipe::Allowed,
+    launch::recipe::DaemonOptions,
     metrics::LiveState,
     plan::{
         Format, Plan,
@@ -240,7 +240,7 @@ fn one(
         return Ok(());
     }
     progress.say(&headline(plan));
-    let allowed = Allowed { hooks: options.allow_hooks };
+    let allowed = DaemonOptions { hooks: options.allow_hooks };
     let mut hosts = match met {
         Some(hosts) => hosts,
         None => Hosts::open(plan, &steps, options.key.as_ref(), options.interim, allowed, stop, progress)?,

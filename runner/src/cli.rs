@@ -15,9 +15,10 @@ pub use serve_log::bounds as log_bounds;
 use std::{
     ffi::OsString,
     fmt::Write as _,
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use analyze::table::layout::{Sheet, wrapped};
@@ -26,7 +27,7 @@ use clap::{
     builder::{StyledStr, Styles},
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use schemas::vocabulary;
+use schemas::{units, vocabulary};
 
 use crate::{
     error::{Error, Exit},
@@ -286,9 +287,9 @@ impl Command {
                 if let analyze::Filter::Gate(args) = &mut filter {
                     baseline::prepare_gate(args)?;
                 }
-                let out = std::io::stdout();
+                let out = io::stdout();
                 let verdict = if out.is_terminal() {
-                    filter.run(&mut style::Guarded::new(out.lock()))?
+                    filter.run(&mut style::ColourFilter::new(out.lock()))?
                 } else {
                     filter.run(&mut out.lock())?
                 };
@@ -393,8 +394,21 @@ impl Selection {
     }
 }
 
+/// A time as an option takes it: `30s`, `2min`.
+fn duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// The outcome of a finished run's last output. A closed pipe is ignored: the exit code still tells how the run went.
+fn shown(written: io::Result<()>) -> Result<(), Error> {
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::output("standard output")),
+    }
+}
+
 fn print(text: &str) -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output("standard output"))
 }
 

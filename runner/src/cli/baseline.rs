@@ -97,7 +97,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(2..))]
     max_iterations: u32,
     /// Longest time of a step.
-    #[arg(long, value_name = "TIME", value_parser = parse_budget)]
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
     budget: Option<Duration>,
     /// Folder for the results of each commit [default: plumb-bisect in the git directory].
     #[arg(short, long, value_name = "DIR")]
@@ -133,10 +133,6 @@ pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
 fn parse_alpha(text: &str) -> Result<f64, String> {
     let alpha = text.parse::<f64>().ok().filter(|alpha| *alpha > 0.0 && *alpha < 0.5);
     alpha.ok_or_else(|| format!("`{text}`: write a number between 0 and 0.5"))
-}
-
-fn parse_budget(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 /// The exit code for an end that says nothing about the commit: git stops.

@@ -361,7 +361,7 @@ fn look(plan: &Plan, args: &HostsArgs, interrupts: &Interrupts) -> Result<(), Er
         &steps,
         key.as_ref(),
         false,
-        recipe::Allowed { hooks: false },
+        recipe::DaemonOptions { hooks: false },
         interrupts.flag(),
         &progress,
     )?;

@@ -24,7 +24,7 @@ use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
     hosts::Hosts,
-    launch::recipe::Allowed,
+    launch::recipe::DaemonOptions,
     measure::{
         self, SERVER,
         plan::{Asked, Direction},
@@ -274,7 +274,7 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
     if asked.speaks.is_none() {
         let first = load(asked)?;
         let steps = step::steps(&first, "", &first.axis_paths);
-        let (interim, allowed) = (args.interval.is_some(), Allowed { hooks: false });
+        let (interim, allowed) = (args.interval.is_some(), DaemonOptions { hooks: false });
         match Hosts::open(&first, &steps, key.as_ref(), interim, allowed, interrupts.flag(), &progress) {
             Ok(hosts) => {
                 // The fastest round trip that the far end's clock was read by.
@@ -308,10 +308,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
     let mut means = Means { key, interrupts, progress: Progress::brief(mode) };
     let answers = super::why::prove(&source, &rows, &mut means)?;
     let mut out = anstream::stdout().lock();
-    match writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::output("standard output")),
-    }
+    super::shown(writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)))
 }
 
 fn load(asked: &Asked) -> Result<Plan, Error> {
@@ -358,10 +355,7 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
             None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words()),
         })
     };
-    match written.and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::output("standard output")),
-    }
+    super::shown(written.and_then(|()| out.flush()))
 }
 
 /// The words of this command line behind `plumb measure`, for a shell.

@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
     /// After the end, wait until a scraper has read the last case and the verdicts, for this long at most.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "metrics")]
+    #[arg(long, value_name = "TIME", value_parser = super::duration, requires = "metrics")]
     metrics_linger: Option<Duration>,
 }
 
@@ -111,10 +111,6 @@ impl When {
             Self::Never => Mode::Silent,
         }
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    schemas::units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {

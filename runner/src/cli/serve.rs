@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_flows: u32,
     /// Longest test, including warm-up and cool-down.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = super::duration)]
     max_duration: Duration,
     /// Run the tests of one client at a time; others wait in a queue, first come first served.
     #[arg(long)]
@@ -118,7 +118,7 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "FILE", requires = "mpi")]
     mpi_library: Option<String>,
     /// For launchers: the longest silence on standard input.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched", hide = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration, requires = "launched", hide = true)]
     silence: Duration,
 }
 
@@ -163,12 +163,8 @@ fn port_range(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    schemas::units::parse_duration(text).map_err(|e| e.to_string())
-}
-
 fn queue_timeout(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
+    super::duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
 }
 
 fn size(text: &str) -> Result<u64, String> {

@@ -19,7 +19,7 @@ use netcore::{
 
 use super::{
     Hosts,
-    watch::{Display, News, Watch, headline_side},
+    watch::{Display, IntervalReport, Watch, headline_side},
 };
 use crate::{
     plan::{
@@ -347,7 +347,7 @@ impl Test<'_> {
     fn wait(
         self,
         running: RunningTest<'_>,
-        (number, news): (usize, mpsc::Sender<News>),
+        (number, news): (usize, mpsc::Sender<IntervalReport>),
         stop: &StopFlag,
     ) -> Result<Measured, ClientError> {
         Ok(match self {

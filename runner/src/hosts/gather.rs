@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    launch::{launchers::Launchers, recipe::Allowed},
+    launch::{launchers::Launchers, recipe::DaemonOptions},
     plan::{
         case::{Endpoint, Plan},
         job::GRACE,
@@ -51,7 +51,7 @@ impl Hosts {
         steps: &[Step],
         default_key: Option<&Key>,
         interim: bool,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), Error> {

@@ -32,7 +32,7 @@ use crate::{
     launch::{
         contract,
         launchers::Launchers,
-        recipe::{Allowed, Asked},
+        recipe::{Asked, DaemonOptions},
     },
     plan::{
         case::{Endpoint, Member, Plan},
@@ -78,7 +78,7 @@ impl Hosts {
         steps: &[Step],
         default_key: Option<&Key>,
         interim: bool,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<Self, Error> {

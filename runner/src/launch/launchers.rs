@@ -27,8 +27,8 @@ use schemas::run_record::LaunchRecord;
 use super::{
     Watchdog,
     contract::{self, CONTRACT, Greeting, Message},
-    process::{self, News, Process},
-    recipe::{self, Allowed, Asked, Recipe},
+    process::{self, LauncherEvent, Process},
+    recipe::{self, Asked, DaemonOptions, Recipe},
     remote::{Copy, other_machine},
 };
 use crate::{
@@ -111,7 +111,7 @@ impl Launchers {
     /// Starts the daemons of these hosts. Returns those that came, and a sentence about each launcher that failed.
     pub fn start(
         hosts: &BTreeMap<String, Asked<'_>>,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), Error> {
@@ -291,7 +291,7 @@ impl Drop for Launchers {
 }
 
 /// The launchers of these hosts: one for each, for each group, or for each end of a group.
-fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
+fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: DaemonOptions) -> Result<Vec<Recipe>, Error> {
     let mut groups: BTreeMap<&str, (Asked<'_>, BTreeMap<u32, String>)> = BTreeMap::new();
     for (name, asked) in hosts {
         let host = asked.host;
@@ -349,8 +349,8 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             return Err((format!("{who}: not started: a signal ended the run"), false));
         }
         match process.news(LOOK) {
-            Some(News::Greeting(greeting)) if greeting.contract == CONTRACT => greetings.push(greeting),
-            Some(News::Greeting(greeting)) => {
+            Some(LauncherEvent::Greeting(greeting)) if greeting.contract == CONTRACT => greetings.push(greeting),
+            Some(LauncherEvent::Greeting(greeting)) => {
                 let sentence = format!(
                     "{who}: the program there has version {}, which speaks another version of the launch contract: install \
                      this one, or send it along with `copy: true`",
@@ -358,14 +358,14 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
                 );
                 return Err((sentence, false));
             }
-            Some(News::Unreadable(why)) => {
+            Some(LauncherEvent::Unreadable(why)) => {
                 return Err((format!("{who}: the program there greets in an unknown way: {why}"), false));
             }
-            Some(News::Surplus) => {
+            Some(LauncherEvent::Surplus) => {
                 let what = format!("{who}: {} brought too many daemons", recipe.argv[0]);
                 return Err((with_words(what, recipe, &mut process), false));
             }
-            Some(News::Closed) => {
+            Some(LauncherEvent::Closed) => {
                 let status = process.wait(Instant::now() + Duration::from_secs(2));
                 // Its standard error may arrive a moment later.
                 thread::sleep(Duration::from_millis(50));

@@ -53,7 +53,7 @@ pub const TOO_LARGE: &str = "Requested partition configuration not available";
 
 /// Options of the run for daemons that it starts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Allowed {
+pub struct DaemonOptions {
     /// Whether hooks may run at the far ends.
     pub hooks: bool,
 }
@@ -86,7 +86,7 @@ impl Recipe {
         ends: Vec<String>,
         Asked { host, over_mpi, files }: Asked<'_>,
         launch: &Launch,
-        allowed: Allowed,
+        allowed: DaemonOptions,
     ) -> Result<Vec<Self>, String> {
         // Few clusters let others reach their pods: there the launcher's connection is the default.
         let control = host.control.as_deref().or(launch.kubernetes.as_ref().map(|_| BY_LAUNCHER));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn recipe(name: &str, host: &Host, launch: &Launch) -> Recipe {
-        Recipe::of(name, vec![name.to_owned()], asked(host), launch, Allowed::default()).unwrap().remove(0)
+        Recipe::of(name, vec![name.to_owned()], asked(host), launch, DaemonOptions::default()).unwrap().remove(0)
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(recipe.check.unwrap(), "ssh -F lab.ssh -p 2222 -l me -J gate 10.0.0.2 true");
         let named = Ssh { host: Some("-oProxyCommand=x".into()), ..Ssh::default() };
         let launch = Launch { ssh: Some(named), ..Launch::default() };
-        assert!(Recipe::of("far", vec![], asked(&host), &launch, Allowed::default()).is_err());
+        assert!(Recipe::of("far", vec![], asked(&host), &launch, DaemonOptions::default()).is_err());
     }
 
     #[test]
@@ -438,7 +438,8 @@ mod tests {
         };
         let launch = Launch { kubernetes: Some(options), ..Launch::default() };
         let recipes = |host: &Host| {
-            Recipe::of("pod", vec!["pod1".into(), "pod2".into()], asked(host), &launch, Allowed::default()).unwrap()
+            Recipe::of("pod", vec!["pod1".into(), "pod2".into()], asked(host), &launch, DaemonOptions::default())
+                .unwrap()
         };
         let both = recipes(&Host::default());
         assert_eq!(both.iter().map(|recipe| recipe.ends.join(",")).collect::<Vec<_>>(), ["pod1", "pod2"]);
@@ -455,7 +456,7 @@ mod tests {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
         let host = Host::default();
         let asked = Asked { host: &host, over_mpi: false, files: BTreeSet::default() };
-        let recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
+        let recipe = Recipe::of("b", vec!["b".into()], asked, &launch, DaemonOptions::default()).unwrap().remove(0);
         let advice = |code: i32, line: &str| of(&recipe, Some(ExitStatus::from_raw(code << 8)), &[line.to_owned()]);
         assert!(advice(255, "root@b: Permission denied (publickey).").unwrap().contains("`ssh b true`"));
         assert!(advice(127, "bash: plumb: command not found").unwrap().contains("copy: true"));

@@ -25,7 +25,7 @@ use schemas::{
 use self::{
     changes::{Change, Expected},
     finding::{Answer, Cause, Finding},
-    trial::{MOST, Said, Trial},
+    trial::{ChangeOutcome, MOST, Trial},
 };
 use crate::{
     campaign::{self, Options},
@@ -217,7 +217,7 @@ impl Asked<'_> {
             finding.note = failed(&case);
             finding.measured(&comparison, said, then);
             let gain = comparison.change.map_or(0.0, f64::abs);
-            let helps = said == Said::Confirmed && !matches!(finding.expected, Expected::Same(_));
+            let helps = said == ChangeOutcome::Confirmed && !matches!(finding.expected, Expected::Same(_));
             if helps && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
                 best = Some((gain, set, then.cloned().unwrap_or_default()));
             }
