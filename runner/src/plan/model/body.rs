@@ -13,12 +13,12 @@ use schemas::words::Severity;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    super::{
-        quantity::{MetricName, Rate, Ratio, Size, Time},
-        workload::Workload,
-    },
     Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, STATEMENT, Skip, Statement, Window, Word,
     word_or_map,
+};
+use crate::plan::{
+    quantity::{MetricName, Rate, Ratio, Size, Time},
+    workload::Workload,
 };
 
 /// A test: its workload, hosts, load, length, iterations and assertions.

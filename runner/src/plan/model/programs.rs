@@ -5,12 +5,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    super::{
-        quantity::{Time, word},
-        ranges,
-    },
-    Word, argv_or_map, either,
+use super::{Word, argv_or_map, either};
+use crate::plan::{
+    quantity::{Time, word},
+    ranges,
 };
 
 /// A program that prints numbers.

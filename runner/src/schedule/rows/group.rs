@@ -19,8 +19,8 @@ use schemas::{
     words::{self, Confidence, Record, Status, Way},
 };
 
-use super::{super::step::Step, pairs, path::Merged, window};
-use crate::plan::case::Member;
+use super::{pairs, path::Merged, window};
+use crate::{plan::case::Member, schedule::step::Step};
 
 /// Share by which a member's own window may be longer than the common one, for its whole phase to stand for it.
 const SLACK: f64 = 0.01;

@@ -14,8 +14,10 @@ use netcore::{
 };
 use schemas::units::{Unit, human, margin};
 
-use super::super::{Measured, step::Step};
-use crate::plan::case::Member;
+use crate::{
+    plan::case::Member,
+    schedule::{Measured, step::Step},
+};
 
 /// Bounds of the starts of an iteration until one whose ends are not together counts as a failure. Of short windows there
 /// are as many as fit into a second: a busy machine misses many of them, and they cost little.

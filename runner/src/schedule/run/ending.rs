@@ -14,11 +14,12 @@ use schemas::{
     words::{Phase as RowPhase, Record, Status},
 };
 
-use super::{
-    super::{Measured, confidence::Samples, search::Search, step::Step},
-    Failure, Run,
+use super::{Failure, Run};
+use crate::{
+    error::Error,
+    schedule::{Measured, confidence::Samples, search::Search, step::Step},
+    signals::Interrupts,
 };
-use crate::{error::Error, signals::Interrupts};
 
 impl Run<'_> {
     /// Writes the summary of a case.

@@ -19,8 +19,6 @@ use schemas::{
     words::{LimitedBy, Phase, Record, Status, Way},
 };
 
-use super::super::rows::group::{self, NoTotal, Part};
-use super::super::{Bench, MeasureError, Measured};
 use super::{
     Failure, Run, Values,
     checked::{self, Apart},
@@ -34,9 +32,13 @@ use crate::{
         model::Window,
     },
     schedule::{
+        Bench, MeasureError, Measured,
         confidence::Samples,
         history::Done,
-        rows::{self},
+        rows::{
+            self,
+            group::{self, NoTotal, Part},
+        },
         step::Step,
     },
     signals::Interrupts,

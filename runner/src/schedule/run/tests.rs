@@ -3,7 +3,6 @@ use std::time::Duration;
 use netcore::report::{Ending, TcpInfo};
 use schemas::words::Status;
 
-use super::super::Measured;
 use super::*;
 use crate::{
     plan::{
@@ -12,6 +11,7 @@ use crate::{
     },
     progress::Mode,
     schedule::{
+        Measured,
         fake::{FakeBench, Rows, pair, step, stream},
         history::Done,
     },
