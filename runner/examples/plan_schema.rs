@@ -2,5 +2,5 @@
 
 fn main() -> std::io::Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/plan.schema.json");
-    std::fs::write(path, format!("{:#}\n", runner::plan::schema::plan_schema()))
+    std::fs::write(path, format!("{:#}\n", runner::plan::keys::plan_schema()))
 }

@@ -12,10 +12,10 @@ pub use self::report::Report;
 use self::sinks::Sinks;
 use crate::{
     error::Error,
-    gate::{Expectations, confirm::Confirm, survey},
+    gate::{self, Expectations, confirm::Confirm},
     hosts::Hosts,
-    launch::recipe::Allowed,
-    metrics::Board,
+    launch::recipe::DaemonOptions,
+    metrics::LiveState,
     plan::{
         Format, Plan,
         case::{Endpoint, Member},
@@ -25,15 +25,14 @@ use crate::{
     progress::Progress,
     resume::{self, Start},
     schedule::{
-        bench::{Bench, MeasureError, Measured, RowSink},
+        Bench, MeasureError, Measured, RowSink,
         history::{History, Taken},
         run::{self, Settings},
         step::{self, Enough, Step},
     },
     signals::Interrupts,
     sinks::{
-        claim::{Claim, resume_command},
-        files::{Files, Output},
+        files::{Files, Output, OutputLock, resume_command},
         run_json::plan_record,
     },
 };
@@ -63,7 +62,7 @@ pub struct Options {
     /// Decides how many iterations are enough.
     pub until: Option<Arc<dyn Enough>>,
     /// The facts of the run that scrapes see.
-    pub board: Option<Arc<Board>>,
+    pub live_state: Option<Arc<LiveState>>,
 }
 
 /// Runs the plans one after the other into one table. `met`: the hosts of the first, where they are open already.
@@ -88,14 +87,14 @@ pub fn run(
         resume: options.resume.as_deref(),
     };
     let files = Files::of(plans, &output, &new.run_id)?;
-    let mut claim = Claim::of(&files)?;
+    let mut lock = OutputLock::of(&files)?;
     let start = if let (Some(place), Some(run_json)) = (&options.resume, &files.run_json) {
         Start::of_interrupted(place, run_json, plans)?
     } else {
         if !options.overwrite {
-            claim.spare(&files, plans)?;
+            lock.spare(&files, plans)?;
         }
-        claim.find_stale(&files, plans);
+        lock.find_stale(&files, plans);
         new
     };
     let mut taken = match (&options.resume, &files.results, plans.first()) {
@@ -103,16 +102,16 @@ pub fn run(
         _ => Taken::default(),
     };
     let trimmed = std::mem::take(&mut taken.trimmed);
-    let mut sinks = Sinks::new(&files, claim, &start, options, &axis_paths, trimmed)?;
+    let mut sinks = Sinks::new(&files, lock, &start, options, &axis_paths, trimmed)?;
     if let Some(version) = &start.begun_with {
         sinks.note(format!(
             "the run was begun with version {version} of plumb and went on with version {}",
             env!("CARGO_PKG_VERSION")
         ));
     }
-    if let Some(board) = &options.board {
+    if let Some(live_state) = &options.live_state {
         let names = plans.iter().map(|plan| plan.name.clone()).collect();
-        board.begin(&start.run_id, names, plans.iter().map(|plan| plan.cases.len()).sum());
+        live_state.begin(&start.run_id, names, plans.iter().map(|plan| plan.cases.len()).sum());
     }
     let mut report = Report::default();
     let shared = Shared { start, taken, axis_paths: &axis_paths, files: &files, options, interrupts };
@@ -135,8 +134,8 @@ pub fn run(
     report.hosts.clone_from(&sinks.record.facts.hosts);
     report.closed = sinks.is_closed();
     report.write_files(plans, &files, is_begun, progress)?;
-    if let Some(board) = &options.board {
-        board.end();
+    if let Some(live_state) = &options.live_state {
+        live_state.end();
     }
     Ok(report)
 }
@@ -167,8 +166,8 @@ fn interruption(
         // The sentence begins with the signal.
         let own = case.reason.strip_prefix(&format!("interrupted by {signal}")).map(str::trim_start);
         let reason = own.unwrap_or(&case.reason);
-        let told: Vec<&str> = [done.as_str(), reason].into_iter().filter(|text| !text.is_empty()).collect();
-        if told.is_empty() { case.case.clone() } else { format!("{} ({})", case.case, told.join("; ")) }
+        let remarks: Vec<&str> = [done.as_str(), reason].into_iter().filter(|text| !text.is_empty()).collect();
+        if remarks.is_empty() { case.case.clone() } else { format!("{} ({})", case.case, remarks.join("; ")) }
     });
     let mut named: Vec<String> = named.collect();
     if open.len() > MOST_NAMED {
@@ -241,7 +240,7 @@ fn one(
         return Ok(());
     }
     progress.say(&headline(plan));
-    let allowed = Allowed { hooks: options.allow_hooks };
+    let allowed = DaemonOptions { hooks: options.allow_hooks };
     let mut hosts = match met {
         Some(hosts) => hosts,
         None => Hosts::open(plan, &steps, options.key.as_ref(), options.interim, allowed, stop, progress)?,
@@ -260,7 +259,8 @@ fn one(
     if let Some(note) = options.until.as_ref().map(|until| until.check(&here)).transpose()?.flatten() {
         sinks.note(note);
     }
-    let surroundings = Surroundings::of(plan, hosts.fleet(), shared.files.dir.as_deref(), options.key.as_ref(), stop)?;
+    let surroundings =
+        Surroundings::of(plan, hosts.launchers(), shared.files.dir.as_deref(), options.key.as_ref(), stop)?;
     let mut bench = Programs::around(&mut hosts, surroundings, sinks.hook_log.clone());
     let mut measure = || {
         let finished = run::run(&steps, settings, &shared.taken.history, &mut bench, sinks, progress, interrupts)?;
@@ -283,10 +283,10 @@ fn one(
     // Cleanup runs also after an error.
     bench.finish(progress);
     let (finished, verdicts) = measured?;
-    let surveys = survey::results(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
-    if let Some(board) = &options.board {
+    let surveys = gate::surveys(plan, &steps.iter().zip(&finished).collect::<Vec<_>>());
+    if let Some(live_state) = &options.live_state {
         let of_surveys = surveys.iter().map(|survey| &survey.verdicts);
-        verdicts.iter().chain(of_surveys).for_each(|rows| board.verdicts(rows));
+        verdicts.iter().chain(of_surveys).for_each(|rows| live_state.verdicts(rows));
     }
     report.add(plan, &steps, finished, verdicts, surveys);
     Ok(())

@@ -1,19 +1,10 @@
 //! The command line: every subcommand and its arguments.
 
 mod baseline;
-mod bisect;
 pub(crate) mod check;
 mod completions;
-mod gate;
-mod hosts;
-mod key;
-mod man;
 mod measure;
-mod netperf;
-mod plans;
-mod power;
 mod run;
-mod schema;
 mod serve;
 mod serve_log;
 mod topics;
@@ -24,9 +15,10 @@ pub use serve_log::bounds as log_bounds;
 use std::{
     ffi::OsString,
     fmt::Write as _,
-    io::{IsTerminal, Write},
+    io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
+    time::Duration,
 };
 
 use analyze::table::layout::{Sheet, wrapped};
@@ -35,10 +27,11 @@ use clap::{
     builder::{StyledStr, Styles},
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use schemas::vocabulary;
+use schemas::{units, vocabulary};
 
 use crate::{
     error::{Error, Exit},
+    netperf,
     plan::{self, LoadOptions, diagnostics::nearest, keys},
     style,
 };
@@ -101,29 +94,29 @@ enum Command {
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
     /// Start and reach the hosts of a plan, show them, and stop: the check before a campaign.
-    #[command(after_help = hosts::EXAMPLES)]
-    Hosts(hosts::Args),
+    #[command(after_help = check::HOSTS_EXAMPLES)]
+    Hosts(check::HostsArgs),
     /// List the plans inside the program: the question that each answers.
-    #[command(after_help = plans::EXAMPLES)]
-    Plans(plans::Args),
+    #[command(after_help = topics::PLANS_EXAMPLES)]
+    Plans(topics::PlansArgs),
     /// Prove what limited a test: change the one setting that its cause names, and look again.
     #[command(after_help = why::EXAMPLES)]
     Why(Box<why::Args>),
     /// Keep a run as the baseline of later runs.
-    #[command(after_help = baseline::EXAMPLES)]
-    Baseline(baseline::Args),
+    #[command(after_help = baseline::PROMOTE_EXAMPLES)]
+    Baseline(baseline::PromoteArgs),
     /// Tell git bisect whether this commit is slower than a baseline.
-    #[command(after_help = bisect::EXAMPLES)]
-    Bisect(Box<bisect::Args>),
+    #[command(after_help = baseline::BISECT_EXAMPLES)]
+    Bisect(Box<baseline::BisectArgs>),
     /// Be the far end: serve tests to other hosts.
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::Args),
     /// Make a key that both ends of a session share.
-    #[command(after_help = key::EXAMPLES)]
-    Key(key::Args),
+    #[command(after_help = serve::KEY_EXAMPLES)]
+    Key(serve::KeyArgs),
     /// Print the published schema of plans or of results.
-    #[command(after_help = schema::EXAMPLES)]
-    Schema(schema::Args),
+    #[command(after_help = topics::SCHEMA_EXAMPLES)]
+    Schema(topics::SchemaArgs),
     /// Run a test with netperf's command line and output.
     #[command(after_help = netperf::EXAMPLES)]
     Netperf(netperf::Args),
@@ -131,8 +124,8 @@ enum Command {
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::Args),
     /// Print or write the manual pages.
-    #[command(after_help = man::EXAMPLES)]
-    Man(man::Args),
+    #[command(after_help = completions::MAN_EXAMPLES)]
+    Man(completions::ManArgs),
     /// The filters.
     #[command(flatten)]
     Filter(analyze::Filter),
@@ -146,8 +139,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(true) => return ExitCode::SUCCESS,
         Err(e) => e.exit(),
     }
-    if let Some(words) = netperf::words(&args) {
-        return ExitCode::from(crate::netperf::main(words));
+    if let Some(words) = netperf::own_words(&args) {
+        return ExitCode::from(netperf::main(words));
     }
     if matches!(&args[..], [_, help, all] if all == "--all" && ["help", "--help", "-h"].iter().any(|word| help == word))
     {
@@ -176,7 +169,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let code = u8::try_from(e.exit_code()).unwrap_or(2);
             // git bisect would take 2 for a slower commit.
             let stops = code != 0 && args.get(1).is_some_and(|name| name == "bisect");
-            return ExitCode::from(if stops { bisect::stop(code) } else { code });
+            return ExitCode::from(if stops { baseline::stop(code) } else { code });
         }
     };
     let exit = match cli.command.run() {
@@ -279,24 +272,24 @@ impl Command {
             Self::Measure(args) => measure::run(&args),
             Self::Run(args) => run::run(&args),
             Self::Check(args) => check::run(&args),
-            Self::Hosts(args) => hosts::run(&args),
-            Self::Plans(args) => plans::run(&args),
-            Self::Baseline(args) => baseline::run(&args),
+            Self::Hosts(args) => check::hosts(&args),
+            Self::Plans(args) => topics::plans(&args),
+            Self::Baseline(args) => baseline::promote(&args),
             Self::Why(args) => why::run(&args),
-            Self::Bisect(args) => Ok(bisect::run(&args)),
+            Self::Bisect(args) => Ok(baseline::bisect(&args)),
             Self::Serve(args) => serve::run(&args),
-            Self::Key(args) => key::run(&args),
-            Self::Schema(args) => schema::run(&args),
+            Self::Key(args) => serve::make_key(&args),
+            Self::Schema(args) => topics::schema(&args),
             Self::Netperf(args) => Ok(netperf::run(&args)),
             Self::Completions(args) => completions::run(&args),
-            Self::Man(args) => man::run(&args),
+            Self::Man(args) => completions::man(&args),
             Self::Filter(mut filter) => {
                 if let analyze::Filter::Gate(args) = &mut filter {
-                    gate::prepare(args)?;
+                    baseline::prepare_gate(args)?;
                 }
-                let out = std::io::stdout();
+                let out = io::stdout();
                 let verdict = if out.is_terminal() {
-                    filter.run(&mut style::Guarded::new(out.lock()))?
+                    filter.run(&mut style::ColourFilter::new(out.lock()))?
                 } else {
                     filter.run(&mut out.lock())?
                 };
@@ -401,8 +394,21 @@ impl Selection {
     }
 }
 
+/// A time as an option takes it: `30s`, `2min`.
+fn duration(text: &str) -> Result<Duration, String> {
+    units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// The outcome of a finished run's last output. A closed pipe is ignored: the exit code still tells how the run went.
+fn shown(written: io::Result<()>) -> Result<(), Error> {
+    match written {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::output("standard output")),
+    }
+}
+
 fn print(text: &str) -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output("standard output"))
 }
 

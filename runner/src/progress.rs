@@ -1,12 +1,12 @@
-//! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing.
-
-mod now;
+//! Progress on standard error: lines that rewrite themselves on a terminal, plain lines elsewhere, or nothing. Readers in other
+//! threads see the running iteration by [`Watched`].
 
 use std::{
     cell::RefCell,
     collections::HashSet,
     fmt::Write as _,
     io::IsTerminal,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,9 +17,7 @@ use schemas::{
     units::{Unit, human},
 };
 
-pub use now::{Now, Watched};
-
-use crate::{plan::estimate::span, style};
+use crate::{plan::answers::span, style};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -84,6 +82,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// Shortest and longest time between two plain lines about a member: an hour has twenty.
 const BEAT: [Duration; 2] = [Duration::from_mins(1), Duration::from_mins(10)];
 
+/// Longest time between two updates of the members of a running iteration, for readers in other threads.
+const WATCHED_BEAT: Duration = Duration::from_secs(1);
+
 /// Most members with a line of their own.
 const MOST_LINES: usize = 16;
 
@@ -93,7 +94,7 @@ pub struct Progress {
     position: Position,
     began: Instant,
     /// When members were last told about in plain lines.
-    told: Instant,
+    reported_at: Instant,
     watched: Option<Watched>,
     /// Whether plain information, notes and warnings of numbers are left to the end.
     brief: bool,
@@ -146,7 +147,7 @@ impl Progress {
             display,
             position: Position::default(),
             began: now,
-            told: now,
+            reported_at: now,
             watched: None,
             brief: false,
             said: RefCell::default(),
@@ -170,7 +171,7 @@ impl Progress {
             Mode::Plain => BEAT[0] / 4,
             Mode::Silent => Duration::MAX,
         };
-        if self.watched.is_some() { shown.min(now::BEAT) } else { shown }
+        if self.watched.is_some() { shown.min(WATCHED_BEAT) } else { shown }
     }
 
     /// The intervals that the display needs of a test of that length; zero: none. A long test needs them less often, and its
@@ -179,7 +180,7 @@ impl Progress {
         let length = length.unwrap_or(BEAT[0]);
         match self.mode {
             Mode::Line => TICK.max(length / 1000),
-            _ if self.watched.is_some() => now::BEAT.max(length / 1000),
+            _ if self.watched.is_some() => WATCHED_BEAT.max(length / 1000),
             Mode::Plain if length > 2 * BEAT[0] => self.tick().max(length / 1000),
             _ => Duration::ZERO,
         }
@@ -188,7 +189,7 @@ impl Progress {
     /// Shows that an iteration begins.
     pub fn iteration(&mut self, position: Position) {
         self.began = Instant::now();
-        self.told = self.began;
+        self.reported_at = self.began;
         if let Some(watched) = &self.watched {
             let mut now = watched.lock();
             (now.iteration, now.members, now.waiting) = (Some((position.clone(), self.began)), None, None);
@@ -258,8 +259,8 @@ impl Progress {
             }
         } else if self.mode == Mode::Plain {
             let length = members.iter().filter_map(|live| Some(live.left? + self.began.elapsed())).max();
-            if self.told.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
-                self.told = Instant::now();
+            if self.reported_at.elapsed() >= (length.unwrap_or_default() / 20).clamp(BEAT[0], BEAT[1]) {
+                self.reported_at = Instant::now();
                 for live in members.iter().take(MOST_LINES) {
                     let blank = if live.member.is_empty() { "" } else { " " };
                     let name = format!("{}{blank}{}", short_names(&self.position.name), live.member);
@@ -376,6 +377,39 @@ fn position(p: &Position) -> String {
     }
     let of = if p.min == p.max { p.max.to_string() } else { format!("{}–{}", p.min, p.max) };
     format!("[{}/{}] {name}  iteration {} of {of}", p.case, p.cases, p.iteration)
+}
+
+/// Kept by [`Progress`] while somebody watches. The lock is held for a copy; no thread that moves data takes it.
+#[derive(Clone, Debug, Default)]
+pub struct Watched(Arc<Mutex<Now>>);
+
+#[derive(Clone, Debug, Default)]
+pub struct Now {
+    /// The running iteration, and its begin.
+    pub iteration: Option<(Position, Instant)>,
+    /// States of its members, and the instant at which they were so. Empty before its load begins.
+    pub members: Option<(Vec<Live>, Instant)>,
+    /// The host whose turn is waited for, and the place in its queue.
+    pub waiting: Option<(String, u32)>,
+    pub warnings: u64,
+    pub errors: u64,
+}
+
+impl Watched {
+    pub fn read(&self) -> Now {
+        self.lock().clone()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Now {
+    /// Estimated time left of the run.
+    pub fn left(&self) -> Option<Duration> {
+        self.iteration.as_ref().map(|(position, began)| position.left.saturating_sub(began.elapsed()))
+    }
 }
 
 #[cfg(test)]

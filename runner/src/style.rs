@@ -27,13 +27,13 @@ pub fn tell(text: impl fmt::Display) {
 }
 
 /// A terminal, to which colours pass and no other code: texts come from files and other hosts.
-pub struct Guarded<W: Write> {
+pub struct ColourFilter<W: Write> {
     to: W,
     /// The begin of a character or a code.
     rest: Vec<u8>,
 }
 
-impl<W: Write> Guarded<W> {
+impl<W: Write> ColourFilter<W> {
     pub fn new(to: W) -> Self {
         Self { to, rest: Vec::new() }
     }
@@ -92,7 +92,7 @@ fn colour(text: &str) -> Colour {
     }
 }
 
-impl<W: Write> Write for Guarded<W> {
+impl<W: Write> Write for ColourFilter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.rest.extend_from_slice(bytes);
         self.pass(false)?;
@@ -104,7 +104,7 @@ impl<W: Write> Write for Guarded<W> {
     }
 }
 
-impl<W: Write> Drop for Guarded<W> {
+impl<W: Write> Drop for ColourFilter<W> {
     fn drop(&mut self) {
         // A terminal that is gone takes nothing.
         let _ = self.pass(true).and_then(|()| self.to.flush());
@@ -142,7 +142,7 @@ mod tests {
         let text = "\x1b[1;32mpass\x1b[0m µ\t\x1b[2J\x1b]0;x\x07\u{9b}2J\r\n\x1b";
         for size in [1, 2, 3, 7, 100] {
             let mut out = Vec::new();
-            let mut guarded = Guarded::new(&mut out);
+            let mut guarded = ColourFilter::new(&mut out);
             text.as_bytes().chunks(size).for_each(|part| guarded.write_all(part).unwrap());
             drop(guarded);
             let shown = "\x1b[1;32mpass\x1b[0m µ\t\\u{1b}[2J\\u{1b}]0;x\\u{7}\\u{9b}2J\\r\n\\u{1b}";

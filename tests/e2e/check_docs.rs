@@ -8,7 +8,7 @@ use netcore::spec::{
     ranks::{Bus, Operation},
     socket::SOCKET_OPTIONS,
 };
-use runner::plan::{Format, LoadOptions, load_str, schema::plan_schema, workload::names_over};
+use runner::plan::{Format, LoadOptions, keys::plan_schema, load_str, workload::names_over};
 
 /// The pages about the plan language.
 fn page() -> String {

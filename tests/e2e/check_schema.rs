@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use runner::plan::{Format, LoadOptions, load_str, model::Host, schema::plan_schema};
+use runner::plan::{Format, LoadOptions, keys::plan_schema, load_str, model::Host};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -1,15 +1,16 @@
-//! The results of a run, as files and on the terminal.
+//! The results of a run, as files, pictures (`output.plots`, drawn by the code of `plumb plot`) and on the terminal.
 
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use analyze::{
     export::page::{self, Block},
     filters::{self, report::Overview},
     judge::survey::Surveyed,
+    plot::{self, Plot},
     table::layout::Sheet,
 };
 use schemas::{
@@ -19,7 +20,7 @@ use schemas::{
 
 use crate::{
     error::{Error, Exit},
-    gate::{Verdicts, survey},
+    gate::{self, Verdicts},
     plan::Plan,
     progress::Progress,
     schedule::{run::Finished, step::Step},
@@ -27,7 +28,6 @@ use crate::{
     sinks::{
         ci::{self, CaseResult},
         files::Files,
-        plots,
         run_json::HostRecord,
         table,
     },
@@ -55,7 +55,7 @@ pub struct Report {
     /// Notes that stand on standard error as warnings already.
     pub(super) said: HashSet<String>,
     /// Notes of which the surveys above the results say more.
-    told: HashSet<String>,
+    shown: HashSet<String>,
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
@@ -64,7 +64,7 @@ pub struct Report {
     /// The plans' pictures that were drawn.
     pub(super) pictures: Vec<PathBuf>,
     /// Whether the plans have pictures that were not drawn, since the rows were not kept.
-    pub(super) lacks_pictures: bool,
+    lacks_pictures: bool,
     /// Whether the reader of the rows has left.
     pub(super) closed: bool,
     /// Facts about every machine that took part, by name.
@@ -79,7 +79,7 @@ impl Report {
         steps: &[Step],
         finished: Vec<Finished>,
         verdicts: Vec<Vec<VerdictRow>>,
-        surveys: Vec<survey::Result>,
+        surveys: Vec<gate::MeasuredSurvey>,
     ) {
         self.measured += steps.len();
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
@@ -112,16 +112,16 @@ impl Report {
         }
         for survey in surveys {
             let summary = survey.surveyed.summary();
-            let told = |text: &str| format!("survey {}: {text}", survey.name);
+            let labelled = |text: &str| format!("survey {}: {text}", survey.name);
             let suspects = survey.surveyed.suspects();
-            let mut notes = vec![told(&summary)];
-            notes.extend(suspects.iter().take(MOST_SUSPECTS).map(|suspect| told(suspect)));
+            let mut notes = vec![labelled(&summary)];
+            notes.extend(suspects.iter().take(MOST_SUSPECTS).map(|suspect| labelled(suspect)));
             if suspects.len() > MOST_SUSPECTS {
                 let more = suspects.len() - MOST_SUSPECTS;
-                notes.push(told(&format!("and {more} more, which plumb survey names")));
+                notes.push(labelled(&format!("and {more} more, which plumb survey names")));
             }
             // They stand above the results.
-            self.told.extend(notes.iter().cloned());
+            self.shown.extend(notes.iter().cloned());
             self.notes.extend(notes);
             self.verdicts.add(plan, &survey.verdicts);
             self.surveys.push((survey.name.clone(), survey.surveyed));
@@ -179,7 +179,7 @@ impl Report {
         let limits = table::limits(&self.summaries);
         let surveys: Vec<Block> =
             self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name))).collect();
-        let notes: Vec<String> = self.notes.iter().filter(|note| !self.told.contains(*note)).cloned().collect();
+        let notes: Vec<String> = self.notes.iter().filter(|note| !self.shown.contains(*note)).cloned().collect();
         let text = ci::markdown(&name, &questions, surveys, results, &limits, self.verdicts.rows(), &notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
@@ -190,13 +190,10 @@ impl Report {
             Some(results) => {
                 for (plot, file) in &files.plots {
                     // Time series are drawn from the intervals, which may have their own table.
-                    let table = files
-                        .intervals
-                        .as_ref()
-                        .filter(|_| plot.kind == analyze::plot::Kind::Timeseries)
-                        .unwrap_or(results);
+                    let table =
+                        files.intervals.as_ref().filter(|_| plot.kind == plot::Kind::Timeseries).unwrap_or(results);
                     // A picture that cannot be drawn is a warning: the rows are there.
-                    match plots::draw(plot, table, file) {
+                    match draw(plot, table, file) {
                         Ok(notes) => {
                             for note in &notes {
                                 progress.note(note);
@@ -295,7 +292,7 @@ impl Report {
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        let is_new = |note: &&String| !(self.told.contains(*note) || has_seen && self.said.contains(*note));
+        let is_new = |note: &&String| !(self.shown.contains(*note) || has_seen && self.said.contains(*note));
         for note in self.notes.iter().filter(is_new) {
             writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
         }
@@ -316,4 +313,14 @@ impl Report {
             other => other,
         }
     }
+}
+
+/// Draws one picture into its file. Returns notes for the user.
+pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<Vec<String>, Error> {
+    let mut options = what.options(results);
+    options.paper.output = Some(file.to_owned());
+    // A run may draw several pictures: each note says which it is about.
+    plot::draw(what.kind, &options, &mut io::sink())
+        .map(|notes| notes.into_iter().map(|note| format!("the picture {}: {note}", file.display())).collect())
+        .map_err(|e| Error::Usage(format!("the picture {}: {e}", file.display())))
 }

@@ -15,28 +15,21 @@ use schemas::{
 use super::Options;
 use crate::{
     error::Error,
-    metrics::Board,
+    metrics::LiveState,
     resume::Start,
-    schedule::{
-        bench::{Measured, RowSink},
-        history::Trimmed,
-        step::Step,
-    },
+    schedule::{Measured, RowSink, history::Trimmed, step::Step},
     sinks::{
-        claim::Claim,
-        counters::CounterSink,
-        csv::{CsvSink, Fresh},
-        files::Files,
-        hook_log::HookLog,
+        csv::{CounterSink, CsvSink, Fresh},
+        files::{Files, OutputLock},
         notes::Notes,
-        run_json::{RunJson, RunRecord},
+        run_json::{HookLog, RunJson, RunRecord},
     },
 };
 
 pub(super) struct Sinks<'a> {
     files: &'a Files,
     axis_paths: &'a [String],
-    claim: Claim,
+    lock: OutputLock,
     /// Standard output, or a table that is a device or a pipe.
     stream: Option<CsvSink>,
     csv: Option<CsvSink>,
@@ -49,7 +42,7 @@ pub(super) struct Sinks<'a> {
     /// Tables that a resumed run goes on with.
     trimmed: Vec<Trimmed>,
     resumed: bool,
-    board: Option<Arc<Board>>,
+    live_state: Option<Arc<LiveState>>,
     pub(super) record: RunJson,
     pub(super) notes: Notes,
 }
@@ -58,7 +51,7 @@ impl<'a> Sinks<'a> {
     /// The tables of a run, none of which is opened yet unless it is a stream.
     pub(super) fn new(
         files: &'a Files,
-        claim: Claim,
+        lock: OutputLock,
         start: &Start,
         options: &Options,
         axis_paths: &'a [String],
@@ -85,7 +78,7 @@ impl<'a> Sinks<'a> {
         Ok(Self {
             files,
             axis_paths,
-            claim,
+            lock,
             stream,
             csv: None,
             intervals: None,
@@ -94,7 +87,7 @@ impl<'a> Sinks<'a> {
             waiting: Some(Vec::new()),
             trimmed,
             resumed,
-            board: options.board.clone(),
+            live_state: options.live_state.clone(),
             record: RunJson::new(facts, files.run_json.clone(), files.run_json_copy.clone()),
             notes: Notes::default(),
         })
@@ -102,12 +95,12 @@ impl<'a> Sinks<'a> {
 
     /// Whether the run has files.
     pub(super) fn is_begun(&self) -> bool {
-        self.claim.is_begun()
+        self.lock.is_begun()
     }
 
     /// Ends the tables. A run that was interrupted before it measured anything leaves an earlier one as it was.
     pub(super) fn end(&mut self, interrupted: bool) -> Result<(), Error> {
-        let is_there = self.files.claimed.iter().any(|table| table.metadata().is_ok_and(|m| m.len() > 0));
+        let is_there = self.files.locked.iter().any(|table| table.metadata().is_ok_and(|m| m.len() > 0));
         if self.waiting.is_some() && !(interrupted && is_there) { self.begin() } else { Ok(()) }
     }
 
@@ -138,7 +131,7 @@ impl<'a> Sinks<'a> {
             Some(table) => Some(table.publish()?),
             None => self.files.intervals.as_ref().map(|path| append(path, &intervals)).transpose()?,
         };
-        self.claim.begin()?;
+        self.lock.begin()?;
         if let Some(counters) = &mut self.counters {
             counters.begin()?;
         }
@@ -154,8 +147,8 @@ impl<'a> Sinks<'a> {
 
 impl RowSink for Sinks<'_> {
     fn rows(&mut self, rows: &[Row]) -> Result<(), Error> {
-        if let Some(board) = &self.board {
-            board.rows(rows);
+        if let Some(live_state) = &self.live_state {
+            live_state.rows(rows);
         }
         if let Some(stream) = &mut self.stream {
             let apart = self.files.intervals.is_some();

@@ -1,4 +1,4 @@
-//! `plumb completions`: completion of command lines in shells.
+//! `plumb completions`, completion of command lines in shells, and `plumb man`, both from the definitions of the command line.
 //!
 //! The shell's script runs `plumb` with [`VARIABLE`] set, and `plumb` answers with candidates. One table says what completes
 //! a value, by the value's name in the help.
@@ -16,6 +16,7 @@ use clap_complete::{
     engine::{ArgValueCompleter, CompletionCandidate},
     env::{Bash, EnvCompleter, Fish},
 };
+use clap_mangen::Man;
 
 use crate::{
     error::{Error, Exit},
@@ -201,4 +202,30 @@ impl Line {
         let own: Vec<String> = self.files(|end| end == "csv").filter_map(header).flatten().collect();
         schemas::vocabulary::spellings(&if own.is_empty() { schemas::columns::header(&[]) } else { own })
     }
+}
+
+pub const MAN_EXAMPLES: &str = "\
+Examples:
+  plumb man | man -l -
+  plumb man --dir ~/.local/share/man/man1";
+
+#[derive(Debug, clap::Args)]
+pub struct ManArgs {
+    /// Write a page for each subcommand into this folder, besides that of `plumb`.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub fn man(args: &ManArgs) -> Result<Exit, Error> {
+    let command = super::command().disable_help_subcommand(true);
+    if let Some(dir) = &args.dir {
+        std::fs::create_dir_all(dir)
+            .and_then(|()| clap_mangen::generate_to(command, dir))
+            .map_err(Error::output(dir.display()))?;
+        return Ok(Exit::Success);
+    }
+    let mut page = Vec::new();
+    Man::new(command).render(&mut page).map_err(Error::output("standard output"))?;
+    super::print(&String::from_utf8_lossy(&page))?;
+    Ok(Exit::Success)
 }

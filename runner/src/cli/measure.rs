@@ -19,14 +19,14 @@ use schemas::{
     units::{self, Rate},
 };
 
-use super::{key::KeyFile, run::announce};
+use super::{run::announce, serve::KeyFile};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
     hosts::Hosts,
-    launch::recipe::Allowed,
+    launch::recipe::DaemonOptions,
     measure::{
-        SERVER, answer,
+        self, SERVER,
         plan::{Asked, Direction},
     },
     plan::{
@@ -274,7 +274,7 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
     if asked.speaks.is_none() {
         let first = load(asked)?;
         let steps = step::steps(&first, "", &first.axis_paths);
-        let (interim, allowed) = (args.interval.is_some(), Allowed { hooks: false });
+        let (interim, allowed) = (args.interval.is_some(), DaemonOptions { hooks: false });
         match Hosts::open(&first, &steps, key.as_ref(), interim, allowed, interrupts.flag(), &progress) {
             Ok(hosts) => {
                 // The fastest round trip that the far end's clock was read by.
@@ -308,10 +308,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
     let mut means = Means { key, interrupts, progress: Progress::brief(mode) };
     let answers = super::why::prove(&source, &rows, &mut means)?;
     let mut out = anstream::stdout().lock();
-    match writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::output("standard output")),
-    }
+    super::shown(writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)))
 }
 
 fn load(asked: &Asked) -> Result<Plan, Error> {
@@ -351,17 +348,14 @@ fn save(path: &PathBuf, asked: &Asked) -> Result<(), Error> {
 fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     let written = if args.json {
-        writeln!(out, "{:#}", answer::json(asked, report, took))
+        writeln!(out, "{:#}", measure::json(asked, report, took))
     } else {
-        answer::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
+        measure::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
             Some(path) => writeln!(out, "plan: {0}; plumb run {0} measures the same again", path.display()),
             None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words()),
         })
     };
-    match written.and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::output("standard output")),
-    }
+    super::shown(written.and_then(|()| out.flush()))
 }
 
 /// The words of this command line behind `plumb measure`, for a shell.

@@ -16,13 +16,13 @@ use std::{
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
-use super::{Selection, key::KeyFile};
+use super::{Selection, serve::KeyFile};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
-    metrics::{self, Board, Server},
+    metrics::{self, LiveState, Server},
     plan::{self, Format},
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
     style,
@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
     /// After the end, wait until a scraper has read the last case and the verdicts, for this long at most.
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "metrics")]
+    #[arg(long, value_name = "TIME", value_parser = super::duration, requires = "metrics")]
     metrics_linger: Option<Duration>,
 }
 
@@ -113,10 +113,6 @@ impl When {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    schemas::units::parse_duration(text).map_err(|e| e.to_string())
-}
-
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let options = args.selection.options();
     let allowed = Allowed { commands: args.allow_commands, hooks: args.allow_hooks };
@@ -125,7 +121,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     for path in &args.plans {
         match plan::load(path, &options) {
             Ok(plan) => {
-                wrong.push_str(&refusal::check(&plan, allowed).render(Format::Human));
+                wrong.push_str(&programs::check(&plan, allowed).render(Format::Human));
                 plans.push(plan);
             }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
@@ -144,7 +140,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let kept = output.is_some() || args.resume.is_some() || plans.iter().any(|p| p.output.dir.is_some());
     let terminal = std::io::stdout().is_terminal();
     let mut progress = Progress::new(mode);
-    let board = args.metrics.map(|address| answer_scrapes(address, &mut progress)).transpose()?;
+    let live_state = args.metrics.map(|address| answer_scrapes(address, &mut progress)).transpose()?;
     let options = Options {
         output,
         junit: args.junit.clone(),
@@ -156,7 +152,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         allow_hooks: args.allow_hooks,
         overrides: args.selection.written(),
         until: None,
-        board: board.clone(),
+        live_state: live_state.clone(),
     };
     let report = match campaign::run(&plans, &options, None, &interrupts, &mut progress) {
         Err(error) if interrupts.exit().is_some() => {
@@ -167,20 +163,20 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         report => report?,
     };
     show(&report, &options)?;
-    if let (Some(board), Some(limit)) = (board, args.metrics_linger) {
-        board.linger(limit, &interrupts);
+    if let (Some(live_state), Some(limit)) = (live_state, args.metrics_linger) {
+        live_state.linger(limit, &interrupts);
     }
     Ok(report.exit(&interrupts))
 }
 
 /// Begins to answer scrapes, and says where.
-fn answer_scrapes(address: SocketAddr, progress: &mut Progress) -> Result<Arc<Board>, Error> {
+fn answer_scrapes(address: SocketAddr, progress: &mut Progress) -> Result<Arc<LiveState>, Error> {
     let server = Server::bind(address)?;
-    let board = Board::new(progress.watch())
+    let live_state = LiveState::new(progress.watch())
         .map_err(|e| Error::Measurement(format!("--metrics has no descriptor left: {e}")))?;
     style::tell(format_args!("metrics: {}", server.url()));
-    server.start(board.clone())?;
-    Ok(board)
+    server.start(live_state.clone())?;
+    Ok(live_state)
 }
 
 /// Says at once that a signal was heard: the end of a measurement may take a while.

@@ -1,7 +1,9 @@
-//! `plumb serve`: the far end.
+//! `plumb serve`, the far end, and `plumb key`, which makes a key file for both ends of a session. A command finds its key by
+//! [`KeyFile`].
 
 use std::{
     collections::BTreeMap,
+    env,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -16,10 +18,7 @@ use netcore::{
     peers::Program,
 };
 
-use super::{
-    key::KeyFile,
-    serve_log::{Format, Log, Serving},
-};
+use super::serve_log::{Format, Log, Serving};
 use crate::{
     error::{Error, Exit},
     launch::lifeline,
@@ -84,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_flows: u32,
     /// Longest test, including warm-up and cool-down.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = super::duration)]
     max_duration: Duration,
     /// Run the tests of one client at a time; others wait in a queue, first come first served.
     #[arg(long)]
@@ -119,7 +118,7 @@ pub struct Args {
     #[arg(long, hide = true, value_name = "FILE", requires = "mpi")]
     mpi_library: Option<String>,
     /// For launchers: the longest silence on standard input.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, requires = "launched", hide = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration, requires = "launched", hide = true)]
     silence: Duration,
 }
 
@@ -164,12 +163,8 @@ fn port_range(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    schemas::units::parse_duration(text).map_err(|e| e.to_string())
-}
-
 fn queue_timeout(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
+    super::duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -295,5 +290,59 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     log.finish();
     served?;
     // A service that ends when asked has succeeded, whichever signal it was.
+    Ok(Exit::Success)
+}
+
+pub const KEY_EXAMPLES: &str = "\
+Examples:
+  plumb key lab.key
+  scp -p lab.key b.lab:
+  plumb serve --key-file lab.key                       (there)
+  plumb run lab.yaml --key-file lab.key                (here)
+
+Anybody with the file may start sessions: copy it over a channel you trust. An existing file is never replaced. As \
+~/.config/plumb/key it is every command's key; PLUMB_KEY_FILE names another file, and PLUMB_KEY holds a key itself.";
+
+/// The key that a command line asks for.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct KeyFile {
+    /// File of the key that both ends share (see `plumb key`) [default: the key in PLUMB_KEY, the file in PLUMB_KEY_FILE, or
+    /// ~/.config/plumb/key]
+    #[arg(long, value_name = "FILE")]
+    pub(super) key_file: Option<PathBuf>,
+}
+
+impl KeyFile {
+    /// The key: of the option, else of the environment, else of the user's configuration. `None`: there is none.
+    pub(super) fn load(&self) -> Result<Option<Key>, Error> {
+        let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        if self.key_file.is_none()
+            && let Some(text) = set("PLUMB_KEY")
+        {
+            let text = text.to_string_lossy();
+            return Key::from_text(&text, "PLUMB_KEY").map(Some).map_err(|e| Error::Usage(e.to_string()));
+        }
+        let of_user = || {
+            let folder = set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".config")));
+            folder.map(|folder| folder.join("plumb/key")).filter(|path| path.exists())
+        };
+        let file = self.key_file.clone().or_else(|| set("PLUMB_KEY_FILE").map(PathBuf::from)).or_else(of_user);
+        file.as_deref().map(Key::load).transpose().map_err(Error::measurement)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub struct KeyArgs {
+    /// The new file, readable by its owner only [default: standard output]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+pub fn make_key(args: &KeyArgs) -> Result<Exit, Error> {
+    let key = Key::generate().map_err(Error::measurement)?;
+    match &args.file {
+        Some(path) => key.save(path).map_err(Error::measurement)?,
+        None => super::print(&format!("{}\n", key.to_hex()))?,
+    }
     Ok(Exit::Success)
 }

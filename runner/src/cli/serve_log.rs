@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    plan::{estimate::span, workload},
+    plan::{answers::span, workload},
     style,
 };
 
@@ -101,12 +101,12 @@ pub fn bounds() -> Vec<(&'static str, String)> {
 #[derive(Debug)]
 pub(super) struct Log {
     format: Format,
-    said: Mutex<[Said; SAMPLED.len()]>,
+    said: Mutex<[LineCount; SAMPLED.len()]>,
 }
 
 /// Lines written about a kind of event.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct LineCount {
     /// Begin of the present span.
     since: Option<Instant>,
     /// Lines in it.
@@ -146,7 +146,7 @@ impl Log {
     }
 
     /// Begins new spans where the present ones are over, with lines about what was left out.
-    fn hidden(&self, said: &mut [Said], now: Option<Instant>) -> Vec<String> {
+    fn hidden(&self, said: &mut [LineCount], now: Option<Instant>) -> Vec<String> {
         let is_over = |sampled: &Sampled, since: Instant| {
             now.is_none_or(|now| now.saturating_duration_since(since) >= sampled.span)
         };

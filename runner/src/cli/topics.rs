@@ -1,12 +1,25 @@
-//! `plumb help TOPIC`: the short form of a page. The texts are the tables of keys and metrics, and sections of the pages.
+//! Texts inside the program: `plumb help TOPIC`, the short form of a page; `plumb plans`; and `plumb schema`, the published
+//! contracts.
+//!
+//! The texts of topics are the tables of keys and metrics, and sections of the pages.
 
 use std::fmt::Write as _;
 
-use analyze::table::layout::{Column, Sheet, aligned, paragraph};
+use analyze::table::layout::{Column, Sheet, aligned, paragraph, wrapped};
+use clap::ValueEnum;
 use schemas::{columns, metrics::METRICS};
 
 use super::EXIT_CODES;
-use crate::plan::keys;
+use crate::{
+    error::{Error, Exit},
+    plan::{
+        Format, LoadOptions,
+        diagnostics::suggest,
+        keys,
+        load::{self, PLANS},
+        load_str,
+    },
+};
 
 /// A page, of which sections are printed.
 const PLAN: &str = include_str!("../../../docs/reference/plan.md");
@@ -190,6 +203,92 @@ fn plain(text: &str) -> String {
         rest = after.split_once(')').map_or("", |(_, rest)| rest);
     }
     (out + rest).replace("**", "")
+}
+
+pub const PLANS_EXAMPLES: &str = "\
+Examples:
+  plumb plans
+  plumb plans show quick > my.yaml
+  plumb run quick --to b.lab
+
+A file of the same name in this folder is preferred: `plumb run quick` takes `quick` if there is one.";
+
+#[derive(Debug, clap::Args)]
+pub struct PlansArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print a plan, to be read or to begin one's own with.
+    #[command(after_help = "Examples:\n  plumb plans show quick > my.yaml")]
+    Show {
+        /// Its name.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+pub fn plans(args: &PlansArgs) -> Result<Exit, Error> {
+    match &args.action {
+        None => super::print(&plan_list(&Sheet::stdout()))?,
+        Some(Action::Show { name }) => {
+            let Some(plan) = load::shipped(name) else {
+                let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
+                return Err(Error::Usage(format!("no plan `{name}` is inside: {}", suggest(name, &names))));
+            };
+            super::print(plan.text)?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// Each name with the question that the plan answers.
+fn plan_list(sheet: &Sheet) -> String {
+    let width = PLANS.iter().map(|plan| plan.name.len()).max().unwrap_or(0);
+    let room = sheet.width.map_or(usize::MAX, |columns| columns.saturating_sub(width + 4).max(20));
+    let mut text = String::new();
+    for shipped in PLANS {
+        // Tests hold them to be without a mistake.
+        let plan = load_str(shipped.name, shipped.text, &LoadOptions::default());
+        let text_of = plan.map_or_else(|out| out.render(Format::Human), |plan| plan.description.unwrap_or_default());
+        // The rest of the description is for readers of the plan.
+        let question = text_of.split_inclusive('?').next().unwrap_or_default().trim();
+        for (line, words) in wrapped(question, room).iter().enumerate() {
+            let name = if line == 0 { shipped.name } else { "" };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "  {name:width$}  {words}");
+        }
+    }
+    text
+}
+
+pub const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  plumb schema plan > plan.schema.json
+  plumb schema results | jq -r '.fields[].name'";
+
+#[derive(Debug, clap::Args)]
+pub struct SchemaArgs {
+    /// The contract to print.
+    which: Which,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Which {
+    /// The JSON Schema of a plan.
+    Plan,
+    /// The Table Schema of the results table.
+    Results,
+}
+
+pub fn schema(args: &SchemaArgs) -> Result<Exit, Error> {
+    match args.which {
+        Which::Plan => super::print(&keys::PUBLISHED)?,
+        Which::Results => super::print(&format!("{:#}\n", schemas::publish::results_schema()))?,
+    }
+    Ok(Exit::Success)
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use schemas::columns::Row;
 
 use super::{
     Selection,
-    key::KeyFile,
     run::{When, announce},
+    serve::KeyFile,
 };
 use crate::{
     campaign::{self, Options},
@@ -24,7 +24,7 @@ use crate::{
     why::{
         self, Means, Source,
         finding::{self, Answer},
-        trial::Said,
+        trial::ChangeOutcome,
     },
 };
 
@@ -94,7 +94,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     }
     let first = |said| answers.iter().any(|answer| answer.first() == said);
     Ok(match () {
-        () if first(Some(Said::Refuted)) => Exit::Failed,
+        () if first(Some(ChangeOutcome::Refuted)) => Exit::Failed,
         () if first(None) => Exit::Measurement,
         () => Exit::Success,
     })
@@ -170,8 +170,5 @@ fn show(args: &Args, answers: &[Answer]) -> Result<(), Error> {
         Format::Md => finding::markdown(answers, &mut out),
         Format::Json => writeln!(out, "{:#}", finding::json(answers)),
     };
-    match written.and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::output("standard output")),
-    }
+    super::shown(written.and_then(|()| out.flush()))
 }

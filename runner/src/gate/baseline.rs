@@ -1,19 +1,40 @@
-//! A plan's `baseline`, prepared for judging: which metrics of which cases must not get worse, and by which rule.
+//! A plan's `baseline`, prepared for judging: which metrics of which cases must not get worse, and by which rule. And
+//! `plumb baseline promote`: makes a finished run the baseline of later runs.
 
-use analyze::judge::{
-    baseline::{Promise, Terms},
-    comparison::Rule,
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use analyze::{
+    judge::{
+        baseline::{Promise, Terms, said},
+        comparison::Rule,
+        environment::{self, Environment},
+        samples::{self, Index, Key, Samples},
+    },
+    stats::quantiles,
+    table::{InputArgs, Rows, Selection, Table, beside},
 };
 use schemas::{
+    columns::results::column,
     metrics::{self, Family, Metric},
+    run_record::{Promotion, RunRecord},
     units,
+    words::{Phase, Record, Status},
 };
 
-use crate::plan::{
-    Plan,
-    case::{Case, Member},
-    model::Comparison,
-    source::Span,
+use crate::{
+    error::{Error, replace},
+    plan::{
+        self, Format, LoadOptions, Plan,
+        case::{Case, Member},
+        diagnostics::Span,
+        model::Comparison,
+    },
+    schedule::history,
+    sinks::run_json,
 };
 
 /// The headline of requests and responses.
@@ -77,10 +98,287 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     })
 }
 
+#[derive(Clone, Debug, clap::Args)]
+pub struct Request {
+    /// The run: its output.dir, or the FILE of -o.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// File of the baseline [default: baseline.source of the run's plan].
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// Fewest iterations per case; below five no rank test can be significant at alpha 0.01.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    min_iterations: u64,
+    /// Promote although verdicts failed: these results are the new normal.
+    #[arg(long)]
+    accept_failures: bool,
+    /// Set a value of the run's plan, as for `plumb run`, after the run's own --set; may be repeated.
+    #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with = "to")]
+    sets: Vec<String>,
+}
+
+/// A run as read from its files.
+struct Run {
+    results: PathBuf,
+    record: RunRecord,
+    /// Its iterations that count, no other rows.
+    table: Rows,
+    /// Per case: its name, and the numbers of its iterations that count.
+    cases: BTreeMap<String, (String, BTreeSet<u64>)>,
+    /// Cases that the plan skips, with the reason.
+    skipped: BTreeMap<String, String>,
+    /// Why it cannot be a baseline.
+    faults: Vec<String>,
+}
+
+/// Writes the baseline. Returns a description for people, with what it replaced. An incomplete run is refused with every
+/// reason.
+pub fn promote(request: &Request) -> Result<String, Error> {
+    let run = Run::read(&request.run)?;
+    let to = match &request.to {
+        Some(to) => to.clone(),
+        None => source(&run.record, &request.sets)?,
+    };
+    if fs::canonicalize(&to).is_ok_and(|to| fs::canonicalize(&run.results).is_ok_and(|from| from == to)) {
+        return Err(Error::Usage(format!("{} is that run itself: name another file with --to", to.display())));
+    }
+    let mut faults = run.faults.clone();
+    for (name, iterations) in run.cases.values() {
+        let n = iterations.len() as u64;
+        if n < request.min_iterations {
+            let plural = if n == 1 { "" } else { "s" };
+            faults.push(format!(
+                "case {name} has {n} iteration{plural}, and a baseline needs {} (--min-iterations says how many)",
+                request.min_iterations
+            ));
+        }
+    }
+    if run.cases.is_empty() {
+        faults.push("it has no iteration that counts".into());
+    }
+    if !request.accept_failures {
+        let failed = failed_verdicts(&run.results)?;
+        faults.extend(failed.into_iter().map(|v| format!("{v} (--accept-failures promotes it all the same)")));
+    }
+    if !faults.is_empty() {
+        return Err(Error::Usage(format!(
+            "{} cannot be a baseline:\n       - {}",
+            run.results.display(),
+            faults.join("\n       - ")
+        )));
+    }
+    let replaced = replaced(&run, &to)?;
+    run.write(&to)?;
+    Ok(run.said(&to, &replaced))
+}
+
+/// `baseline.source` of the run's plan, loaded with the `--set` of that run and then `sets`.
+fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
+    let plan = record.plans.first().cloned().unwrap_or_default();
+    let of_run = plan.overrides.iter().filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
+    let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
+    let loaded =
+        plan::load_str(known(&plan.path), &plan.text, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    loaded.baseline.map(|(baseline, _)| baseline.source).ok_or_else(|| {
+        Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
+    })
+}
+
+impl Run {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let results = if path.is_dir() { path.join("results.csv") } else { path.to_owned() };
+        let wrong = |what: String| Error::Usage(format!("{}: {what}", results.display()));
+        let text = fs::read_to_string(&results).map_err(|e| wrong(format!("{e}; is this a run?")))?;
+        let record = environment::read(&results)?.ok_or_else(|| {
+            wrong(format!(
+                "{} is missing: only a run that is known to have ended can be a baseline",
+                run_json::beside(&results).display()
+            ))
+        })?;
+        let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
+        let mut table = Table::from_text(&results.display().to_string(), text).map_err(broken)?;
+        for column in [column::case_id, column::case, column::record, column::iteration] {
+            table.require(column).map_err(broken)?;
+        }
+        let mut table = Rows::read_all(&mut table).map_err(broken)?;
+        let mut faults = faults_of(&record);
+        let (mut cases, mut skipped) = (BTreeMap::new(), BTreeMap::new());
+        for cells in std::mem::take(&mut table.rows) {
+            let row = history::typed(&table, &cells);
+            let (name, why) = (row.case.unwrap_or_default(), row.error.unwrap_or_default());
+            match (row.record, row.phase, row.status) {
+                (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok)) => {
+                    let case = cases.entry(row.case_id.unwrap_or_default());
+                    case.or_insert_with(|| (name, BTreeSet::new())).1.extend(row.iteration);
+                    table.rows.push(cells);
+                }
+                (_, _, Some(Status::Failed | Status::Timeout)) => {
+                    let fault = format!("case {name} failed: {why}");
+                    if !faults.contains(&fault) {
+                        faults.push(fault);
+                    }
+                }
+                (_, _, Some(Status::Skipped)) => {
+                    skipped.insert(name, why);
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { results, record, table, cases, skipped, faults })
+    }
+
+    /// Writes the table of iterations that count, and `run.json` beside it. The latter goes first: a crash in between leaves
+    /// a pair with two run ids, which readers notice.
+    fn write(&self, to: &Path) -> Result<(), Error> {
+        if let Some(folder) = to.parent().filter(|p| !p.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(Error::output(folder.display()))?;
+        }
+        let mut table = Vec::new();
+        self.table.write(&self.table.rows, &mut table)?;
+        let mut record = self.record.clone();
+        record.promoted = Some(Promotion {
+            at: schemas::time::now().0,
+            from: self.results.display().to_string(),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
+        let mut text = serde_json::to_vec_pretty(&record).map_err(|e| Error::output(to.display())(e.into()))?;
+        text.push(b'\n');
+        let facts = run_json::beside(to);
+        replace(&facts, &text)?;
+        replace(to, &table)
+    }
+
+    fn said(&self, to: &Path, replaced: &[String]) -> String {
+        let iterations: usize = self.cases.values().map(|(_, i)| i.len()).sum();
+        let cases = self.cases.len();
+        let mut lines = vec![format!(
+            "{}: {cases} case{}, {iterations} iterations of run {}, begun {}",
+            to.display(),
+            if cases == 1 { "" } else { "s" },
+            known(&self.record.run_id),
+            known(&self.record.began),
+        )];
+        lines.extend_from_slice(replaced);
+        lines
+            .extend(self.skipped.iter().map(|(case, why)| format!("no baseline for {case}, which was skipped: {why}")));
+        lines.push(format!("keep it: git add {} {}", to.display(), run_json::beside(to).display()));
+        lines.join("\n") + "\n"
+    }
+}
+
+fn known(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
+}
+
+/// Objections to the run from its `run.json`.
+fn faults_of(record: &RunRecord) -> Vec<String> {
+    let mut faults = Vec::new();
+    if record.ended.is_none() {
+        faults.push("the run did not come to its end: go on with it by plumb run --resume".to_owned());
+    }
+    if let Some(signal) = &record.interrupted {
+        faults.push(format!("the run was interrupted by {signal}"));
+    }
+    for plan in record.plans.iter().filter(|plan| plan.partial) {
+        faults.push(format!("--only left cases of plan {} out", known(&plan.name)));
+    }
+    faults
+}
+
+/// Failed verdicts as sentences, from the table beside the results.
+fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
+    let Some(path) = beside::table(results, "verdicts.csv")?.or_note() else { return Ok(Vec::new()) };
+    let mut table = Table::open(&InputArgs { files: vec![path] })?;
+    let columns = ["verdict", "severity", "case", "assertion"].map(|name| table.require(name));
+    let [verdict, severity, case, assertion] = columns;
+    let (verdict, severity, case, assertion) = (verdict?, severity?, case?, assertion?);
+    let mut failed = Vec::new();
+    while let Some(row) = table.next_row()? {
+        if matches!(row.get(verdict), "fail" | "regression") && row.get(severity) == "error" {
+            failed.push(format!("verdict {}: {}: {}", row.get(verdict), row.get(case), row.get(assertion)));
+        }
+    }
+    Ok(failed)
+}
+
+/// The baseline that is replaced and what changes, as lines for people.
+fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
+    if !to.exists() {
+        return Ok(vec!["it replaces nothing".to_owned()]);
+    }
+    let mut lines = Vec::new();
+    let old = environment::read(to)?;
+    match &old {
+        Some(old) => {
+            lines.push(format!("it replaces run {}, begun {}", known(&old.run_id), known(&old.began)));
+            let (was, is) = (Environment::of(old), Environment::of(&run.record));
+            lines.extend(said(&was.differences(&is)).map(|what| format!("of another environment: {what}")));
+        }
+        None => lines.push("it replaces a table about whose run nothing is known".to_owned()),
+    }
+    let (was, is) = (medians(to)?, medians(&run.results)?);
+    let (before, after) = (by_key(&was), by_key(&is));
+    for now in &is {
+        match before.get(&now.key) {
+            Some(before) if before.column == now.column => lines.push(change(before, now)),
+            Some(_) => {}
+            None => lines.push(format!("  {}: new", now.name)),
+        }
+    }
+    let gone = was.iter().filter(|before| !after.contains_key(&before.key));
+    lines.extend(gone.map(|m| format!("  {}: gone", m.name)));
+    Ok(lines)
+}
+
+fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
+    medians.iter().map(|m| (&m.key, m)).collect()
+}
+
+/// Median of a case's headline column.
+struct Median {
+    key: Key,
+    name: String,
+    column: String,
+    value: f64,
+}
+
+fn change(before: &Median, now: &Median) -> String {
+    let unit = metrics::find(&now.column).map(|m| m.unit);
+    let human = |v: f64| unit.map_or_else(|| units::three_digits(v), |unit| units::human(unit, v));
+    let ratio = if before.value == 0.0 {
+        String::new()
+    } else {
+        format!(" ({:+.1} %)", (now.value - before.value) / before.value.abs() * 100.0)
+    };
+    format!("  {}: {} → {}{ratio}", now.name, human(before.value), human(now.value))
+}
+
+/// The medians of all cases with values.
+fn medians(path: &Path) -> Result<Vec<Median>, Error> {
+    let mut table = Table::open(&InputArgs { files: vec![path.to_owned()] })?;
+    let columns = samples::headlines(table.header());
+    let names: Vec<String> = columns.iter().map(|c| table.header().names()[*c].clone()).collect();
+    let mut read = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
+    read.keep_totals();
+    let cases = Index::new(&read.cases);
+    let median = |case: &samples::Case| {
+        let m = case.headline(&names)?;
+        let mut sorted = case.values[m].clone();
+        sorted.sort_by(f64::total_cmp);
+        Some(Median {
+            key: case.key.clone(),
+            name: cases.label(case),
+            column: names[m].clone(),
+            value: quantiles::median(&sorted)?,
+        })
+    };
+    Ok(read.cases.iter().filter_map(median).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Format, LoadOptions, load_str};
+    use crate::plan::load_str;
 
     #[test]
     fn round_trips_are_judged_by_their_number() {

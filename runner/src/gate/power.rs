@@ -17,7 +17,7 @@ use analyze::{
 };
 use schemas::metrics::Metric;
 
-use super::{baseline, evidence, until};
+use super::{baseline, confirm};
 use crate::{
     plan::{
         Plan,
@@ -43,7 +43,7 @@ impl Asked {
         let are_headlines = own.is_none();
         let promises = own.unwrap_or_else(|| {
             let cases = plan.cases.iter().filter(|case| case.skip.is_none());
-            until::promises(cases, &Member::headline, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
+            confirm::promises(cases, &Member::headline, Rule::DEFAULT.min_ratio, Rule::DEFAULT.alpha)
         });
         Self { promises, are_headlines }
     }
@@ -150,7 +150,7 @@ impl Power {
 
 impl Enough for Power {
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
-        let values = evidence::promised(step, so_far, &self.asked.promises);
+        let values = super::promised(step, so_far, &self.asked.promises);
         self.measured.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);
         so_far.done >= step.policy.max
     }

@@ -19,19 +19,16 @@ use netcore::{
 
 use super::{
     Hosts,
-    watch::{Display, News, Watch, headline_side},
+    watch::{Display, IntervalReport, Watch, headline_side},
 };
 use crate::{
     plan::{
+        answers::measure_length,
         case::{Endpoint, Member},
-        estimate::measure_length,
         job::Job,
     },
     progress::Progress,
-    schedule::{
-        bench::{Bench, MeasureError, Measured},
-        step::Step,
-    },
+    schedule::{Bench, MeasureError, Measured, step::Step},
 };
 
 /// Interval of `--interim` where the plan has none.
@@ -41,7 +38,7 @@ const INTERIM_INTERVAL: Duration = Duration::from_secs(1);
 const LEAD_PER_MEMBER_NS: u64 = 500_000;
 
 /// One member, with the sessions of its ends.
-struct Seat<'a> {
+struct Slot<'a> {
     member: &'a Member,
     grace: Duration,
     sessions: Sessions<'a>,
@@ -59,7 +56,7 @@ enum Test<'a> {
     Ranks(&'a RanksSpec),
 }
 
-/// Those of [`Member::ends`]. `None`: this process, another program or a service.
+/// Sessions of [`Member::ends`]. `None`: this process, another program or a service.
 type Sessions<'a> = Vec<(&'a Endpoint, Option<Session>)>;
 
 /// A member with its test, and the time that this may run over its length.
@@ -67,19 +64,19 @@ type Part<'a> = (&'a Member, Test<'a>, Duration);
 
 impl Bench for Hosts {
     fn measure(&mut self, step: &Step, _: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
-        let seats: Result<Vec<Seat<'_>>, MeasureError> =
-            self.seats(parts(step).collect(), progress).into_iter().collect();
-        // After an error the sessions are dropped with the seats: their state is unknown.
-        let mut seats = seats?;
-        let measured = self.take_turns(&mut seats.iter_mut().collect::<Vec<_>>(), progress).and_then(|()| {
+        let slots: Result<Vec<Slot<'_>>, MeasureError> =
+            self.slots(parts(step).collect(), progress).into_iter().collect();
+        // After an error the sessions are dropped with the slots: their state is unknown.
+        let mut slots = slots?;
+        let measured = self.take_turns(&mut slots.iter_mut().collect::<Vec<_>>(), progress).and_then(|()| {
             let mut display = Display::new(progress, &step.name, self.interim);
             let name = |member: &Member| member.name.clone();
-            run(seats.iter_mut().collect(), name, true, &mut display, &self.stop).into_iter().collect()
+            run(slots.iter_mut().collect(), name, true, &mut display, &self.stop).into_iter().collect()
         });
         let places = || step.members.iter().flat_map(Member::places);
         let measured: Vec<Measured> = measured.map_err(|error| self.because(places(), error))?;
-        for seat in seats {
-            self.keep(seat.sessions, seat.grace);
+        for slot in slots {
+            self.keep(slot.sessions, slot.grace);
         }
         Ok(joined(measured, &step.members))
     }
@@ -93,25 +90,25 @@ impl Bench for Hosts {
         if let [(step, iteration)] = steps {
             return vec![self.measure(step, *iteration, progress)];
         }
-        let mut seats = self.seats(steps.iter().flat_map(|(step, _)| parts(step)).collect(), progress);
-        self.take_turns_apart(&mut seats, progress);
+        let mut slots = self.slots(steps.iter().flat_map(|(step, _)| parts(step)).collect(), progress);
+        self.take_turns_apart(&mut slots, progress);
         let name = steps.first().map_or_else(String::new, |(step, _)| step.shown());
         let mut display = Display::new(progress, &name, self.interim);
         let pair = |member: &Member| format!("{} → {}", member.from.name(), member.to.name());
-        let mut ended = run(seats.iter_mut().flatten().collect(), pair, false, &mut display, &self.stop).into_iter();
-        let result = |seat: Result<Seat<'_>, MeasureError>| {
-            let seat = seat?;
+        let mut ended = run(slots.iter_mut().flatten().collect(), pair, false, &mut display, &self.stop).into_iter();
+        let result = |slot: Result<Slot<'_>, MeasureError>| {
+            let slot = slot?;
             match ended.next() {
                 Some(Ok(measured)) => {
-                    self.keep(seat.sessions, seat.grace);
+                    self.keep(slot.sessions, slot.grace);
                     Ok(measured)
                 }
-                // The sessions are dropped with the seat: their state is unknown.
-                Some(Err(error)) => Err(self.because(seat.member.places(), error)),
+                // The sessions are dropped with the slot: their state is unknown.
+                Some(Err(error)) => Err(self.because(slot.member.places(), error)),
                 None => Err(MeasureError::failed("it was not started")),
             }
         };
-        seats.into_iter().map(result).collect()
+        slots.into_iter().map(result).collect()
     }
 }
 
@@ -148,10 +145,10 @@ impl Hosts {
 
     /// Waits at the daemons that serve one client at a time. A session that a daemon has closed meanwhile is opened again,
     /// and takes its turn again.
-    fn take_turns(&mut self, seats: &mut [&mut Seat<'_>], progress: &Progress) -> Result<(), ClientError> {
+    fn take_turns(&mut self, slots: &mut [&mut Slot<'_>], progress: &Progress) -> Result<(), ClientError> {
         loop {
             let mut waited = false;
-            let sessions = seats.iter_mut().flat_map(|seat| seat.open());
+            let sessions = slots.iter_mut().flat_map(|slot| slot.open());
             client::take_turns(sessions, &self.stop, &mut |host, place| {
                 waited = true;
                 progress.waiting(&host.name, place);
@@ -159,12 +156,12 @@ impl Hosts {
             if !waited {
                 return Ok(());
             }
-            for seat in &mut *seats {
-                for (end, session) in &mut seat.sessions {
+            for slot in &mut *slots {
+                for (end, session) in &mut slot.sessions {
                     if let Some(session) = session
                         && !session.is_alive()
                     {
-                        *session = self.session(end, seat.grace)?;
+                        *session = self.session(end, slot.grace)?;
                     }
                 }
             }
@@ -172,59 +169,59 @@ impl Hosts {
     }
 
     /// The same for tests of their own. Where it fails, a test whose daemon is gone fails, and the others wait again.
-    fn take_turns_apart(&mut self, seats: &mut [Result<Seat<'_>, MeasureError>], progress: &Progress) {
+    fn take_turns_apart(&mut self, slots: &mut [Result<Slot<'_>, MeasureError>], progress: &Progress) {
         loop {
-            let mut waiting: Vec<&mut Seat<'_>> = seats.iter_mut().flatten().collect();
+            let mut waiting: Vec<&mut Slot<'_>> = slots.iter_mut().flatten().collect();
             let Err(error) = self.take_turns(&mut waiting, progress) else { return };
             let error = MeasureError::from(error);
-            let is_there = |seat: &mut Seat<'_>| seat.open().all(Session::is_alive);
+            let is_there = |slot: &mut Slot<'_>| slot.open().all(Session::is_alive);
             let gone: Vec<bool> =
-                seats.iter_mut().map(|seat| seat.as_mut().is_ok_and(|seat| !is_there(seat))).collect();
+                slots.iter_mut().map(|slot| slot.as_mut().is_ok_and(|slot| !is_there(slot))).collect();
             let is_known = gone.contains(&true);
-            for (seat, gone) in seats.iter_mut().zip(gone).filter(|(seat, _)| seat.is_ok()) {
+            for (slot, gone) in slots.iter_mut().zip(gone).filter(|(slot, _)| slot.is_ok()) {
                 if gone || !is_known {
-                    *seat = Err(error.clone());
+                    *slot = Err(error.clone());
                 }
             }
         }
     }
 
-    /// The seats of tests, with sessions that are opened at the same time.
-    fn seats<'a>(&mut self, parts: Vec<Part<'a>>, progress: &Progress) -> Vec<Result<Seat<'a>, MeasureError>> {
+    /// The slots of tests, with sessions that are opened at the same time.
+    fn slots<'a>(&mut self, parts: Vec<Part<'a>>, progress: &Progress) -> Vec<Result<Slot<'a>, MeasureError>> {
         let ends = |(member, _, grace): &Part<'a>| {
             let there = daemons(member).filter(|(_, is_there)| *is_there);
             there.map(|(end, _)| (end, *grace)).collect::<Vec<_>>()
         };
         let wanted: Vec<_> = parts.iter().flat_map(ends).collect();
         let mut opened = self.sessions(&wanted).into_iter();
-        let mut seats = Vec::with_capacity(parts.len());
+        let mut slots = Vec::with_capacity(parts.len());
         for part in parts {
             let (member, _, grace) = part;
             let (mut sessions, mut fault) = (Vec::new(), None);
             for (end, is_there) in daemons(member) {
-                // All are taken, whatever they are: the sessions of the next seat follow them.
+                // All are taken, whatever they are: the sessions of the next slot follow them.
                 match if is_there { opened.next() } else { None } {
                     Some(Err(error)) => fault = fault.or(Some(error)),
                     session => sessions.push((end, session.and_then(Result::ok))),
                 }
             }
-            seats.push(match fault {
-                None => self.seat(part, sessions, progress).map_err(MeasureError::from),
+            slots.push(match fault {
+                None => self.slot(part, sessions, progress).map_err(MeasureError::from),
                 Some(error) => {
                     self.keep(sessions, grace);
                     Err(error)
                 }
             });
         }
-        seats
+        slots
     }
 
-    fn seat<'a>(
+    fn slot<'a>(
         &self,
         (member, mut test, grace): Part<'a>,
         sessions: Sessions<'a>,
         progress: &Progress,
-    ) -> Result<Seat<'a>, ClientError> {
+    ) -> Result<Slot<'a>, ClientError> {
         let (family, has_daemon) = match &mut test {
             Test::Ranks(spec) => (spec.family, true),
             Test::Ends(spec) => {
@@ -241,7 +238,7 @@ impl Hosts {
             end => self.places.get(end).and_then(|place| place.data),
         };
         let data = sessions.iter().map(data).collect();
-        Ok(Seat { member, grace, sessions, data, peer, test })
+        Ok(Slot { member, grace, sessions, data, peer, test })
     }
 
     /// Adds the intervals that are shown while the test runs.
@@ -260,7 +257,7 @@ impl Hosts {
     }
 }
 
-impl Seat<'_> {
+impl Slot<'_> {
     fn open(&mut self) -> impl Iterator<Item = &mut Session> {
         self.sessions.iter_mut().filter_map(|(_, session)| session.as_mut())
     }
@@ -270,9 +267,9 @@ impl Seat<'_> {
         let mut sessions = self.sessions.iter_mut().map(|(_, session)| session.as_mut());
         match &self.test {
             Test::Ranks(spec) => {
-                let seats = sessions.flatten().zip(&self.data);
-                let seats = seats.map(|(session, address)| RankSeat { session, address: *address });
-                client::prepare_ranks(seats.collect(), spec, timeouts)
+                let slots = sessions.flatten().zip(&self.data);
+                let slots = slots.map(|(session, address)| RankSeat { session, address: *address });
+                client::prepare_ranks(slots.collect(), spec, timeouts)
             }
             Test::Ends(spec) => {
                 let (near, far) = (sessions.next().flatten(), sessions.next().flatten());
@@ -293,14 +290,14 @@ impl Seat<'_> {
 ///
 /// `whole`: they are a group, of which none starts where one cannot; then only errors come back.
 fn run(
-    seats: Vec<&mut Seat<'_>>,
+    slots: Vec<&mut Slot<'_>>,
     name: impl Fn(&Member) -> String,
     whole: bool,
     display: &mut Display<'_>,
     stop: &StopFlag,
 ) -> Vec<Result<Measured, ClientError>> {
-    let tests: Vec<(Test<'_>, &Member)> = seats.iter().map(|seat| (seat.test.clone(), seat.member)).collect();
-    let prepared = prepared(seats);
+    let tests: Vec<(Test<'_>, &Member)> = slots.iter().map(|slot| (slot.test.clone(), slot.member)).collect();
+    let prepared = prepared(slots);
     if whole && prepared.iter().any(Result::is_err) {
         return prepared.into_iter().filter_map(Result::err).map(Err).collect();
     }
@@ -350,7 +347,7 @@ impl Test<'_> {
     fn wait(
         self,
         running: RunningTest<'_>,
-        (number, news): (usize, mpsc::Sender<News>),
+        (number, news): (usize, mpsc::Sender<IntervalReport>),
         stop: &StopFlag,
     ) -> Result<Measured, ClientError> {
         Ok(match self {
@@ -370,9 +367,9 @@ impl Test<'_> {
 }
 
 /// Prepares tests at the same time: each takes several round trips.
-fn prepared<'s>(seats: Vec<&'s mut Seat<'_>>) -> Vec<Result<Prepared<'s>, ClientError>> {
+fn prepared<'s>(slots: Vec<&'s mut Slot<'_>>) -> Vec<Result<Prepared<'s>, ClientError>> {
     thread::scope(|scope| {
-        let preparing: Vec<_> = seats.into_iter().map(|seat| scope.spawn(|| seat.prepare())).collect();
+        let preparing: Vec<_> = slots.into_iter().map(|slot| scope.spawn(|| slot.prepare())).collect();
         preparing.into_iter().map(join).collect()
     })
 }

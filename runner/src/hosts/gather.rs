@@ -13,11 +13,11 @@ use schemas::units::{Unit, human};
 
 use super::{
     Hosts, launched,
-    targets::{self, Location},
+    sessions::{self, Location},
 };
 use crate::{
     error::Error,
-    launch::{fleet::Fleet, recipe::Allowed},
+    launch::{launchers::Launchers, recipe::DaemonOptions},
     plan::{
         case::{Endpoint, Plan},
         job::GRACE,
@@ -51,19 +51,19 @@ impl Hosts {
         steps: &[Step],
         default_key: Option<&Key>,
         interim: bool,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), Error> {
-        let (fleet, mut missing) = Fleet::start(&launched(plan, steps), allowed, stop, progress)?;
-        let mut hosts = Self::new(fleet, interim, stop);
+        let (launchers, mut missing) = Launchers::start(&launched(plan, steps), allowed, stop, progress)?;
+        let mut hosts = Self::new(launchers, interim, stop);
         for (end, is_foreign) in ends(steps) {
             let host = plan.host(end);
             if is_foreign {
-                if let Some(target) = host.and_then(|host| targets::of_peer(end.name(), host)) {
+                if let Some(target) = host.and_then(|host| sessions::of_peer(end.name(), host)) {
                     hosts.peers.insert(end.clone(), target);
                 }
-                match targets::of_service(end.name(), host) {
+                match sessions::of_service(end.name(), host) {
                     Ok(address) => drop(hosts.services.insert(end.clone(), address)),
                     Err(error) => missing.push(error.to_string()),
                 }
@@ -75,11 +75,11 @@ impl Hosts {
                 (_, Some(Host { netns: Some(netns), address, .. })) => {
                     hosts.embed(end.name(), Some(netns), address.as_deref())
                 }
-                (_, host) => match hosts.fleet.end(end.name()) {
+                (_, host) => match hosts.launchers.end(end.name()) {
                     Some(end) => Ok(Location { target: Some(end.target.clone()), data: Some(end.data) }),
                     // Its launcher has said why.
                     None if host.is_some_and(|host| host.launch.is_some()) => continue,
-                    None => targets::of_host(end.name(), host, default_key),
+                    None => sessions::of_host(end.name(), host, default_key),
                 },
             };
             match place {
@@ -137,7 +137,7 @@ impl Hosts {
         self.records.insert(
             end.name().to_owned(),
             HostRecord {
-                launch: self.fleet.end(end.name()).map(|end| end.record.clone()),
+                launch: self.launchers.end(end.name()).map(|end| end.record.clone()),
                 control: Some(session.host().control.clone()),
                 tool_version: peer.tool_version.clone(),
                 facts: peer.host.clone(),
@@ -152,7 +152,7 @@ impl Hosts {
 
     /// Why an end was not reached, and what to do.
     fn unreached(&mut self, end: &Endpoint, error: &ClientError) -> String {
-        let launched = self.fleet.end(end.name()).map(|end| end.record.engine.clone());
+        let launched = self.launchers.end(end.name()).map(|end| end.record.engine.clone());
         let message = self.explained([end.name()], error.to_string());
         match (launched, error) {
             (Some(engine), ClientError::Connect { .. }) => format!(

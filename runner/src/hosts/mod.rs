@@ -2,20 +2,13 @@
 //!
 //! - [`mod@bench`]: one iteration, on sessions that stay open between iterations
 //! - [`mod@gather`]: the ends of a plan, started and reached
-//! - `polling`: ranks of MPI that wait for each other's CPU
-//! - `ranks`: one iteration of a test of several ranks
-//! - [`require`]: `require` of the plan, checked before anything runs
-//! - `sessions`: sessions with daemons, opened at the same time and kept
-//! - [`targets`]: from the plan's inventory to addresses
-//! - [`view`]: interfaces, free CPUs and transports, where a plan needs them
+//! - `sessions`: addresses of the plan's hosts, and sessions with their daemons, opened at the same time and kept
+//! - [`view`]: interfaces, free CPUs and transports, where a plan needs them, and its `require`, checked before anything runs
 //! - [`watch`]: progress and interim results of a running measurement
 
 pub mod bench;
 pub mod gather;
-mod polling;
-pub mod require;
-mod sessions;
-pub mod targets;
+pub mod sessions;
 pub mod view;
 pub mod watch;
 
@@ -33,12 +26,13 @@ use netcore::{
     spec::{Side, Transport},
 };
 
+use self::sessions::Location;
 use crate::{
     error::Error,
     launch::{
-        address,
-        fleet::Fleet,
-        recipe::{Allowed, Asked},
+        contract,
+        launchers::Launchers,
+        recipe::{Asked, DaemonOptions},
     },
     plan::{
         case::{Endpoint, Member, Plan},
@@ -49,12 +43,11 @@ use crate::{
     sinks::run_json::HostRecord,
 };
 use sessions::Outage;
-use targets::Location;
 
 /// The hosts of a run: reachable, greeted, and ready for sessions.
 pub struct Hosts {
     /// Daemons that this run started. It goes first: sessions of daemons that end need no farewell.
-    fleet: Fleet,
+    launchers: Launchers,
     places: BTreeMap<Endpoint, Location>,
     /// Addresses of other programs, which are no daemons.
     services: BTreeMap<Endpoint, IpAddr>,
@@ -85,7 +78,7 @@ impl Hosts {
         steps: &[Step],
         default_key: Option<&Key>,
         interim: bool,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<Self, Error> {
@@ -106,9 +99,9 @@ impl Hosts {
         self.required(plan, steps)
     }
 
-    fn new(fleet: Fleet, interim: bool, stop: &StopFlag) -> Self {
+    fn new(launchers: Launchers, interim: bool, stop: &StopFlag) -> Self {
         Self {
-            fleet,
+            launchers,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -124,20 +117,20 @@ impl Hosts {
     }
 
     /// The daemons that this run started.
-    pub fn fleet(&self) -> &Fleet {
-        &self.fleet
+    pub fn launchers(&self) -> &Launchers {
+        &self.launchers
     }
 
     /// Lets daemons that this run started connect to those that ran already.
     fn introduce(&self) {
-        let others = self.places.iter().filter(|(end, _)| self.fleet.end(end.name()).is_none());
+        let others = self.places.iter().filter(|(end, _)| self.launchers.end(end.name()).is_none());
         let addresses = others.filter_map(|(end, place)| place.address(end.name()));
-        self.fleet.allow_connect(addresses.chain(self.services.values().copied()).collect());
+        self.launchers.allow_connect(addresses.chain(self.services.values().copied()).collect());
     }
 
     /// Adds to an error why a daemon that this run started is gone.
     fn explained<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, message: String) -> String {
-        match self.fleet.gone(names) {
+        match self.launchers.gone(names) {
             Some(why) => format!("{message}\n       {why}"),
             None => message,
         }
@@ -152,7 +145,7 @@ impl Hosts {
                 None => format!("the embedded daemon did not start: {e}"),
             })
         })?;
-        let data = address.filter(|a| *a != "local").map(|a| address::resolve(name, a)).transpose()?;
+        let data = address.filter(|a| *a != "local").map(|a| contract::resolve(name, a)).transpose()?;
         let place = Location { target: Some(embedded.target(name)), data };
         self.embedded.push(embedded);
         Ok(place)
@@ -165,8 +158,8 @@ impl Hosts {
         let (nics, cpus) = (asks("nic_speed") || asks("mtu"), asks("free_cpus"));
         let views = if nics || cpus { self.views(nics, cpus, steps) } else { Ok(BTreeMap::new()) };
         let views = views.map_err(Error::measurement)?;
-        let (errors, warnings) = require::check(plan, &self.records, &views);
-        let warnings = [warnings, polling::warnings(&self.records)].concat();
+        let (errors, warnings) = view::check(plan, &self.records, &views);
+        let warnings = [warnings, view::warnings(&self.records)].concat();
         if errors.is_empty() { Ok(warnings) } else { Err(Error::Measurement(errors.join("\n       "))) }
     }
 

@@ -18,7 +18,7 @@ use schemas::units::{Unit, human};
 use crate::progress::{Live, Progress};
 
 /// An interval of a member of the running iteration.
-pub struct News {
+pub struct IntervalReport {
     member: usize,
     side: Side,
     phase: Phase,
@@ -33,7 +33,7 @@ pub struct News {
 pub struct Watch {
     member: usize,
     spec: TestSpec,
-    news: Sender<News>,
+    news: Sender<IntervalReport>,
     /// Rate of the headline's end in each interval of a warm-up that ends by itself.
     warming: Vec<f64>,
     settled: bool,
@@ -41,7 +41,7 @@ pub struct Watch {
 
 impl Watch {
     /// `member`: its place in the group.
-    pub fn new(member: usize, spec: &TestSpec, news: Sender<News>) -> Self {
+    pub fn new(member: usize, spec: &TestSpec, news: Sender<IntervalReport>) -> Self {
         Self { member, spec: spec.clone(), news, warming: Vec::new(), settled: false }
     }
 
@@ -63,7 +63,7 @@ impl Observer for Watch {
             }
         }
         // Fails only if the receiver is gone.
-        let _ = self.news.send(News {
+        let _ = self.news.send(IntervalReport {
             member: self.member,
             side,
             phase: window.phase,
@@ -114,7 +114,7 @@ impl<'a> Display<'a> {
     }
 
     /// Shows what happens until every [`Watch`] is gone.
-    pub fn follow(&mut self, news: &Receiver<News>) {
+    pub fn follow(&mut self, news: &Receiver<IntervalReport>) {
         let tick = self.progress.tick();
         loop {
             match news.recv_timeout(tick) {
@@ -128,7 +128,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn hear(&mut self, news: &News) {
+    fn hear(&mut self, news: &IntervalReport) {
         let Some(member) = self.members.get_mut(news.member) else { return };
         // The progress line shows the near end, interim results the end that counts the headline.
         if news.side == Side::Near {
@@ -209,7 +209,7 @@ fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
 }
 
 /// `upload  measure  42.1 Gbit/s  over 1.000 s, ending 12:34:56.789Z`
-fn interim_line(name: &str, news: &News, value: f64, unit: Unit) -> String {
+fn interim_line(name: &str, news: &IntervalReport, value: f64, unit: Unit) -> String {
     let ending = DateTime::from_timestamp_nanos(news.wall_end_ns).format("%H:%M:%S%.3fZ");
     let seconds = news.elapsed_ns as f64 / 1e9;
     format!("{name}  {}  {}  over {seconds:.3} s, ending {ending}", news.phase.name(), human(unit, value))

@@ -77,7 +77,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     let interrupts = Interrupts::install(|_| {})?;
     let stop = interrupts.flag().clone();
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(system("no standard input"))?;
-    let mut input = BufReader::new(Guarded { input: input.into(), silence: options.silence, stop: stop.clone() });
+    let mut input = BufReader::new(WatchedInput { input: input.into(), silence: options.silence, stop: stop.clone() });
     let half = Key::generate().map_err(Error::measurement)?;
     let key = if options.own_key {
         half.clone()
@@ -189,13 +189,13 @@ fn write<T>(output: &Mutex<io::Stdout>, work: impl FnOnce(&mut io::Stdout) -> T)
 }
 
 /// Standard input, as an error once it is silent for too long or a signal asks for the end.
-struct Guarded {
+struct WatchedInput {
     input: std::fs::File,
     silence: Duration,
     stop: StopFlag,
 }
 
-impl Read for Guarded {
+impl Read for WatchedInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let deadline = Instant::now() + self.silence;
         let [ready, stopped] = wait([Some(self.input.as_fd()), self.stop.beyond(Urgency::None)], Some(deadline))?;
@@ -284,7 +284,7 @@ struct LifeLine {
 
 impl LifeLine {
     /// Obeys the launcher until its end. Returns a sentence about an end that was not its wish.
-    fn follow(&mut self, input: &mut BufReader<Guarded>) -> String {
+    fn follow(&mut self, input: &mut BufReader<WatchedInput>) -> String {
         loop {
             let line = match read_line(input) {
                 Ok(Some(line)) => line,

@@ -1,13 +1,16 @@
 //! One launcher process: `ssh`, `srun` or another command that carries a life line to one or several daemons.
+//!
+//! Control connections may be relayed: socket pairs of this process whose bytes travel on a life line. No port leads to them.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     fs::File,
     io::{self, BufReader, Read, Write},
-    os::unix::process::CommandExt,
+    net::Shutdown,
+    os::unix::{net::UnixStream, process::CommandExt},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread,
@@ -22,11 +25,10 @@ use nix::{
 use schemas::text::plain;
 
 use super::{
-    contract::{Greeting, HEARTBEAT, Message, read_line},
-    recipe::Recipe,
-    relay::Relay,
-    remedy,
+    contract::{Greeting, HEARTBEAT, LONGEST_DATA, Message, read_line},
+    recipe::{self, Recipe},
 };
+
 /// Lines kept of what a launcher prints.
 const KEPT_LINES: usize = 24;
 
@@ -40,11 +42,11 @@ const QUEUE: usize = 16;
 const SURPLUS: &str = "error: more daemons greeted than were asked for; their launcher is no longer listened to";
 
 /// Last lines of a stream.
-type Said = Arc<Mutex<VecDeque<String>>>;
+type LastLines = Arc<Mutex<VecDeque<String>>>;
 
 /// News of a launcher.
 #[derive(Debug)]
-pub enum News {
+pub enum LauncherEvent {
     Greeting(Greeting),
     /// A marked line that cannot be read.
     Unreadable(String),
@@ -61,9 +63,9 @@ pub struct Process {
     status: Option<ExitStatus>,
     /// Messages to its standard input, which closes when this is dropped.
     orders: Option<SyncSender<Message>>,
-    news: Receiver<News>,
+    news: Receiver<LauncherEvent>,
     /// Last lines of its standard output and of its standard error.
-    said: [Said; 2],
+    said: [LastLines; 2],
     relay: Option<Arc<Relay>>,
     /// Whether the end of its standard input ends its daemons.
     input: bool,
@@ -92,7 +94,7 @@ impl Process {
         let daemons = recipe.ends.len();
         let (sender, news) = mpsc::sync_channel(daemons + 2);
         let relay = relayed.then(|| Arc::new(Relay::new(orders.clone())));
-        let said: [Said; 2] = Default::default();
+        let said: [LastLines; 2] = Default::default();
         let (file, key) = (copy.map(|copy| File::open(&copy.path)).transpose()?, key.to_hex());
         thread::Builder::new().name("lifeline".into()).spawn(move || {
             // An error means that the launcher is gone, which its outputs show.
@@ -102,7 +104,7 @@ impl Process {
         let (keep, back, connections) = (Arc::clone(&said[0]), relay.clone(), cutter.clone());
         thread::Builder::new().name("launcher out".into()).spawn(move || {
             let _ = listen(stdout, daemons, &sender, &keep, back.as_deref());
-            let _ = sender.send(News::Closed);
+            let _ = sender.send(LauncherEvent::Closed);
             connections.cut();
             if let Some(relay) = back {
                 relay.close();
@@ -119,11 +121,11 @@ impl Process {
     }
 
     /// The next news; `None`: none within that time.
-    pub fn news(&self, within: Duration) -> Option<News> {
+    pub fn news(&self, within: Duration) -> Option<LauncherEvent> {
         match self.news.recv_timeout(within) {
             Ok(news) => Some(news),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(News::Closed),
+            Err(RecvTimeoutError::Disconnected) => Some(LauncherEvent::Closed),
         }
     }
 
@@ -156,7 +158,7 @@ impl Process {
     /// The last lines that it or its daemons printed, without hostile characters. Those of standard error come last: it has the
     /// reason, and what a login shell prints on standard output must not push that out.
     pub fn last_lines(&self) -> Vec<String> {
-        let lines = |said: &Said| Vec::from(said.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let lines = |said: &LastLines| Vec::from(said.lock().unwrap_or_else(PoisonError::into_inner).clone());
         self.said.iter().flat_map(lines).collect()
     }
 
@@ -236,7 +238,7 @@ fn feed(mut input: ChildStdin, program: Option<File>, key: &str, orders: &Receiv
 fn listen(
     output: impl Read,
     daemons: usize,
-    news: &SyncSender<News>,
+    news: &SyncSender<LauncherEvent>,
     said: &Mutex<VecDeque<String>>,
     relay: Option<&Relay>,
 ) -> io::Result<()> {
@@ -245,12 +247,14 @@ fn listen(
     while let Some(line) = read_line(&mut output)? {
         if let Some(greeting) = Greeting::of_line(&line) {
             if greetings == daemons {
-                let _ = news.send(News::Surplus);
+                let _ = news.send(LauncherEvent::Surplus);
                 push(said, SURPLUS);
                 return Ok(());
             }
             greetings += 1;
-            let _ = news.send(greeting.map_or_else(|error| News::Unreadable(error.to_string()), News::Greeting));
+            let _ = news.send(
+                greeting.map_or_else(|error| LauncherEvent::Unreadable(error.to_string()), LauncherEvent::Greeting),
+            );
         } else if let (1.., Some(relay)) = (greetings, relay)
             && let Some(message) = Message::read(&line, &mut output)?
         {
@@ -269,20 +273,96 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
     let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
     if said.len() == KEPT_LINES {
         // The line with the cause may stand far above a launcher's own page of advice.
-        let dispensable = said.iter().position(|line| !remedy::tells(line)).unwrap_or(0);
+        let dispensable = said.iter().position(|line| !recipe::tells(line)).unwrap_or(0);
         said.remove(dispensable);
     }
     said.push_back(plain(&line.trim_end().chars().take(KEPT_CHARACTERS).collect::<String>()));
 }
 
+#[derive(Debug)]
+pub struct Relay(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// `None`: closed.
+    orders: Option<SyncSender<Message>>,
+    streams: BTreeMap<u32, Arc<UnixStream>>,
+    next: u32,
+}
+
+impl Relay {
+    pub fn new(orders: SyncSender<Message>) -> Self {
+        Self(Mutex::new(State { orders: Some(orders), streams: BTreeMap::new(), next: 0 }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection to the daemon.
+    pub fn dial(self: &Arc<Self>) -> io::Result<UnixStream> {
+        let (theirs, ours) = UnixStream::pair()?;
+        ours.set_write_timeout(Some(Duration::from_secs(10)))?;
+        let ours = Arc::new(ours);
+        let mut state = self.state();
+        let orders = state.orders.clone().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+        let (relay, stream, reader) = (Arc::clone(self), state.next, Arc::clone(&ours));
+        thread::Builder::new().name("relay".into()).spawn(move || {
+            let mut bytes = vec![0; LONGEST_DATA];
+            while let Ok(length @ 1..) = (&*reader).read(&mut bytes) {
+                if orders.send(Message::Data { stream, bytes: bytes[..length].to_vec() }).is_err() {
+                    break;
+                }
+            }
+            if relay.state().streams.remove(&stream).is_some() {
+                let _ = orders.send(Message::Close { stream });
+            }
+        })?;
+        state.streams.insert(stream, ours);
+        state.next += 1;
+        Ok(theirs)
+    }
+
+    /// Takes a message of the far end.
+    pub fn deliver(&self, message: Message) {
+        match message {
+            Message::Data { stream, bytes } => {
+                let connection = self.state().streams.get(&stream).cloned();
+                // Written without the lock: a session that reads nothing keeps only this launcher waiting.
+                if connection.is_some_and(|connection| (&*connection).write_all(&bytes).is_err()) {
+                    self.end(stream);
+                }
+            }
+            Message::Close { stream } => self.end(stream),
+            Message::Heartbeat | Message::AllowConnect(_) => {}
+        }
+    }
+
+    fn end(&self, stream: u32) {
+        if let Some(connection) = self.state().streams.remove(&stream) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Closes all connections and opens no more.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.orders = None;
+        for connection in std::mem::take(&mut state.streams).into_values() {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::{
-        super::recipe::{Allowed, Asked},
+        super::recipe::{Asked, DaemonOptions},
         *,
     };
     use crate::plan::model::{Host, Launch, Ssh};
-    use std::collections::BTreeSet;
 
     #[test]
     fn the_line_with_the_cause_is_kept() {
@@ -298,7 +378,7 @@ mod tests {
     fn a_launcher_that_never_stops_greeting_is_no_longer_read() {
         let launch = Launch { ssh: Some(Ssh::default()), ..Launch::default() };
         let asked = Asked { host: &Host::default(), over_mpi: false, files: BTreeSet::default() };
-        let mut recipe = Recipe::of("b", vec!["b".into()], asked, &launch, Allowed::default()).unwrap().remove(0);
+        let mut recipe = Recipe::of("b", vec!["b".into()], asked, &launch, DaemonOptions::default()).unwrap().remove(0);
         let greeting = Greeting {
             contract: super::super::contract::CONTRACT,
             version: "0".into(),
@@ -319,9 +399,12 @@ mod tests {
         let deadline = Instant::now() + Duration::from_mins(1);
         // Its output is closed before anybody has looked at a greeting: they do not heap up.
         assert!(process.wait(deadline).is_some(), "it ends by its closed output");
-        let news: Vec<News> = std::iter::from_fn(|| process.news(Duration::from_secs(20))).take(4).collect();
+        let news: Vec<LauncherEvent> = std::iter::from_fn(|| process.news(Duration::from_secs(20))).take(4).collect();
         assert!(
-            matches!(news[..], [News::Greeting(_), News::Surplus, News::Closed, News::Closed]),
+            matches!(
+                news[..],
+                [LauncherEvent::Greeting(_), LauncherEvent::Surplus, LauncherEvent::Closed, LauncherEvent::Closed]
+            ),
             "one for its daemon, and the end: {news:?}"
         );
         assert_eq!(process.last_lines(), [SURPLUS]);

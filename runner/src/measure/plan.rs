@@ -7,7 +7,7 @@ use netcore::peers::Program;
 use super::SERVER;
 use crate::plan::split_port;
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The far end as `--host` takes it; `None`: this process has both ends.

@@ -1,10 +1,9 @@
-//! The text of an answer: families of samples, in Prometheus' format or OpenMetrics'.
+//! Every family of samples but those of results, whose names come from their columns, and the text of an answer: families in
+//! Prometheus' format or OpenMetrics'.
 
 use std::fmt::Write as _;
 
 use analyze::export::openmetrics::{escaped, head};
-
-use super::families::{Family, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -83,10 +82,98 @@ pub(super) fn push_labels<'a>(text: &mut String, labels: impl Iterator<Item = (&
     text.push('}');
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Gauge,
+    /// Its sample ends with `_total`.
+    Counter,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Without the `_total` of a counter.
+    pub name: &'static str,
+    pub kind: Kind,
+    /// The unit, with which the name ends then.
+    pub unit: Option<&'static str>,
+    pub help: &'static str,
+}
+
+macro_rules! families {
+    ($($name:ident = $kind:ident $text:literal $(in $unit:literal)?, $help:literal;)*) => {
+        $(
+            pub(super) const $name: Family =
+                Family { name: $text, kind: Kind::$kind, unit: families!(@unit $($unit)?), help: $help };
+        )*
+
+        /// In the order of a page.
+        pub const ALL: &[Family] = &[$($name),*];
+    };
+    (@unit) => { None };
+    (@unit $unit:literal) => { Some($unit) };
+}
+
+families! {
+    BUILD = Gauge "plumb_build_info", "The program that answers; always 1.";
+    START = Gauge "plumb_start_time_seconds" in "seconds", "Begin of the run or of the daemon, Unix time.";
+
+    RUN = Gauge "plumb_run_info", "A plan of the run; always 1.";
+    ACTIVE = Gauge "plumb_run_active", "1 until the run has ended, then 0.";
+    CASES = Gauge "plumb_run_cases", "Cases of the run.";
+    FINISHED = Gauge "plumb_run_finished_cases", "Cases that have ended, by their status.";
+    ITERATIONS = Counter "plumb_run_iterations", "Iterations and probes, by their status.";
+    REMARKS = Counter "plumb_run_remarks", "Warnings and errors of the run.";
+    VERDICTS = Gauge "plumb_run_verdicts", "Verdicts of the plans that have ended.";
+    LEFT = Gauge "plumb_run_left_seconds" in "seconds", "Estimated time left of the running plan.";
+    FORGOTTEN = Gauge "plumb_run_forgotten_cases", "Finished cases whose values have left this page to bound it.";
+
+    CASE_NUMBER = Gauge "plumb_case_number", "Number of the running case in its plan, from 1.";
+    ITERATION = Gauge "plumb_case_iteration", "Number of the running iteration or probe, from 1.";
+    PLANNED = Gauge "plumb_case_planned_iterations", "Fewest and most iterations of the running case.";
+    MARGIN = Gauge "plumb_case_margin_ratio" in "ratio", "Margin that the running case has reached.";
+    GOAL = Gauge "plumb_case_margin_goal_ratio" in "ratio", "Margin that the running case is to reach.";
+    QUEUE = Gauge "plumb_case_queue_place", "Place in the queue of the host whose turn is waited for.";
+    ELAPSED = Gauge "plumb_phase_elapsed_seconds" in "seconds", "Time since the begin of the phase that a member is in.";
+    LENGTH = Gauge "plumb_phase_planned_seconds" in "seconds", "Length of that phase, where it ends by time.";
+    LIVE_BYTES = Gauge "plumb_live_bytes_per_second" in "bytes_per_second", "Payload of a member's last interval, at its near end.";
+    LIVE_EVENTS = Gauge "plumb_live_transactions_per_second", "Transactions of a member's last interval.";
+
+    SESSIONS = Gauge "plumb_serve_sessions", "Open sessions.";
+    MOST_SESSIONS = Gauge "plumb_serve_sessions_limit", "Most sessions at the same time.";
+    MOST_OF_CLIENT = Gauge "plumb_serve_client_sessions_limit", "Most sessions of one address at the same time.";
+    OPENED = Counter "plumb_serve_opened_sessions", "Sessions since the start, by the client's program.";
+    GREETING = Gauge "plumb_serve_greeting_connections", "Connections that have proven nothing yet.";
+    REFUSED = Counter "plumb_serve_refused", "Connections that got no session.";
+    WAITING = Gauge "plumb_serve_waiting_sessions", "Sessions that wait for their turn (--exclusive).";
+    RUNNING = Gauge "plumb_serve_running_tests", "Tests under load.";
+    TESTS = Counter "plumb_serve_tests", "Tests that have ended, or were refused.";
+    PROGRAMS = Counter "plumb_serve_programs", "Programs that were run for clients (hooks).";
+    FLOWS = Gauge "plumb_serve_flows", "Flows of all admitted tests.";
+    MOST_FLOWS = Gauge "plumb_serve_test_flows_limit", "Most flows of one test.";
+    MEMORY = Gauge "plumb_serve_memory_bytes" in "bytes", "Memory of all admitted tests.";
+    MOST_MEMORY = Gauge "plumb_serve_memory_limit_bytes" in "bytes", "Most memory of all tests at the same time.";
+    LONGEST = Gauge "plumb_serve_test_limit_seconds" in "seconds", "Longest test.";
+    SENT = Counter "plumb_serve_sent_bytes" in "bytes", "Payload that ended tests sent from here.";
+    RECEIVED = Counter "plumb_serve_received_bytes" in "bytes", "Payload that ended tests received here.";
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use analyze::export::openmetrics;
+    use schemas::metrics::METRICS;
+
     use super::*;
-    use crate::metrics::families::{REFUSED, SESSIONS};
 
     fn text(format: Format) -> String {
         let mut page = Page::new(format);
@@ -105,5 +192,17 @@ mod tests {
         let open = text(Format::OpenMetrics);
         assert!(open.contains("# TYPE plumb_serve_refused counter\n"), "{open}");
         assert!(open.ends_with("plumb_serve_refused_total{reason=\"a\\\"\\\\\\n\"} 0\n# EOF\n"), "{open}");
+    }
+
+    #[test]
+    fn names_are_unique_and_end_with_their_unit() {
+        let results = METRICS.iter().map(|metric| openmetrics::Family::of(metric.column).name);
+        let mut seen: HashSet<String> = results.collect();
+        assert!(seen.len() >= METRICS.len());
+        for family in ALL {
+            assert!(seen.insert(family.name.to_owned()), "{} is there twice", family.name);
+            assert!(family.unit.is_none_or(|unit| family.name.ends_with(&format!("_{unit}"))), "{}", family.name);
+            assert!(!family.name.ends_with("_total"), "{}", family.name);
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The metrics of a run: kept by the thread of the campaign at the edges of iterations, read by scrapes.
+//! The metrics of a run, kept by the thread of the campaign at the edges of iterations and read by scrapes, and those of a daemon.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,14 +8,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use netcore::control::event::{Event, wait};
+use netcore::{
+    control::event::{Event, wait},
+    daemon::{Daemon, Snapshot},
+};
 use schemas::{
     columns::{Row, VerdictRow},
     units::Unit,
     words::{Phase, Record, Status, Verdict},
 };
 
-use super::{families as f, page::Page, results::Results, serve::build, server::Source};
+use super::{page as f, page::Page, results::Results, server::Source};
 use crate::{
     progress::{Live, Now, Watched},
     signals::Interrupts,
@@ -23,12 +26,12 @@ use crate::{
 
 /// The run as its scrapes see it.
 #[derive(Debug)]
-pub struct Board {
+pub struct LiveState {
     state: Mutex<State>,
     /// The running iteration, as the progress line has it.
     watched: Watched,
     /// A scraper has read the page of the run's end.
-    told: Event,
+    last_page_read: Event,
 }
 
 #[derive(Debug, Default)]
@@ -45,9 +48,9 @@ struct State {
     ended: bool,
 }
 
-impl Board {
+impl LiveState {
     pub fn new(watched: Watched) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { state: Mutex::default(), watched, told: Event::new()? }))
+        Ok(Arc::new(Self { state: Mutex::default(), watched, last_page_read: Event::new()? }))
     }
 
     /// The run begins, with these plans and so many cases.
@@ -108,7 +111,8 @@ impl Board {
             return;
         }
         // Without a descriptor to wait for, the process ends as it does without lingering.
-        let _ = wait([Some(self.told.as_fd()), flag.beyond(flag.urgency())], Instant::now().checked_add(limit));
+        let _ =
+            wait([Some(self.last_page_read.as_fd()), flag.beyond(flag.urgency())], Instant::now().checked_add(limit));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -116,7 +120,7 @@ impl Board {
     }
 }
 
-impl Source for Board {
+impl Source for LiveState {
     fn write(&self, page: &mut Page) -> bool {
         let now = self.watched.read();
         let state = self.lock();
@@ -152,8 +156,8 @@ impl Source for Board {
         state.ended
     }
 
-    fn told(&self) {
-        self.told.set();
+    fn last_page_read(&self) {
+        self.last_page_read.set();
     }
 }
 
@@ -200,6 +204,61 @@ fn unix_now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
+/// A daemon as its scrapes see it.
+#[derive(Debug)]
+pub struct Served {
+    daemon: Arc<Daemon>,
+    start_s: f64,
+}
+
+impl Served {
+    pub fn new(daemon: Arc<Daemon>) -> Self {
+        let start = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { daemon, start_s: start.as_secs_f64() }
+    }
+}
+
+/// The families that both commands have.
+pub(super) fn build(page: &mut Page, start_s: f64) {
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("build", env!("PLUMB_BUILD"))];
+    page.put(&f::BUILD, &labels, 1.0);
+    page.put(&f::START, &[], start_s);
+}
+
+impl Source for Served {
+    fn write(&self, page: &mut Page) -> bool {
+        let Snapshot { limits, counts, sessions, greeting, running, flows, memory_bytes, waiting } =
+            self.daemon.snapshot();
+        build(page, self.start_s);
+        page.put(&f::SESSIONS, &[], sessions.into());
+        page.put(&f::MOST_SESSIONS, &[], limits.sessions.into());
+        page.put(&f::MOST_OF_CLIENT, &[], limits.sessions_per_client.into());
+        for (program, count) in counts.opened {
+            page.put(&f::OPENED, &[("program", program)], count as f64);
+        }
+        page.put(&f::GREETING, &[], greeting as f64);
+        for (cause, count) in counts.refused {
+            page.put(&f::REFUSED, &[("reason", cause.name())], count as f64);
+        }
+        page.put(&f::WAITING, &[], waiting as f64);
+        page.put(&f::RUNNING, &[], running as f64);
+        for (ending, count) in counts.tests {
+            page.put(&f::TESTS, &[("ending", ending)], count as f64);
+        }
+        page.put(&f::PROGRAMS, &[], counts.programs as f64);
+        page.put(&f::FLOWS, &[], flows as f64);
+        page.put(&f::MOST_FLOWS, &[], limits.flows.into());
+        page.put(&f::MEMORY, &[], memory_bytes as f64);
+        page.put(&f::MOST_MEMORY, &[], limits.memory_bytes as f64);
+        page.put(&f::LONGEST, &[], Duration::from_nanos(limits.duration_ns).as_secs_f64());
+        page.put(&f::SENT, &[], counts.bytes_sent as f64);
+        page.put(&f::RECEIVED, &[], counts.bytes_received as f64);
+        false
+    }
+
+    fn last_page_read(&self) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,24 +283,24 @@ mod tests {
         Row { iteration: Some(number), member, ..row(Record::Iteration, "a", status) }
     }
 
-    fn page(board: &Board) -> (String, bool) {
+    fn page(live_state: &LiveState) -> (String, bool) {
         let mut page = Page::new(Format::Prometheus);
-        let last = board.write(&mut page);
+        let last = live_state.write(&mut page);
         (page.finish(), last)
     }
 
     #[test]
     fn iterations_count_once_however_many_rows_they_have() {
-        let board = Board::new(Watched::default()).unwrap();
-        board.begin("r", vec!["p".into()], 2);
-        board.rows(&[iteration(1, "x", Status::Ok), iteration(1, "y", Status::Ok), iteration(1, "", Status::Ok)]);
+        let live_state = LiveState::new(Watched::default()).unwrap();
+        live_state.begin("r", vec!["p".into()], 2);
+        live_state.rows(&[iteration(1, "x", Status::Ok), iteration(1, "y", Status::Ok), iteration(1, "", Status::Ok)]);
         let warmup = Row { phase: Some(Phase::Warmup), ..iteration(2, "", Status::Ok) };
         let stream = Row { record: Some(Record::Stream), stream: Some(0), ..iteration(2, "", Status::Ok) };
-        board.rows(&[warmup, stream, iteration(2, "", Status::Ok)]);
-        board.rows(&[iteration(3, "x", Status::Failed), iteration(3, "y", Status::Failed)]);
-        board.rows(&[row(Record::Summary, "a", Status::Failed)]);
-        board.rows(&[row(Record::Summary, "b", Status::Skipped)]);
-        let (text, last) = page(&board);
+        live_state.rows(&[warmup, stream, iteration(2, "", Status::Ok)]);
+        live_state.rows(&[iteration(3, "x", Status::Failed), iteration(3, "y", Status::Failed)]);
+        live_state.rows(&[row(Record::Summary, "a", Status::Failed)]);
+        live_state.rows(&[row(Record::Summary, "b", Status::Skipped)]);
+        let (text, last) = page(&live_state);
         for line in [
             "plumb_run_cases 2",
             "plumb_run_iterations_total{status=\"ok\"} 2",
@@ -260,9 +319,9 @@ mod tests {
     #[test]
     fn what_is_current_leaves_with_the_end() {
         let mut progress = Progress::new(Mode::Silent);
-        let board = Board::new(progress.watch()).unwrap();
-        board.begin("r", vec!["p".into()], 1);
-        assert!(!page(&board).0.contains("plumb_case_"), "nothing runs yet");
+        let live_state = LiveState::new(progress.watch()).unwrap();
+        live_state.begin("r", vec!["p".into()], 1);
+        assert!(!page(&live_state).0.contains("plumb_case_"), "nothing runs yet");
         progress.iteration(Position { case: 1, name: "a".into(), iteration: 2, ..Position::default() });
         let rate = Some((8e9, Unit::BitsPerSecond));
         let live = |member: &str| Live {
@@ -274,8 +333,8 @@ mod tests {
             left: None,
         };
         progress.live(&[live("x"), live("y")]);
-        board.rows(&[iteration(1, "", Status::Ok)]);
-        let (text, _) = page(&board);
+        live_state.rows(&[iteration(1, "", Status::Ok)]);
+        let (text, _) = page(&live_state);
         for line in [
             "plumb_case_iteration{case=\"a\"} 2",
             "plumb_phase_elapsed_seconds{case=\"a\",member=\"x\",phase=\"measure\"} 9",
@@ -283,15 +342,15 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
-        board.end();
-        let (text, last) = page(&board);
+        live_state.end();
+        let (text, last) = page(&live_state);
         assert!(last && text.contains("plumb_run_active 0"), "{text}");
         assert!(
             !["plumb_case_", "plumb_live_", "plumb_phase_", "iteration\""].iter().any(|it| text.contains(it)),
             "{text}"
         );
         let uncaught = Interrupts::uncaught().unwrap();
-        board.told();
-        board.linger(Duration::MAX, &uncaught);
+        live_state.last_page_read();
+        live_state.linger(Duration::MAX, &uncaught);
     }
 }

@@ -47,7 +47,7 @@ pub trait Source: Send + Sync {
     fn write(&self, page: &mut Page) -> bool;
 
     /// A client has read a page that was the last.
-    fn told(&self);
+    fn last_page_read(&self);
 }
 
 /// A listening socket for scrapers.
@@ -207,7 +207,7 @@ fn round(listener: &TcpListener, connections: &mut Vec<Connection>, source: &dyn
                 answer(asked, source)
             });
             if step == Step::Told {
-                source.told();
+                source.last_page_read();
             }
             if step != Step::Waits {
                 return false;
@@ -272,17 +272,17 @@ mod tests {
 
     #[derive(Default)]
     struct Fake {
-        told: AtomicU32,
+        last_page_reads: AtomicU32,
     }
 
     impl Source for Fake {
         fn write(&self, page: &mut Page) -> bool {
-            page.put(&super::super::families::SESSIONS, &[], 3.0);
+            page.put(&super::super::page::SESSIONS, &[], 3.0);
             true
         }
 
-        fn told(&self) {
-            self.told.fetch_add(1, Ordering::SeqCst);
+        fn last_page_read(&self) {
+            self.last_page_reads.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -326,10 +326,10 @@ mod tests {
         // One answer, and the end.
         let twice = ask(address, b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
         assert_eq!(twice.matches("HTTP/1.1 200").count(), 1, "{twice}");
-        while source.told.load(Ordering::SeqCst) == 0 {
+        while source.last_page_reads.load(Ordering::SeqCst) == 0 {
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!(source.told.load(Ordering::SeqCst), 1, "by the only scrape");
+        assert_eq!(source.last_page_reads.load(Ordering::SeqCst), 1, "by the only scrape");
     }
 
     #[test]

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use netcore::spec::Family;
 
-use super::{
-    getopt::{Getopt, Item},
-    values::{self, Pair, both, first},
-};
+use super::words::{self, Getopt, Item, Pair, both, first};
 
 /// The letters of the options; a colon after one says that it takes a value.
 pub const LETTERS: &str = "A:a:b:B:CcdD:f:F:H:hi:I:jk:K:l:L:n:NO:o:p:P:rSs:t:T:v:VW:w:y:Y:Z:46";
@@ -171,29 +168,29 @@ fn option(out: &mut Globals, letter: char, text: &str) -> Result<(), String> {
             let place = if letter == 'H' { &mut out.host } else { &mut out.local };
             *place = name.map(str::to_owned).or(place.take());
             if let Some(family) = family {
-                out.family = values::family(family)?;
+                out.family = words::family(family)?;
             }
         }
         'j' => out.statistics = true,
         'k' | 'K' => out.remarks.push("I don't know how to get dirty.".to_owned()),
         'l' => out.length = length(text)?,
         'N' => out.no_control = true,
-        'o' => out.offset.set(both(text), values::size)?,
+        'o' => out.offset.set(both(text), words::size)?,
         'p' => {
             let (port, local) = first(text);
-            out.port = port.map_or(Ok(out.port), values::port)?;
-            out.local_port = local.map(values::port).transpose()?;
+            out.port = port.map_or(Ok(out.port), words::port)?;
+            out.local_port = local.map(words::port).transpose()?;
         }
-        'P' => out.headers = values::number(text)? != 0,
-        's' => out.pause = values::seconds(text)?,
+        'P' => out.headers = words::number(text)? != 0,
+        's' => out.pause = words::seconds(text)?,
         'S' => out.keepalive = true,
         't' => out.test = text.to_ascii_uppercase(),
         'T' => out.cpu.set(both(text), |cpu| cpu.parse().map_err(|_| format!("`{cpu}` is not the number of a CPU")))?,
-        'v' => out.verbosity = values::number(text)?,
+        'v' => out.verbosity = words::number(text)?,
         'w' => out.remarks.push("Packet rate control is not compiled in.".to_owned()),
-        'W' => out.ring.set(both(text), values::size)?,
+        'W' => out.ring.set(both(text), words::size)?,
         'y' => out.priority.set(both(text), |text| text.parse().map_err(|_| format!("`{text}` is not a priority")))?,
-        'Y' => out.service.set(both(text), values::type_of_service)?,
+        'Y' => out.service.set(both(text), words::type_of_service)?,
         'Z' => out.passphrase = Some(text.to_owned()),
         // Alignment and offset of the far end's buffers, the number of CPUs, and more messages for a developer.
         _ => {}
@@ -203,7 +200,7 @@ fn option(out: &mut Globals, letter: char, text: &str) -> Result<(), String> {
 
 fn set_powers(pair: &mut Pair<u64>, text: &str) -> Result<(), String> {
     pair.set(both(text), |text| {
-        let power = values::size(text)?;
+        let power = words::size(text)?;
         if power.is_power_of_two() { Ok(power) } else { Err(format!("`{text}` is not a power of two")) }
     })
 }
@@ -212,19 +209,19 @@ fn set_powers(pair: &mut Pair<u64>, text: &str) -> Result<(), String> {
 /// guess of the work in an interval, has no use here.
 fn interim(text: &str) -> Result<Duration, String> {
     let (time, _) = first(text);
-    let time = time.map_or(Ok(Duration::ZERO), |time| values::seconds(time.trim_start_matches('-')))?;
+    let time = time.map_or(Ok(Duration::ZERO), |time| words::seconds(time.trim_start_matches('-')))?;
     Ok(if time.is_zero() { Duration::from_secs(1) } else { time })
 }
 
 fn length(text: &str) -> Result<Length, String> {
     if let Some(count) = text.trim().strip_prefix('-') {
-        let count = values::size(count)?;
+        let count = words::size(count)?;
         return Ok(if count == 0 { Length::Time(Duration::ZERO) } else { Length::Count(count) });
     }
     // A fraction of a second is ours: netperf runs until it is stopped.
-    match values::size(text) {
+    match words::size(text) {
         Ok(seconds) => Ok(Length::Time(Duration::from_secs(seconds))),
-        Err(why) => values::seconds(text).map(Length::Time).map_err(|_| why),
+        Err(why) => words::seconds(text).map(Length::Time).map_err(|_| why),
     }
 }
 
@@ -249,7 +246,7 @@ const ITERATIONS: std::ops::RangeInclusive<u32> = 3..=30;
 impl Confidence {
     fn iterations(&mut self, text: &str) -> Result<(), String> {
         let (most, least) = both(text);
-        let count = |text: &str| values::size(text).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let count = |text: &str| words::size(text).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         let most = most.map_or(Ok(self.most), count)?;
         let least = least.map_or(Ok(self.least), count)?;
         self.least = least.clamp(*ITERATIONS.start(), *ITERATIONS.end());
@@ -266,12 +263,12 @@ impl Confidence {
     fn interval(&mut self, text: &str) -> Result<(), String> {
         let (level, width) = both(text);
         if let Some(level) = level {
-            let known = [95, 99].into_iter().find(|known| values::number(level) == Ok(i64::from(*known)));
+            let known = [95, 99].into_iter().find(|known| words::number(level) == Ok(i64::from(*known)));
             self.level = known.ok_or("only 95 and 99 are possible")?;
         }
         if let Some(width) = width {
             self.width =
-                values::seconds(width).map_err(|_| format!("`{width}` is not a width in per cent"))?.as_secs_f64()
+                words::seconds(width).map_err(|_| format!("`{width}` is not a width in per cent"))?.as_secs_f64()
                     / 100.0;
         }
         if self.least == 1 {

@@ -1,6 +1,6 @@
-//! A request as the engine's test.
+//! A request as the engine's test, with the sizes that netperf takes from a socket of the test before it begins.
 
-use std::time::Duration;
+use std::{os::fd::OwnedFd, time::Duration};
 
 use netcore::{
     measure::clock::nanoseconds,
@@ -11,12 +11,16 @@ use netcore::{
         socket::MtuDiscover,
     },
 };
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockProtocol, SockType, getsockopt, setsockopt, socket,
+    sockopt::{RcvBuf, SndBuf},
+};
 
 use super::{
     globals::Length,
     kind::{Calls, Shape},
     request::Request,
-    sizes::{DefaultSizes, LONGEST_DATAGRAM},
+    words::Pair,
 };
 
 /// A test that is to run until it is stopped ends after this long.
@@ -83,7 +87,7 @@ pub fn test_spec(request: &Request, defaults: DefaultSizes) -> Result<TestSpec, 
     spec.io = match request.test() {
         Some(test) if test.sends_file => Io::Sendfile,
         // A call per datagram: the latency of a call with many would be another figure.
-        _ if shape.transport.is_datagram() && request.wants_latency() => Io::Blocking,
+        _ if shape.transport.is_datagram() && request.wants_latency => Io::Blocking,
         _ => Io::Auto,
     };
     sizes(request, defaults, &mut spec);
@@ -102,7 +106,7 @@ pub fn test_spec(request: &Request, defaults: DefaultSizes) -> Result<TestSpec, 
     spec.phases.interval_ns = nanoseconds(globals.interim);
     spec.collect.cpu = globals.local_cpu || globals.remote_cpu;
     spec.collect.tcp_info = shape.transport == Transport::Tcp;
-    spec.collect.latency = request.wants_latency();
+    spec.collect.latency = request.wants_latency;
     if let Some(time) = specifics.timeout {
         spec.reply_timeout_ns = nanoseconds(time);
     }
@@ -246,6 +250,46 @@ fn code_point(service: u8) -> Result<Dscp, String> {
     }
 }
 
+/// The longest payload of a UDP datagram over IPv4, bytes.
+pub const LONGEST_DATAGRAM: u64 = 65_507;
+
+/// netperf's sizes where the kernel tells none, bytes.
+const UNKNOWN: u64 = 4096;
+
+/// Socket buffers as the kernel reports them. A stream's calls are as long by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefaultSizes {
+    pub send_buffer: u64,
+    pub receive_buffer: u64,
+}
+
+impl DefaultSizes {
+    /// Sizes of a new socket with the buffers that were asked for.
+    pub fn of(transport: Transport, asked: Pair<u64>) -> Self {
+        let Some(socket) = opened(transport) else { return Self { send_buffer: UNKNOWN, receive_buffer: UNKNOWN } };
+        let wanted = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).min(i32::MAX as usize);
+        // A refusal is told when the test sets them.
+        if let Some(size) = asked.local {
+            let _ = setsockopt(&socket, SndBuf, &wanted(size));
+        }
+        if let Some(size) = asked.remote {
+            let _ = setsockopt(&socket, RcvBuf, &wanted(size));
+        }
+        let size = |read: nix::Result<usize>| read.ok().filter(|size| *size > 0).map_or(UNKNOWN, |size| size as u64);
+        Self { send_buffer: size(getsockopt(&socket, SndBuf)), receive_buffer: size(getsockopt(&socket, RcvBuf)) }
+    }
+}
+
+fn opened(transport: Transport) -> Option<OwnedFd> {
+    let kind = if transport.is_datagram() { SockType::Datagram } else { SockType::Stream };
+    let protocol = match transport {
+        Transport::Tcp => Some(SockProtocol::Tcp),
+        Transport::Udp => Some(SockProtocol::Udp),
+        _ => None,
+    };
+    socket(AddressFamily::Inet, kind, SockFlag::SOCK_CLOEXEC, protocol).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use netcore::spec::Direction;
@@ -368,5 +412,14 @@ mod tests {
         assert_eq!(option_of("duration"), Some("-l"));
         assert_eq!(option_of("remote_socket.congestion_control"), Some("-K"));
         assert_eq!(option_of("streams"), None);
+    }
+
+    #[test]
+    fn the_kernel_tells_the_sizes() {
+        let none = DefaultSizes::of(Transport::Tcp, Pair::default());
+        assert!(none.send_buffer >= 4096 && none.receive_buffer >= 4096, "{none:?}");
+        // The kernel doubles what is set.
+        let asked = DefaultSizes::of(Transport::Udp, Pair { local: Some(8192), remote: None });
+        assert_eq!(asked.send_buffer, 16_384);
     }
 }

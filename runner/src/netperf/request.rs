@@ -1,14 +1,12 @@
-//! A command line as a request: what to run, and what to print.
+//! A command line as a request: what to run.
 
 use netcore::spec::Family;
 
 use super::{
-    getopt,
-    globals::{self, Globals, Stop, wrong},
-    kind::{Calls, Layout, Shape, Task, Test, named},
-    selection::{self, Selection},
-    specifics::{self, Form, Specifics},
-    unit::Unit,
+    globals::{self, Globals, Stop},
+    kind::{Calls, Shape, Task, Test, Unit, named},
+    specifics::{self, Specifics},
+    words,
 };
 
 /// A command line that was read.
@@ -18,11 +16,11 @@ pub struct Request {
     pub specifics: Specifics,
     /// `None`: the name is unknown. netperf says so after it has reached the far end.
     pub task: Option<Task>,
-    /// What the test does, with what `-t omni` leaves to its options.
+    /// Protocol, direction and connections of the test, also where `-t omni` leaves them to its options.
     pub shape: Shape,
     pub unit: Unit,
-    /// `None`: the table of the test.
-    pub output: Option<(Form, Selection)>,
+    /// Whether latency is collected and shown.
+    pub wants_latency: bool,
     /// The whole command line.
     pub line: String,
 }
@@ -30,7 +28,7 @@ pub struct Request {
 impl Request {
     /// Reads the words after the program's name, which `program` is in messages.
     pub fn parse(program: &str, words: &[String]) -> Result<Self, Stop> {
-        let (global, specific) = getopt::split(words, globals::LETTERS);
+        let (global, specific) = words::split(words, globals::LETTERS);
         let globals = globals::parse(global)?;
         let task = named(&globals.test);
         let is_omni = globals.test == "OMNI";
@@ -38,23 +36,9 @@ impl Request {
         specifics.family = specifics.family.or((globals.family != Family::Any).then_some(globals.family));
         let shape = shape(task, &specifics);
         let unit = Unit::of(globals.unit, shape.has_transactions());
-        let wants_columns = matches!(task, Some(Task::Test(Test { layout: Layout::Columns, .. })));
-        let with_cpu = globals.local_cpu || globals.remote_cpu;
-        let output = match &specifics.output {
-            Some((form, Some(text))) => {
-                let letter = match form {
-                    Form::KeyValue => 'k',
-                    Form::Csv => 'o',
-                    Form::Columns => 'O',
-                };
-                Some((*form, selection::parse(text).map_err(wrong(letter))?))
-            }
-            Some((form, None)) => Some((*form, selection::default(shape, with_cpu))),
-            None if wants_columns => Some((Form::Columns, selection::default(shape, with_cpu))),
-            None => None,
-        };
+        let wants_latency = globals.statistics;
         let line = [&[program.to_owned()], words].concat().join(" ");
-        Ok(Self { globals, specifics, task, shape, unit, output, line })
+        Ok(Self { globals, specifics, task, shape, unit, wants_latency, line })
     }
 
     /// The test; `None` for the other tasks.
@@ -83,16 +67,9 @@ impl Request {
         let given = self.specifics.local.as_ref().or(self.globals.local.as_ref());
         given.cloned().unwrap_or_else(|| wildcard.to_owned())
     }
-
-    /// Whether latency is collected and shown.
-    pub fn wants_latency(&self) -> bool {
-        let selected =
-            |(_, selection): &(Form, Selection)| selection.iter().flatten().any(|selector| selector.is_latency());
-        self.globals.statistics || self.output.as_ref().is_some_and(selected)
-    }
 }
 
-/// What a test does: `-t omni` leaves protocol, direction and connections to the options of the test.
+/// The shape of a test: `-t omni` leaves protocol, direction and connections to the options of the test.
 fn shape(task: Option<Task>, specifics: &Specifics) -> Shape {
     let default = super::kind::TESTS[0];
     let test = match task {
@@ -131,7 +108,6 @@ mod tests {
         ] {
             let request = read(&format!("-t omni -- {line}"));
             assert_eq!((request.shape.direction(), request.shape.transport), (direction, transport), "{line}");
-            assert_eq!(request.output.unwrap().0, Form::Columns);
         }
         // A test with a name keeps its direction.
         assert_eq!(read("-t tcp_stream -- -d rr").shape.direction(), "Send");
@@ -144,14 +120,6 @@ mod tests {
         assert_eq!((request.host(), request.destination(), request.source()), ("a", "c".to_owned(), "b".to_owned()));
         assert_eq!(read("-H ::1").source(), "::0");
         assert_eq!(read("-H a -- -L 10.0.0.1,4").source(), "10.0.0.1");
-    }
-
-    #[test]
-    fn latency_is_collected_where_it_is_shown() {
-        assert!(read("-j").wants_latency());
-        assert!(read("-- -k throughput,p99_latency").wants_latency());
-        assert!(read("-- -o all").wants_latency());
-        assert!(!read("-- -k rt_latency").wants_latency());
     }
 
     #[test]

@@ -1,9 +1,48 @@
-//! The selectors that `-k`, `-o` or `-O` names, in blocks.
+//! A command line with the selectors that `-k`, `-o` or `-O` names, in blocks, and their output.
+
+use std::fmt::Write;
 
 use super::{
-    kind::{Calls, Shape},
+    facts::Facts,
+    globals::{Stop, wrong},
+    kind::{Calls, Layout, Shape, Task, Test},
+    request::Request,
     selectors::{SELECTORS, Selector, named},
+    specifics::Form,
 };
+
+/// A command line that was read: what to run, and how to print its results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandLine {
+    pub request: Request,
+    /// `None`: the table of the test.
+    pub output: Option<(Form, Selection)>,
+}
+
+impl CommandLine {
+    /// Reads the words after the program's name, which `program` is in messages.
+    pub fn parse(program: &str, words: &[String]) -> Result<Self, Stop> {
+        let mut request = Request::parse(program, words)?;
+        let wants_columns = matches!(request.task, Some(Task::Test(Test { layout: Layout::Columns, .. })));
+        let by_default = || default(request.shape, request.globals.local_cpu || request.globals.remote_cpu);
+        let output = match &request.specifics.output {
+            Some((form, Some(text))) => {
+                let letter = match form {
+                    Form::KeyValue => 'k',
+                    Form::Csv => 'o',
+                    Form::Columns => 'O',
+                };
+                Some((*form, parse(text).map_err(wrong(letter))?))
+            }
+            Some((form, None)) => Some((*form, by_default())),
+            None if wants_columns => Some((Form::Columns, by_default())),
+            None => None,
+        };
+        let selected = output.iter().flat_map(|(_, selection)| selection).flatten();
+        request.wants_latency |= selected.into_iter().any(|selector| selector.is_latency());
+        Ok(Self { request, output })
+    }
+}
 
 /// Selectors in blocks; only `-O` shows the blocks.
 pub type Selection = Vec<Vec<&'static Selector>>;
@@ -79,6 +118,59 @@ pub fn parse(text: &str) -> Result<Selection, String> {
     Ok(lines.take(MOST_BLOCKS).map(|line| line.split(',').map(item).collect()).collect())
 }
 
+/// Prints a selection. `headers`: with titles, except in lines of `NAME=value`.
+pub fn render(form: Form, selection: &Selection, facts: &Facts<'_>, headers: bool) -> String {
+    match form {
+        Form::KeyValue => key_values(selection, facts),
+        Form::Csv => csv(selection, facts, headers),
+        Form::Columns => {
+            let blocks: Vec<String> = selection.iter().map(|block| columns(block, facts, headers)).collect();
+            blocks.join("\n")
+        }
+    }
+}
+
+/// A line for each selector that has a value.
+fn key_values(selection: &Selection, facts: &Facts<'_>) -> String {
+    let line = |selector: &&Selector| Some(format!("{}={}\n", selector.name, (selector.value)(facts).shown()?));
+    selection.iter().flatten().filter_map(line).collect()
+}
+
+/// A line of titles, and one of values. A selector without a value has an empty cell.
+fn csv(selection: &Selection, facts: &Facts<'_>, headers: bool) -> String {
+    let all = || selection.iter().flatten();
+    let line = |cells: Vec<String>| format!("{}\n", cells.join(","));
+    let titles = if headers { line(all().map(|selector| selector.title()).collect()) } else { String::new() };
+    titles + &line(all().map(|selector| (selector.value)(facts).shown().unwrap_or_default()).collect())
+}
+
+/// Lines of a title in `-O`.
+const TITLE_LINES: usize = 4;
+
+/// Values below their titles, each column as wide as its longest line, or as its value and a blank.
+fn columns(block: &[&'static Selector], facts: &Facts<'_>, headers: bool) -> String {
+    let mut lines = vec![String::new(); TITLE_LINES + 1];
+    for selector in block {
+        let value = (selector.value)(facts).shown();
+        let title = selector.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        let width = title.max(value.as_ref().map_or(0, |value| value.chars().count() + 1));
+        let value = value.unwrap_or_default();
+        let cells = (0..TITLE_LINES).map(|at| selector.lines().nth(at).unwrap_or_default()).chain([value.as_str()]);
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{cell:<width$} ");
+        }
+    }
+    let skipped = if headers { 0 } else { TITLE_LINES };
+    lines[skipped..].join("\n") + "\n"
+}
+
+/// The names of all selectors, for `?`.
+pub fn names(one_per_line: bool) -> String {
+    let names: Vec<&str> = SELECTORS.iter().map(|selector| selector.name).collect();
+    format!("{}\n", names.join(if one_per_line { "\n" } else { "," }))
+}
+
 #[cfg(test)]
 mod tests {
     use netcore::spec::Transport;
@@ -124,5 +216,24 @@ mod tests {
         assert_eq!((of(Calls::SEND), of(Calls::RECEIVE), of(Calls::BOTH)), (6, 6, 9));
         let shape = Shape { transport: Transport::Tcp, calls: Calls::SEND, connects: false };
         assert_eq!(names(&default(shape, true)).remove(0).len(), 23);
+    }
+
+    fn line(line: &str) -> CommandLine {
+        CommandLine::parse("netperf", &line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn omni_prints_columns() {
+        for options in ["", "-d rr", "-T udp -d stream"] {
+            assert_eq!(line(&format!("-t omni -- {options}")).output.unwrap().0, Form::Columns);
+        }
+    }
+
+    #[test]
+    fn latency_is_collected_where_it_is_shown() {
+        assert!(line("-j").request.wants_latency);
+        assert!(line("-- -k throughput,p99_latency").request.wants_latency);
+        assert!(line("-- -o all").request.wants_latency);
+        assert!(!line("-- -k rt_latency").request.wants_latency);
     }
 }

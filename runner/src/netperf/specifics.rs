@@ -5,10 +5,9 @@ use std::time::Duration;
 use netcore::spec::{Family, Transport};
 
 use super::{
-    getopt::{Getopt, Item, complaint},
     globals::{Stop, wrong},
     kind::Calls,
-    values::{self, Pair, both, first},
+    words::{self, Getopt, Item, Pair, both, complaint, first},
 };
 
 /// The letters of the options; a colon after one says that it takes a value.
@@ -116,15 +115,15 @@ fn option(out: &mut Specifics, letter: char, text: &str, is_omni: bool) -> Resul
         '4' => out.family = Some(Family::V4),
         '6' => out.family = Some(Family::V6),
         'a' => out.defers_accept = true,
-        'b' => out.burst = u32::try_from(values::number(text)?.max(0)).unwrap_or(u32::MAX - 1),
+        'b' => out.burst = u32::try_from(words::number(text)?.max(0)).unwrap_or(u32::MAX - 1),
         'c' => out.connects = true,
         'C' => out.cork = true,
         'd' if is_omni => out.calls = Some(direction(text)?),
         'D' => out.no_delay = true,
-        'e' => out.timeout = Some(values::seconds(text)?).filter(|time| !time.is_zero()),
+        'e' => out.timeout = Some(words::seconds(text)?).filter(|time| !time.is_zero()),
         'f' => out.discovers_mtu = true,
         'F' => out.fast_open = true,
-        'G' => out.mss = Some(values::size(text)?),
+        'G' => out.mss = Some(words::size(text)?),
         'H' | 'L' => {
             let (name, family) = first(text);
             if let Some((_, mask)) = name.and_then(|name| name.split_once('/')) {
@@ -133,38 +132,38 @@ fn option(out: &mut Specifics, letter: char, text: &str, is_omni: bool) -> Resul
             let place = if letter == 'H' { &mut out.host } else { &mut out.local };
             *place = name.map(str::to_owned).or(place.take());
             if let Some(family) = family {
-                out.family = Some(values::family(family)?);
+                out.family = Some(words::family(family)?);
             }
         }
         'i' => out.complaints.push("the option -i of a test has no effect any more".to_owned()),
         'K' => out.congestion_control.set(both(text), names)?,
         'l' => out.ttl = Some(text.parse().map_err(|_| format!("`{text}` is not a time to live: write 1 to 255"))?),
         'm' => {
-            out.send_size.set(first(text), values::size)?;
+            out.send_size.set(first(text), words::size)?;
             implied(out, Calls::SEND);
         }
         'M' => {
             // The first value is the far end's.
             let (remote, local) = first(text);
-            out.receive_size.set((local, remote), values::size)?;
+            out.receive_size.set((local, remote), words::size)?;
             implied(out, if local.is_some() { Calls::RECEIVE } else { Calls::NONE });
         }
         'n' => out.connected = true,
-        'p' => out.port_range.set(both(text), values::port)?,
-        'P' => out.ports.set(both(text), values::port)?,
-        'q' => out.pacing_rate = values::size(text)?,
+        'p' => out.port_range.set(both(text), words::port)?,
+        'P' => out.ports.set(both(text), words::port)?,
+        'q' => out.pacing_rate = words::size(text)?,
         'r' => {
-            out.exchange.set(both(text), values::size)?;
+            out.exchange.set(both(text), words::size)?;
             implied(out, Calls::BOTH);
         }
-        'R' => out.routing = Some(values::number(text)? != 0),
-        's' => out.local_buffers.set(both(text), values::size)?,
-        'S' => out.remote_buffers.set(both(text), values::size)?,
+        'R' => out.routing = Some(words::number(text)? != 0),
+        's' => out.local_buffers.set(both(text), words::size)?,
+        'S' => out.remote_buffers.set(both(text), words::size)?,
         't' => socket_type(out, text)?,
         'T' => out.transport = Some(protocol(text)?),
         'u' => out.uuid = Some(text.to_owned()),
         'V' => out.copy_avoidance = true,
-        'W' => out.ring = Some(values::size(text)?),
+        'W' => out.ring = Some(words::size(text)?),
         // -B, -g, -I, -j, -N, -U, -w, and -d of a test that has its direction.
         _ => {}
     }

@@ -1,7 +1,9 @@
-//! The tables of netperf's own tests.
+//! The tables of netperf's own tests, the line before them, and the blocks that `-v 2` adds.
 //!
 //! A table is a title block, if titles are wanted, and one or two rows. Widths, and the blanks at the ends of lines, are part of the
 //! interface: scripts cut these lines by column.
+
+use std::net::IpAddr;
 
 use super::{
     facts::{
@@ -9,7 +11,54 @@ use super::{
         Facts,
     },
     kind::Calls,
+    mapping::service_port,
+    request::Request,
 };
+
+/// Prints it. `far`: the address that the name of the far end has.
+pub fn banner(request: &Request, far: IpAddr) -> String {
+    let title = title(request);
+    let family = if far.is_ipv6() { "AF_INET6" } else { "AF_INET" };
+    let ports = request.specifics.ports;
+    let (source, destination) = (request.source(), request.destination());
+    let source_address = if source == "::0" { "::" } else { source.as_str() };
+    format!(
+        "{title} from {source} ({source_address}) port {} {family} to {destination} ({far}) port {} {family}{}\n",
+        ports.local.unwrap_or(0),
+        ports.remote.unwrap_or(if request.globals.no_control { service_port(request.shape) } else { 0 }),
+        suffixes(request, &title)
+    )
+}
+
+fn title(request: &Request) -> String {
+    match request.test() {
+        Some(test) if !test.title.is_empty() => test.title.to_owned(),
+        _ => format!("OMNI {} TEST", request.shape.direction()),
+    }
+}
+
+/// Peculiarities of the test, each after a colon.
+fn suffixes(request: &Request, title: &str) -> String {
+    let globals = &request.globals;
+    let specifics = &request.specifics;
+    let confidence = globals.goal.map(|goal| {
+        let only = if goal.result_only { " on result only" } else { "" };
+        format!("+/-{:.3}% @ {:>2}% conf. {only}", 50.0 * goal.width, goal.level)
+    });
+    let burst = title.contains("REQUEST/RESPONSE").then(|| format!("first burst {}", specifics.burst));
+    let word = |holds: bool, word: &str| holds.then(|| word.to_owned());
+    let parts = [
+        confidence,
+        word(specifics.no_delay, "nodelay"),
+        word(specifics.copy_avoidance, "copy avoidance"),
+        word(globals.no_control, "no control"),
+        word(true, "demo"),
+        burst,
+        word(globals.cpu.local.is_some() || globals.cpu.remote.is_some(), "cpu bind"),
+    ];
+    let parts = std::iter::once(String::new()).chain(parts.into_iter().flatten());
+    parts.collect::<Vec<_>>().join(" : ")
+}
 
 /// Prints the table: `-v 0` is the result alone; above 2 there is none.
 pub fn render(facts: &Facts<'_>) -> String {
@@ -239,5 +288,108 @@ impl Table<'_> {
         let cpu = |end| format!("     {:<6.2}   {:<6.3}", facts.mean_cpu(end), facts.mean_demand(end));
         let (here, there) = (cpu(Local), cpu(Remote));
         format!("{sender}{:>7.1}{here}\n{receiver}{received_rate:>7.1}{there}\n\n", self.sent_rate())
+    }
+}
+
+/// Prints them; nothing below `-v 2` and for tests over datagrams.
+pub fn blocks(facts: &Facts<'_>) -> String {
+    let shape = facts.shape();
+    if facts.globals().verbosity < 2 || shape.transport.is_datagram() {
+        return String::new();
+    }
+    match (shape.connects, shape.has_transactions()) {
+        (true, _) => connections(facts),
+        (false, true) => exchange(facts),
+        (false, false) => stream(facts),
+    }
+}
+
+fn connections(facts: &Facts<'_>) -> String {
+    let offset = |end| facts.buffers(end).offset;
+    format!(
+        "\nAlignment      Offset\nLocal  Remote  Local  Remote\nSend   Recv    Send   Recv\n\
+         {:>5}  {:>5}   {:>5}  {:>5}\n",
+        facts.alignment(Local),
+        facts.alignment(Remote),
+        offset(Local),
+        offset(Remote)
+    )
+}
+
+fn stream(facts: &Facts<'_>) -> String {
+    let is_reverse = facts.shape().calls == Calls::RECEIVE;
+    let (here, there) = if is_reverse { ("Recv", "Send") } else { ("Send", "Recv") };
+    let offset = |end| facts.buffers(end).offset;
+    let (sender, other) = if is_reverse { (Remote, Local) } else { (Local, Remote) };
+    let sent = facts.end(sender).map_or((0, 0), |end| (end.bytes_sent, end.sends));
+    let received = facts.end(other).map_or((0, 0), |end| (end.bytes_received, end.receives));
+    let per_send = facts.per_call(sender, |end| (end.bytes_sent, end.sends));
+    let per_receive = facts.per_call(other, |end| (end.bytes_received, end.receives));
+    // This end's calls come first.
+    let (bytes, first, second) = if is_reverse {
+        (received.0, (per_receive, received.1), (per_send, sent.1))
+    } else {
+        (sent.0, (per_send, sent.1), (per_receive, received.1))
+    };
+    format!(
+        "\nAlignment      Offset         Bytes    Bytes       {here}s   Bytes    {there}s\n\
+         Local  Remote  Local  Remote  Xfered   Per                 Per\n\
+         {here}   {there}    {here}   {there}             {here} (avg)          {there} (avg)\n\
+         {:>5}   {:>5}  {:>5}   {:>5} {bytes:>6}  {:>6.2}    {:>6}   {:>6.2} {:>6}\n\
+         \nMaximum\nSegment\nSize (bytes)\n{:>6}\n",
+        facts.alignment(Local),
+        facts.alignment(Remote),
+        offset(Local),
+        offset(Remote),
+        first.0,
+        first.1,
+        second.0,
+        second.1,
+        facts.figures.mss.map_or(-1, u64::cast_signed)
+    )
+}
+
+fn exchange(facts: &Facts<'_>) -> String {
+    let offset = |end| facts.buffers(end).offset;
+    let unit = facts.unit().as_volume();
+    let rate = |bytes| facts.figures.rate_of(bytes, unit);
+    format!(
+        "Alignment      Offset         RoundTrip  Trans    Throughput\n\
+         Local  Remote  Local  Remote  Latency    Rate     {:<8.8}/s\n\
+         Send   Recv    Send   Recv    usec/Tran  per sec  Outbound   Inbound\n\
+         {:>5}  {:>5}   {:>5}  {:>5}   {:<6.3}   {:<6.3} {:<6.3}    {:<6.3}\n",
+        unit.label(),
+        facts.alignment(Local),
+        facts.alignment(Remote),
+        offset(Local),
+        offset(Remote),
+        facts.round_trip_us().unwrap_or(-1.0),
+        facts.transaction_rate().unwrap_or(0.0),
+        rate(facts.figures.local.bytes_sent),
+        rate(facts.figures.local.bytes_received)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first_line(line: &str) -> String {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        banner(&Request::parse("netperf", &words).unwrap(), [127, 0, 0, 1].into())
+    }
+
+    #[test]
+    fn the_suffixes_have_their_order() {
+        assert_eq!(
+            first_line("-H h -t tcp_rr -I 95,5 -r -T 1 -- -D -b 4 -P 1,2"),
+            "MIGRATED TCP REQUEST/RESPONSE TEST from 0.0.0.0 (0.0.0.0) port 1 AF_INET to h (127.0.0.1) port 2 AF_INET : \
+             +/-2.500% @ 95% conf.  on result only : nodelay : demo : first burst 4 : cpu bind\n"
+        );
+        assert_eq!(
+            first_line("-t omni -i 3 -- -d maerts"),
+            "OMNI Receive TEST from 0.0.0.0 (0.0.0.0) port 0 AF_INET to localhost (127.0.0.1) port 0 AF_INET : \
+             +/-2.500% @ 99% conf.  : demo\n"
+        );
     }
 }

@@ -20,13 +20,11 @@ use sha2::{Digest, Sha256};
 
 pub use super::inventory::Endpoint;
 use super::{
-    diagnostics::{Diagnostic, Diagnostics},
-    estimate::Estimate,
+    answers::{self, Estimate},
+    diagnostics::{Diagnostic, Diagnostics, SourcePlace, Sources, Span},
     job::{Job, RanksJob},
     keys::key,
     model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
-    requested,
-    source::{SourcePlace, Sources, Span},
 };
 
 /// Time of an iteration beyond its phases: setting up and collecting results.
@@ -223,7 +221,7 @@ pub fn is_told(path: &str, cases: &[Case]) -> bool {
             case.fill(&mut row, member);
             // The total of a group is about both directions.
             let has_both =
-                member.spec().is_some_and(|spec| requested::ways(spec.direction).len() > 1) || case.group.is_some();
+                member.spec().is_some_and(|spec| answers::ways(spec.direction).len() > 1) || case.group.is_some();
             let cell = (member.name.as_str(), others.clone(), row.text(column));
             !(path == key::direction && has_both) && *value_of.entry(cell).or_insert(value) == value
         })
@@ -297,7 +295,7 @@ impl Member {
     /// Its main metric: of a probe, its latency or what a load adds to it.
     pub fn headline(&self) -> Option<&'static Metric> {
         let Some(spec) = self.spec() else { return self.job.headline() };
-        let unit = requested::offered(spec).map_or("", |(_, unit)| unit.as_str());
+        let unit = answers::offered(spec).map_or("", |(_, unit)| unit.as_str());
         Family::of_row(&self.workload, &self.name, unit).headline(|metric| self.lacks(metric).is_none())
     }
 

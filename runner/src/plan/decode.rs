@@ -12,9 +12,8 @@ use serde::{
 };
 
 use super::{
-    diagnostics::{Diagnostics, halves, suggest},
+    diagnostics::{Diagnostics, Span, halves, suggest},
     quantity,
-    source::Span,
     tree::{Entry, Node, Typed, Value},
 };
 
@@ -307,8 +306,10 @@ impl<'a> MapAccess<'a> for Entries<'a, '_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::diagnostics::Sources;
+    use super::super::tree::parse;
     use super::*;
-    use crate::plan::{diagnostics::Format, source::Sources, yaml::parse};
+    use crate::plan::diagnostics::Format;
     use std::collections::BTreeMap;
 
     #[derive(Debug, Default, PartialEq, Deserialize)]

@@ -5,21 +5,19 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use netcore::measure::tcp_info::available_congestion_controls;
 
 use super::{
+    axis::normal,
     case::{Case, Find, Group, Round, Survey, overlap},
-    condition::normal,
+    check,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, nearest},
+    diagnostics::{Diagnostic, Diagnostics, Span, nearest},
     inventory,
     keys::key,
     matrix::{Combination, Matrix, case_name},
-    merge,
     model::{self, Host, Skip, TestBody},
     pairs::{self, Slot},
     policy::{asserts, find, iterations, stop_when},
     resolve::{self, Layers},
     responsiveness,
-    source::Span,
-    speaks,
     tree::{Entry, Node},
 };
 
@@ -163,13 +161,13 @@ impl Expander<'_> {
         round: Option<Round>,
         out: &mut Diagnostics,
     ) -> Option<Case> {
-        let mut tree = merge::combined(body, combination);
+        let mut tree = resolve::combined(body, combination);
         searched_load(&mut tree, out);
         let stands_for_a_group = responsiveness::is_of(&tree);
         if stands_for_a_group {
             tree = responsiveness::expanded(&tree, out);
         }
-        let typed: TestBody = decode(&merge::with_far_end(&tree), out)?;
+        let typed: TestBody = decode(&resolve::with_far_end(&tree), out)?;
         congestion_controls(&tree, out);
         let members = self.members(entry, &tree, &typed, stands_for_a_group, out)?;
         // All members of a group are traffic; one of another kind is already a mistake.
@@ -232,7 +230,7 @@ impl Expander<'_> {
             if let Some(on) = node.and_then(|n| n.get("on")) {
                 let names = inventory::known(on, self.hosts, &["local"], out);
                 let hosts = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
-                speaks::check_daemon(on, "a hook", hosts, out);
+                check::check_daemon(on, "a hook", hosts, out);
             }
         }
         hooks
@@ -256,7 +254,7 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
         _ => return,
     };
     let lowest = find.get("from").cloned();
-    if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::source::BUILT_IN_SOURCE) {
+    if let Some(set) = tree.entry(key).filter(|e| e.value.span.source != super::diagnostics::BUILT_IN_SOURCE) {
         out.error(
             set.key_span,
             format!("`{key}` is what `find` searches"),

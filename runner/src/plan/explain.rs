@@ -1,15 +1,13 @@
 //! `plumb check --explain PATH`: a value, and every layer that set it.
 
 use super::{
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics, SourcePlace, Sources, Span, suggest},
     inventory,
     keys::{self, key},
     load::{LoadOptions, Prepared, prepare},
     matrix::Matrix,
-    merge,
-    resolve::{Layer, Layers, Origin, fold},
+    resolve::{self, Layer, Layers, Origin, fold},
     responsiveness,
-    source::{SourcePlace, Sources, Span},
     tree::{Entry, Node, Value},
 };
 
@@ -84,7 +82,7 @@ fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Exp
                     let folded = fold(&all);
                     let body = folded.at(&format!("concurrent.members.{member}"))?.clone();
                     for layer in &mut all {
-                        layer.body = merge::inherited_by_members(&layer.body);
+                        layer.body = resolve::inherited_by_members(&layer.body);
                     }
                     let own = layers.of_member(test, member, &body, out).into_iter();
                     all.extend(own.filter(|layer| !is_spelled_out || layer.origin != Origin::Set));
@@ -143,7 +141,7 @@ fn spell_out(layers: &mut Vec<Layer>, key: &str, out: &mut Diagnostics) -> bool 
     let mut test = fold(layers);
     let matrix = test.remove(key::matrix).map(|matrix| Matrix::read(&matrix.value, out)).unwrap_or_default();
     if let Some(first) = matrix.combinations(1, out).first() {
-        test = merge::combined(&test, first);
+        test = resolve::combined(&test, first);
     }
     let is_group = responsiveness::is_of(&test);
     if is_group {

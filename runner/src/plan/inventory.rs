@@ -6,10 +6,9 @@ use std::{
 };
 
 use super::{
-    diagnostics::{Diagnostic, Diagnostics, nearest},
+    diagnostics::{Diagnostic, Diagnostics, Span, nearest},
     model::{BY_LAUNCHER, Host, Launch, Ssh},
     ranges,
-    source::Span,
     tree::{Entry, Node},
 };
 

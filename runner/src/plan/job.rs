@@ -1,6 +1,6 @@
 //! The kinds of tests, and what each answers. The other rooms ask a [`Job`] and do not tell the kinds apart.
 //!
-//! The answers about traffic between two ends are in [`measures`], [`requested`], [`estimate`] and [`super::spec`], those about
+//! The answers about traffic between two ends are in [`answers`] and [`super::spec`], those about
 //! ranks in `ranks`.
 
 use std::time::Duration;
@@ -14,13 +14,11 @@ use schemas::{
 use serde_json::Value as Json;
 
 use super::{
-    estimate::{self, ASSUMED, Estimate},
+    answers::{self, ASSUMED, Estimate},
     inventory::Endpoint,
     keys::{self, Scope, key},
-    measures,
     model::Command,
     output::{Group, OutputParser},
-    requested,
 };
 
 pub use super::ranks::RanksJob;
@@ -80,7 +78,7 @@ impl Job {
     /// The way of its headline: both together if it has two.
     pub fn headline_way(&self) -> Way {
         match self {
-            Self::Traffic(spec) => requested::way(spec.direction),
+            Self::Traffic(spec) => answers::way(spec.direction),
             Self::Ranks(_) => Way::Both,
             Self::Command(_) => Way::Forward,
         }
@@ -113,7 +111,7 @@ impl Job {
     pub fn lacks(&self, metric: &Metric) -> Option<String> {
         let is_cause = metric.name == metrics::LIMITED_BY.name;
         match self {
-            Self::Traffic(spec) => measures::lacks_of(spec, metric),
+            Self::Traffic(spec) => answers::lacks_of(spec, metric),
             Self::Ranks(_) | Self::Command(_) if is_cause => {
                 Some("only a test between two ends has a cause".to_owned())
             }
@@ -126,7 +124,7 @@ impl Job {
     /// Its main metric: for a program, of those that its expression finds.
     pub fn headline(&self) -> Option<&'static Metric> {
         match self {
-            Self::Traffic(spec) => Some(measures::headline(spec)),
+            Self::Traffic(spec) => Some(answers::headline(spec)),
             Self::Ranks(job) => job.headline(),
             Self::Command(command) => {
                 let parser = OutputParser::of(command).ok()?;
@@ -140,7 +138,7 @@ impl Job {
     /// The length of its phases.
     pub fn length(&self) -> Estimate {
         match self {
-            Self::Traffic(spec) => estimate::planned(spec),
+            Self::Traffic(spec) => answers::planned(spec),
             Self::Ranks(job) => job.length(),
             Self::Command(_) => Estimate { least: ASSUMED, most: ASSUMED, open: true },
         }
@@ -156,7 +154,7 @@ impl Job {
         // Only the plan can say which host a program talks to.
         row.to = Some(to.name().to_owned()).filter(|_| self.spec().is_some() || *to != Endpoint::Embedded);
         match self {
-            Self::Traffic(spec) => requested::of_spec(row, spec),
+            Self::Traffic(spec) => answers::of_spec(row, spec),
             Self::Ranks(job) => job.fill(row),
             Self::Command(_) => {}
         }

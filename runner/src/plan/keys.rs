@@ -1,19 +1,23 @@
-//! The keys of a test, one row each.
+//! The keys of a test, one row each, and the published JSON Schema of a plan.
 //!
 //! The kind of a key (bytes, a time, a count) follows from the type of its field, by the published schema. So a new key
 //! takes a field of [`TestBody`] and a row here, and a new socket option no row at all.
+//!
+//! The schema is made from the types that read a plan. The program has the published text, not the code that makes it: the
+//! code of all types' schemas is large.
 
 use std::sync::LazyLock;
 
+use miniz_oxide::inflate::decompress_to_vec_zlib;
+use schemars::generate::SchemaSettings;
 use schemas::units::{self, Rate};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 
 use super::{
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics},
-    model::TestBody,
-    schema::PUBLISHED,
-    source::Span,
+    diagnostics::{Diagnostic, Diagnostics, Span},
+    model::{PlanFile, TestBody},
+    quantity::{Size, Time},
     tree::{Node, Value},
 };
 
@@ -220,12 +224,12 @@ pub fn about(key: &str) -> Option<&'static str> {
 }
 
 /// The keys inside of a key, by the published schema.
-fn properties(key: &str) -> Option<&'static serde_json::Map<String, Json>> {
+fn properties(key: &str) -> Option<&'static Map<String, Json>> {
     inner_keys(&inner_keys(&plan_schema_once()["properties"]["defaults"])?[key])
 }
 
 /// The keys of a map, also behind references and among several forms.
-fn inner_keys(schema: &'static Json) -> Option<&'static serde_json::Map<String, Json>> {
+fn inner_keys(schema: &'static Json) -> Option<&'static Map<String, Json>> {
     if let Some(keys) = schema["properties"].as_object() {
         return Some(keys);
     }
@@ -262,6 +266,62 @@ pub fn kind(path: &str) -> KeyKind {
         Some("Cpus" | "Dscp" | "Iterations") => KeyKind::Count,
         _ if at["type"] == "integer" || at["type"][0] == "integer" => KeyKind::Count,
         _ => KeyKind::Word,
+    }
+}
+
+/// Names of tests, profiles, members and hosts stand in paths (`--set tests.NAME.streams`), case names and result columns,
+/// where an identifier must not look like a number.
+pub const NAME_PATTERN: &str = "^[A-Za-z][A-Za-z0-9_-]*$";
+
+/// Names of hosts may also be written as ranges.
+pub const HOSTS_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9_, /\[\]-]*$";
+
+/// Names the schema, wherever a copy of it lies. An address would promise a page that outlives each server.
+const ID: &str = "urn:plumbline:plan:1";
+
+/// `schemas/plan.schema.json`, as build.rs compressed it: to a seventh. A test holds it to [`plan_schema`].
+pub static PUBLISHED: LazyLock<String> = LazyLock::new(|| {
+    // The text is compiled in: a failure means a broken build, which every test shows.
+    let bytes = decompress_to_vec_zlib(include_bytes!(concat!(env!("OUT_DIR"), "/plan.schema.json.zlib")));
+    String::from_utf8(bytes.expect("the built-in schema is compressed")).expect("the built-in schema is a text")
+});
+
+/// The schema of the types, for tests and for `just schemas`.
+pub fn plan_schema() -> Json {
+    let mut generator = SchemaSettings::draft2020_12().into_generator();
+    // netcore's quantities share these names and are plain numbers there. schemars keeps the first definition.
+    generator.subschema_for::<Size>();
+    generator.subschema_for::<Time>();
+    let mut schema = generator.into_root_schema_for::<PlanFile>().to_value();
+    open_extensions(&mut schema);
+    for (section, pattern) in [("tests", NAME_PATTERN), ("profiles", NAME_PATTERN), ("hosts", HOSTS_PATTERN)] {
+        if let Some(Json::Object(map)) = schema.pointer_mut(&format!("/properties/{section}")) {
+            map.insert("propertyNames".to_owned(), json!({"pattern": pattern}));
+        }
+    }
+    if let Some(Json::Object(map)) = schema.pointer_mut("/$defs/Concurrent/properties/members") {
+        map.insert("propertyNames".to_owned(), json!({"pattern": NAME_PATTERN}));
+    }
+    if let Json::Object(map) = &mut schema {
+        map.insert("title".to_owned(), "Plumbline plan, version 1".into());
+        map.shift_insert(0, "$id".to_owned(), ID.into());
+    }
+    schema
+}
+
+/// Wherever unknown keys are refused, `x-…` is still allowed: the extension point.
+fn open_extensions(value: &mut Json) {
+    match value {
+        Json::Object(map) => {
+            if map.get("additionalProperties") == Some(&Json::Bool(false)) {
+                let mut patterns = Map::new();
+                patterns.insert("^x-".to_owned(), json!({}));
+                map.insert("patternProperties".to_owned(), patterns.into());
+            }
+            map.values_mut().for_each(open_extensions);
+        }
+        Json::Array(items) => items.iter_mut().for_each(open_extensions),
+        _ => {}
     }
 }
 

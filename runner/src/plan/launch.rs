@@ -5,11 +5,10 @@ use std::{collections::BTreeMap, env};
 use netcore::daemon::Network;
 
 use super::{
-    diagnostics::Diagnostics,
+    diagnostics::{Diagnostics, Span},
     inventory,
     model::{BY_LAUNCHER, Host, Launch, LaunchGroup, Mpi},
     ranges,
-    source::Span,
     tree::Node,
 };
 

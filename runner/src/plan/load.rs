@@ -1,30 +1,29 @@
 //! From text to [`Plan`]: reading, `--set` and `--host`, the top level, and the tests one by one.
+//!
+//! Several plans of one run are told apart here. The plans inside the program are the files of `plans/`, by their names.
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     io::Read,
+    path::Path,
     time::Duration,
 };
 
 use super::{
-    arguments::{matches, set},
     case::{self, Case, Endpoint, Member, Plan, RunOptions, case_id},
     check,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, Severity, nearest},
+    diagnostics::{Diagnostic, Diagnostics, Severity, Sources, Span, nearest},
     expand::Expander,
     inventory::{add_hosts, inventory, is_like_host},
     keys::key,
-    launch, merge,
+    launch,
     model::{Host, PlanFile, Precondition, Run},
     ranges,
-    resolve::{BodySet, Layers},
-    shipped,
-    source::{Sources, Span},
-    tree::{Entry, Node},
-    vars::Vars,
-    yaml,
+    resolve::{self, BodySet, Layers},
+    tree::{self, Entry, Node},
+    vars::{Vars, matches, set},
 };
 
 /// The supported version of the plan language.
@@ -56,28 +55,28 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     };
     let mut text = Vec::new();
     // One byte over the limit shows that a plan is too large without reading it all.
-    let limit = yaml::MAX_BYTES as u64 + 1;
+    let limit = tree::MAX_BYTES as u64 + 1;
     let read = if path == "-" {
         std::io::stdin().lock().take(limit).read_to_end(&mut text)
     } else {
         std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text))
     };
     if let Err(error) = read {
-        if let Some(plan) = shipped::find(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
+        if let Some(plan) = shipped(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok((path.to_owned(), plan.text.to_owned()));
         }
         let help = if is_like_host(path) {
             format!("to measure to that host: plumb measure {path}")
         } else {
-            let names: Vec<&str> = shipped::PLANS.iter().map(|plan| plan.name).collect();
+            let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
             let near = nearest(path, names).map(|name| format!("did you mean `{name}`? "));
             near.unwrap_or_default() + "`plumb plans` lists the plans inside the program"
         };
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), &help);
     }
-    if text.len() > yaml::MAX_BYTES {
+    if text.len() > tree::MAX_BYTES {
         return refuse(
-            format!("the plan {path} is larger than {} MiB", yaml::MAX_BYTES >> 20),
+            format!("the plan {path} is larger than {} MiB", tree::MAX_BYTES >> 20),
             "a plan is written by people: is this the right file?",
         );
     }
@@ -122,9 +121,9 @@ pub fn load_str(name: &str, text: &str, options: &LoadOptions) -> Result<Plan, D
 
 pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut Diagnostics) -> Option<Prepared> {
     let source = out.sources.add(name, text);
-    let built_in_source = out.sources.add("built-in", merge::BUILT_IN);
-    let built_in = yaml::parse(built_in_source, out)?;
-    let parsed = yaml::parse(source, out);
+    let built_in_source = out.sources.add("built-in", resolve::BUILT_IN);
+    let built_in = tree::parse(built_in_source, out)?;
+    let parsed = tree::parse(source, out);
     let mut root = match parsed {
         Some(root) if root.entries().is_some() => root,
         Some(root) if !root.is_null() => {
@@ -397,10 +396,74 @@ fn without_null(value: &mut serde_json::Value) {
     }
 }
 
+/// Renames what plans have in common. A plan gets the name of its file, or a number. A case gets the name of its plan before
+/// its own. A case that measures the same as one of an earlier plan gets an id of its own: the plans are different questions,
+/// and their iterations must not be taken for those of one case.
+pub fn tell_apart(plans: &mut [Plan]) {
+    let names = unique(plans);
+    for (plan, name) in plans.iter_mut().zip(names) {
+        plan.name = name;
+    }
+    let mut plans_with: HashMap<String, BTreeSet<usize>> = HashMap::new();
+    for (p, plan) in plans.iter().enumerate() {
+        for case in &plan.cases {
+            plans_with.entry(case.name.clone()).or_default().insert(p);
+        }
+    }
+    let mut earlier = HashSet::new();
+    for plan in plans {
+        for case in &mut plan.cases {
+            if plans_with.get(&case.name).is_some_and(|plans| plans.len() > 1) {
+                case.name = format!("{}/{}", plan.name, case.name);
+            }
+            if earlier.contains(&case.id) {
+                case.id = case_id(&case.members, &format!("{} {}", plan.name, case.name));
+            }
+        }
+        earlier.extend(plan.cases.iter().map(|case| case.id.clone()));
+    }
+}
+
+/// A name for each plan that no other has.
+fn unique(plans: &[Plan]) -> Vec<String> {
+    let once = |names: &[String], i: usize| names.iter().filter(|name| **name == names[i]).count() == 1;
+    let own: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
+    let stem = |plan: &Plan| Path::new(&plan.path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let pick = |i: usize| if once(&own, i) { own[i].clone() } else { stem(&plans[i]).unwrap_or_default() };
+    let named: Vec<String> = (0..plans.len()).map(pick).collect();
+    let number = |i: usize| if once(&named, i) { named[i].clone() } else { format!("{}-{}", named[i], i + 1) };
+    (0..plans.len()).map(number).collect()
+}
+
+/// A plan that needs no file.
+pub struct Shipped {
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+macro_rules! shipped {
+    ($($name:literal)*) => {
+        &[$(Shipped { name: $name, text: include_str!(concat!("../../../plans/", $name, ".yaml")) }),*]
+    };
+}
+
+/// All of them, in the order in which `plumb plans` lists them: first those that a new user needs first.
+pub const PLANS: &[Shipped] = shipped![
+    "quick" "responsiveness" "message-size" "udp-loss" "find-rate" "aggregate" "burst" "cpu-cost" "fast-paths" "soak" "path"
+    "fabric" "mpi" "nas" "netperf-classics" "netpipe" "lmbench" "hpcbench-tcp" "hpcbench-udp"
+];
+
+/// The plan of this name.
+pub fn shipped(name: &str) -> Option<&'static Shipped> {
+    PLANS.iter().find(|plan| plan.name == name)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-    use crate::plan::{case::Endpoint, diagnostics::Format};
+    use crate::plan::diagnostics::Format;
 
     fn load(text: &str, options: &LoadOptions) -> Result<Plan, String> {
         load_str("t.yaml", text, options).map_err(|out| out.render(Format::Human))
@@ -467,5 +530,58 @@ mod tests {
         assert!(load(&text, &sets(&["vars.m=1"])).unwrap_err().contains("not declared"));
         let only = LoadOptions { only: vec!["a*64*".into(), "b".into()], ..sets(&["tests.a.message_size=64"]) };
         assert_eq!(load(&text, &only).unwrap().cases.len(), 1);
+    }
+
+    fn told(plans: &[(&str, &str)]) -> Vec<(String, Vec<(String, String)>)> {
+        let load = |(path, text): &(&str, &str)| {
+            let text = format!("version: 1\n{text}\n");
+            load_str(path, &text, &LoadOptions::default()).unwrap_or_else(|_| panic!("{text}"))
+        };
+        let mut plans: Vec<Plan> = plans.iter().map(load).collect();
+        tell_apart(&mut plans);
+        let cases = |plan: &Plan| plan.cases.iter().map(|case| (case.name.clone(), case.id.clone())).collect();
+        plans.iter().map(|plan| (plan.name.clone(), cases(plan))).collect()
+    }
+
+    #[test]
+    fn cases_of_two_plans_have_two_names_and_ids() {
+        let a = ("a.yaml", "name: a\ntests: {bulk: {workload: tcp_stream}, only: {workload: tcp_rr}}");
+        let b = ("b.yaml", "name: b\ntests: {bulk: {workload: tcp_stream}, other: {workload: udp_rr}}");
+        let [alone, both] = [told(&[a]), told(&[a, b])];
+        let names: Vec<&str> = both.iter().flat_map(|(_, cases)| cases).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a/bulk", "only", "b/bulk", "other"]);
+        let ids = |plan: &(String, Vec<(String, String)>)| plan.1.iter().map(|(_, id)| id.clone()).collect::<Vec<_>>();
+        assert_eq!(ids(&alone[0]), ids(&both[0]), "the first plan stays comparable with a run of its own");
+        assert_ne!(ids(&both[0])[0], ids(&both[1])[0]);
+        assert_eq!(alone[0].1[0].0, "bulk");
+    }
+
+    #[test]
+    fn plans_of_one_name_are_named_after_their_files() {
+        let text = "name: t\ntests: {bulk: {workload: tcp_stream}}";
+        let names = |paths: &[&str]| -> Vec<String> {
+            told(&paths.iter().map(|path| (*path, text)).collect::<Vec<_>>())
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect()
+        };
+        assert_eq!(names(&["x/one.yaml", "two.yaml"]), ["one", "two"]);
+        assert_eq!(names(&["a/t.yaml", "b/t.yaml"]), ["t-1", "t-2"]);
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_inside_under_its_own_name() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans");
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let names: BTreeSet<String> =
+            files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        let inside: BTreeSet<String> = PLANS.iter().map(|plan| plan.name.to_owned()).collect();
+        assert_eq!(inside, names);
+        for shipped in PLANS {
+            let plan = load_str(shipped.name, shipped.text, &LoadOptions::default());
+            let plan = plan.unwrap_or_else(|out| panic!("{}", out.render(Format::Human)));
+            assert_eq!(plan.name, shipped.name);
+            assert!(plan.description.is_some_and(|question| question.contains('?')), "{} asks nothing", shipped.name);
+        }
     }
 }

@@ -3,11 +3,9 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    condition::{Condition, normal},
-    diagnostics::{Diagnostics, suggest},
-    generator::{MAX_VALUES, generate},
+    axis::{Condition, MAX_VALUES, generate, normal},
+    diagnostics::{Diagnostics, Span, suggest},
     keys, ranges,
-    source::Span,
     tree::{Entry, Node, Scalar, Value},
 };
 
@@ -339,8 +337,10 @@ pub fn case_name(test: &str, combination: &Combination) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::diagnostics::Sources;
+    use super::super::tree::parse;
     use super::*;
-    use crate::plan::{diagnostics::Format, source::Sources, yaml::parse};
+    use crate::plan::diagnostics::Format;
     use proptest::prelude::*;
 
     fn expand(text: &str) -> Result<Vec<String>, String> {

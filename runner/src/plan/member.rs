@@ -2,20 +2,19 @@
 
 use super::{
     case::{Endpoint, Member, is_here},
+    check,
     decode::decode,
-    diagnostics::{Diagnostic, Diagnostics, suggest},
+    diagnostics::{Diagnostic, Diagnostics, Span, suggest},
     expand::Expander,
     inventory,
     job::Job,
     keys::{self, key},
-    merge,
     model::{TestBody, Warmup},
     output::OutputParser,
     ranges,
     ranks::{self, RanksJob},
-    resolve::Origin,
-    source::Span,
-    speaks, spec,
+    resolve::{self, Origin},
+    spec,
     tree::{Entry, Node},
     workload::Kind,
 };
@@ -52,7 +51,7 @@ impl Expander<'_> {
             );
             return None;
         };
-        let inherited = merge::inherited_by_members(tree);
+        let inherited = resolve::inherited_by_members(tree);
         let mut members = Vec::new();
         for member in entries {
             let mut layers = self.layers.of_member(&entry.key, &member.key, &member.value, out);
@@ -64,8 +63,8 @@ impl Expander<'_> {
             if !self.admit(size, member.key_span, out) {
                 return None;
             }
-            let mut body = layers.iter().fold(inherited.clone(), |under, layer| merge::body(under, &layer.body));
-            merge::prune(&mut body);
+            let mut body = layers.iter().fold(inherited.clone(), |under, layer| resolve::merge(under, &layer.body));
+            resolve::prune(&mut body);
             for key in keys::of_whole_test().filter(|key| *key != key::extends) {
                 if let Some(wrong) = body.entry(key) {
                     out.error(
@@ -76,7 +75,7 @@ impl Expander<'_> {
                 }
             }
             body.remove(key::extends);
-            let Some(typed) = decode::<TestBody>(&merge::with_far_end(&body), out) else { continue };
+            let Some(typed) = decode::<TestBody>(&resolve::with_far_end(&body), out) else { continue };
             if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Ranks { .. })) {
                 out.error(
                     body.key_span(key::workload).unwrap_or(member.key_span),
@@ -155,7 +154,7 @@ impl Expander<'_> {
             Endpoint::Host(name) => self.hosts.get(name),
             _ => None,
         };
-        speaks::check_ends(tree, at, (&from, host(&from)), host(&to), out);
+        check::check_ends(tree, at, (&from, host(&from)), host(&to), out);
         let mut errors = Vec::new();
         let mut refused = None;
         let job = match workload.kind {
@@ -229,7 +228,7 @@ impl Expander<'_> {
         } else {
             let names = inventory::each_once(node, key::ranks, self.hosts, out)?;
             let daemons = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));
-            speaks::check_daemon(node, "a rank", daemons, out);
+            check::check_daemon(node, "a rank", daemons, out);
             names.into_iter().map(Endpoint::Host).collect()
         };
         let each = body.ranks_per_host.unwrap_or(1);
@@ -253,7 +252,7 @@ impl Expander<'_> {
     }
 
     /// Reports an end of a test over MPI that can be no rank. A daemon that runs already may be one.
-    pub(super) fn check_rank(&self, tree: &Node, at: Span, (key, end): (&str, &Endpoint), out: &mut Diagnostics) {
+    fn check_rank(&self, tree: &Node, at: Span, (key, end): (&str, &Endpoint), out: &mut Diagnostics) {
         let can_be = match end {
             Endpoint::Host(name) => {
                 let launch = self.hosts.get(name).and_then(|host| host.launch.as_ref());
@@ -294,7 +293,7 @@ impl Expander<'_> {
             Some(_) => Endpoint::Host(name.clone()),
             None => {
                 let help = if self.hosts.is_empty() {
-                    // What `--to` calls the far end.
+                    // `--to` gives the far end this name.
                     let to = if name == "server" { ", or --to ADDRESS" } else { "" };
                     format!("add `hosts: {{{name}: {{address: …}}}}`, or --host {name}=ADDRESS{to}")
                 } else {
@@ -402,7 +401,7 @@ fn place_of(tree: &Node, key: &str) -> Option<Span> {
     loop {
         if let Some(node) = tree.at(path) {
             // Built-in defaults have no line in the plan.
-            return (node.span.source != super::source::BUILT_IN_SOURCE).then_some(node.span);
+            return (node.span.source != super::diagnostics::BUILT_IN_SOURCE).then_some(node.span);
         }
         match path.rsplit_once('.') {
             Some((parent, _)) => path = parent,

@@ -10,19 +10,18 @@ use schemas::{
 };
 
 use super::{
+    axis::Condition,
     case::{Assertion, Find, Member, Policy, StopWhen},
-    condition::Condition,
-    diagnostics::{Diagnostics, suggest},
+    diagnostics::{Diagnostics, Span, suggest},
     keys::{self, key},
     model::{self, FindBy, TestBody},
-    source::Span,
     tree::Node,
 };
 
 /// The default confidence level.
 const LEVEL: f64 = 0.95;
 
-pub(super) fn check_metric(members: &[&Member], metric: &'static metrics::Metric, span: Span, out: &mut Diagnostics) {
+fn check_metric(members: &[&Member], metric: &'static metrics::Metric, span: Span, out: &mut Diagnostics) {
     let mut why = None;
     for member in members {
         match member.lacks(metric) {

@@ -16,7 +16,7 @@ use schemas::{
 };
 
 use super::{
-    estimate::{ASSUMED, Estimate},
+    answers::{ASSUMED, Estimate},
     inventory::Endpoint,
     keys::{SpecError, error, key},
     model::{TestBody, Warmup},

@@ -8,10 +8,9 @@ use std::time::Duration;
 use schemas::units;
 
 use super::{
-    diagnostics::Diagnostics,
+    diagnostics::{BUILT_IN_SOURCE, Diagnostics, Span},
     keys::key,
-    merge,
-    source::{BUILT_IN_SOURCE, Span},
+    resolve,
     tree::{Entry, Node, Scalar, Value},
     workload::{Kind, Workload},
 };
@@ -131,7 +130,7 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
             add(&format!("{phase}-{name}"), body);
         }
     }
-    let group = own_group.map_or_else(|| group.clone(), |own| merge::body(group.clone(), &own.value));
+    let group = own_group.map_or_else(|| group.clone(), |own| resolve::merge(group.clone(), &own.value));
     test.set(key::concurrent, group);
     test
 }

@@ -1,18 +1,19 @@
 //! Translates a resolved test body into the [`TestSpec`] that both ends run from.
 
+use std::net::IpAddr;
+
 use netcore::{
     peers,
     spec::{
-        Arrival, Dialect, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Stop, TestSpec, Transport,
-        key as engine, support,
+        Arrival, BufferOptions, Dialect, Direction, EndSpec, Family, Io, Pace, PaceMode, Pattern, Payload, Stop,
+        TestSpec, Transport, key as engine, support,
     },
 };
 use schemas::units::Rate;
 
 use super::{
-    ends::{bind, buffers, ports},
     keys::{SpecError, error, key},
-    model::{Control, Host, TestBody, Warmup},
+    model::{Control, Host, Ports, TestBody, Warmup},
     quantity::{Size, Time},
     workload::{Kind, Workload},
 };
@@ -286,18 +287,65 @@ fn pace(body: &TestBody, out: &TestSpec, errors: &mut Vec<SpecError>) -> Option<
     })
 }
 
+/// The buffers of the near and the far end. A mistake that the far end inherits is reported once, at the near end.
+pub(super) fn buffers(body: &TestBody, errors: &mut Vec<SpecError>) -> (BufferOptions, BufferOptions) {
+    let default = BufferOptions::default();
+    let (near, far) = (body.buffers.clone().unwrap_or_default(), body.remote_buffers.clone().unwrap_or_default());
+    for (section, end, known) in [(key::buffers, &near, &default), (key::remote_buffers, &far, &near)] {
+        if end.ring == 0 && known.ring != 0 {
+            errors.push(error(&format!("{section}.ring"), "`ring` is 0", "1 buffer or more"));
+        }
+        let alignment = end.alignment.filter(|bytes| !bytes.is_power_of_two() && known.alignment != Some(*bytes));
+        if let Some(bytes) = alignment {
+            errors.push(error(
+                &format!("{section}.alignment"),
+                format!("an alignment of {bytes} is not a power of two"),
+                bytes.checked_next_power_of_two().map_or(String::new(), |n| format!("for example {n}")),
+            ));
+        }
+    }
+    (near, far)
+}
+
+/// Splits `10.0.0.2%eth1` into an address and its interface.
+pub fn bind_parts(text: &str) -> Result<(IpAddr, Option<&str>), String> {
+    let (address, device) = text.split_once('%').map_or((text, None), |(a, d)| (a, Some(d)));
+    match address.parse() {
+        Ok(address) => Ok((address, device)),
+        Err(_) => Err(format!("`{text}` is not an address to bind to: write 10.0.0.2 or 10.0.0.2%eth1")),
+    }
+}
+
+pub(super) fn bind(end: &mut EndSpec, host: Option<&Host>) {
+    let Some(list) = host.and_then(|h| h.bind.as_ref()) else { return };
+    for (address, device) in list.0.iter().filter_map(|text| bind_parts(text).ok()) {
+        end.bind.push(address);
+        if let Some(device) = device {
+            end.socket.device.get_or_insert_with(|| device.to_owned());
+        }
+    }
+}
+
+pub(super) fn ports(ports: Option<Ports>) -> (Option<u16>, Option<u16>) {
+    ports.map_or((None, None), |p| (Some(p.first), (p.count > 1).then_some(p.count)))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::plan::{decode::decode, diagnostics::Diagnostics, merge, source::Sources, yaml::parse};
     use netcore::spec::{Bytes, Dscp, quantity::Microseconds};
+
+    use super::{
+        super::{diagnostics::Sources, resolve, tree::parse},
+        *,
+    };
+    use crate::plan::{decode::decode, diagnostics::Diagnostics};
 
     fn run(text: &str) -> (TestSpec, Vec<String>) {
         let mut sources = Sources::default();
         let source = sources.add("t.yaml", text);
         let mut out = Diagnostics::new(sources);
         let node = parse(source, &mut out).unwrap();
-        let body: TestBody = decode(&merge::with_far_end(&node), &mut out).unwrap();
+        let body: TestBody = decode(&resolve::with_far_end(&node), &mut out).unwrap();
         assert!(!out.has_errors(), "{}", out.render(crate::plan::diagnostics::Format::Human));
         let mut errors = Vec::new();
         let workload = body.workload.clone().unwrap();
@@ -313,7 +361,7 @@ mod tests {
         assert_eq!(bytes("rate: 40Mbit/s, streams: 4"), 1024);
         assert_eq!(bytes("rate: 40Mbit/s, pacing: {burst: 4}"), 1024);
         assert_eq!((bytes("rate: 1kbit/s"), bytes("rate: 20Gbit/s")), (64, 128 << 10));
-        // What the plan says stays, and what no thread paces.
+        // A size that the plan gives stays, and so does the default where no thread paces.
         assert_eq!(bytes("rate: 5Mbit/s, message_size: 64KiB"), 64 << 10);
         assert_eq!(bytes("rate: 5Mbit/s, pacing: {mode: kernel}"), 128 << 10);
         assert_eq!((bytes("rate: 40/s"), bytes("streams: 2")), (128 << 10, 128 << 10));

@@ -2,25 +2,25 @@
 //!
 //! A setup or prepare that fails fails the iteration: the measurement would not be the one that the plan describes. A
 //! conclude or cleanup that fails is a warning: the measurement is made. Once setup was tried, cleanup runs in any case,
-//! also after a signal.
+//! also after a signal. A hook on another host is run by its daemon, if it was started with `--allow-hooks`.
 
 use std::{collections::BTreeMap, thread, time::Duration};
 
-use netcore::control::{
-    child::{self, Program, shown},
-    stop::Urgency,
+use netcore::{
+    client::{ClientError, Session, Target},
+    control::{
+        child::{self, Program, shown},
+        message::{Execute, Executed},
+        stop::{StopFlag, Urgency},
+    },
 };
 
-use super::{Surroundings, command, elsewhere};
+use super::Surroundings;
 use crate::{
     plan::model::Hook,
     progress::Progress,
-    schedule::{
-        bench::{Bench, MeasureError, Measured},
-        rows::printed,
-        step::Step,
-    },
-    sinks::hook_log::HookLog,
+    schedule::{Bench, MeasureError, Measured, rows::kinds, step::Step},
+    sinks::run_json::HookLog,
 };
 
 /// Default time limit of a hook.
@@ -177,8 +177,8 @@ impl<'a> Programs<'a> {
         let Some(command) = step.members.first().and_then(|m| m.job.command()) else {
             return self.inner.measure(step, iteration, progress);
         };
-        let measured = command::measure(step, command, iteration, &self.surroundings)?;
-        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| printed::is_measured(row)).count();
+        let measured = super::measure(step, command, iteration, &self.surroundings)?;
+        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| kinds::is_measured(row)).count();
         if let Some(before) = self.lines.insert(step.id.clone(), results).filter(|before| *before != results) {
             return Err(MeasureError::failed(format!(
                 "it printed {results} results where it had printed {before}: which of them belong together \
@@ -212,7 +212,7 @@ fn run_at(
 ) -> Result<Output, MeasureError> {
     let limit = hook.timeout.map_or(LIMIT, |t| t.0);
     if let Some(target) = surroundings.daemon(place) {
-        return elsewhere::run(target, &hook.run, environment.to_vec(), limit, &surroundings.stop, heeds);
+        return run(target, &hook.run, environment.to_vec(), limit, &surroundings.stop, heeds);
     }
     let program = Program {
         argv: &hook.run,
@@ -266,4 +266,43 @@ impl Bench for Programs<'_> {
         }
         self.inner.done(step, progress);
     }
+}
+
+/// Runs a hook to its end, in a session of its own: cleanup must work whatever happens to the test's sessions.
+pub(super) fn run(
+    target: &Target,
+    argv: &[String],
+    environment: Vec<(&'static str, String)>,
+    limit: Duration,
+    stop: &StopFlag,
+    heeds: Urgency,
+) -> Result<Output, MeasureError> {
+    let asked = Execute {
+        argv: argv.to_vec(),
+        // The run's folder is on this host.
+        environment: environment
+            .into_iter()
+            .filter(|(name, _)| *name != "PLUMB_RUN_DIR")
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
+    };
+    let mut session = Session::connect(target).map_err(|e| fault(&e, argv))?;
+    let executed = session.execute(asked, stop, heeds).map_err(|e| fault(&e, argv))?;
+    match executed {
+        Executed::Done { stdout, stderr, elapsed_ns } => {
+            Ok(Output { stdout, stderr, elapsed: Duration::from_nanos(elapsed_ns) })
+        }
+        Executed::Failed { timed_out, message } => {
+            Err(MeasureError { timeout: timed_out, message: format!("{}: {message}", session.host()) })
+        }
+    }
+}
+
+fn fault(error: &ClientError, argv: &[String]) -> MeasureError {
+    let message = match error {
+        ClientError::Interrupted => format!("`{}` was ended with the run", shown(argv)),
+        error => error.to_string(),
+    };
+    MeasureError::failed(message)
 }

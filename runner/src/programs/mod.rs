@@ -4,15 +4,9 @@
 //! `--allow-hooks`). Programs start by their argv, without a shell, in a process group of their own, with bounds on time and
 //! output ([`netcore::control::child`]).
 //!
-//! - [`command`]: `workload: command`, one iteration
-//! - [`hooks`]: `setup`, `prepare`, `conclude` and `cleanup`, around another bench
-//! - [`elsewhere`]: a hook on another host, run by its daemon
-//! - [`refusal`]: refuses what the command line has not allowed
+//! An iteration of `workload: command` runs a program once and reads its output as the result. [`hooks`] run around another bench.
 
-pub mod command;
-pub mod elsewhere;
 pub mod hooks;
-pub mod refusal;
 
 use std::{
     collections::BTreeMap,
@@ -21,19 +15,30 @@ use std::{
 
 use netcore::{
     client::Target,
-    control::{child::Failure, key::Key, stop::StopFlag},
+    control::{
+        child::{self, Failure, Program, Said, shown},
+        key::Key,
+        stop::{StopFlag, Urgency},
+    },
+    measure::cpu::{CpuReader, CpuSnapshot},
 };
 
 use crate::{
     error::Error,
-    hosts::targets,
-    launch::fleet::Fleet,
+    hosts::sessions,
+    launch::launchers::Launchers,
     plan::{
         Plan,
         case::{Endpoint, is_here},
-        model::Host,
+        diagnostics::Diagnostics,
+        model::{Command, Host},
+        output::OutputParser,
     },
-    schedule::{bench::MeasureError, step::Step},
+    schedule::{
+        MeasureError, Measured, Printed, ProgramFacts,
+        rows::{kinds, window::cpu_shares},
+        step::Step,
+    },
 };
 
 impl From<Failure> for MeasureError {
@@ -57,7 +62,7 @@ impl Surroundings {
     /// if a hook's host has no address, or its key cannot be read.
     pub fn of(
         plan: &Plan,
-        fleet: &Fleet,
+        launchers: &Launchers,
         run_dir: Option<&Path>,
         default_key: Option<&Key>,
         stop: &StopFlag,
@@ -68,9 +73,9 @@ impl Surroundings {
             for name in case.hooks.all().filter_map(|(_, hook)| hook.places()).flatten() {
                 let host = plan.hosts.get(&name);
                 if !is_here(host) && !daemons.contains_key(&name) {
-                    let target = match fleet.end(&name) {
+                    let target = match launchers.end(&name) {
                         Some(end) => Some(end.target.clone()),
-                        None => targets::of_host(&name, host, default_key)?.target,
+                        None => sessions::of_host(&name, host, default_key)?.target,
                     };
                     daemons.extend(target.map(|target| (name.clone(), target)));
                 }
@@ -78,7 +83,7 @@ impl Surroundings {
         }
         let mut hosts = plan.hosts.clone();
         for (name, host) in &mut hosts {
-            if let Some(end) = fleet.end(name) {
+            if let Some(end) = launchers.end(name) {
                 host.address = Some(end.data.to_string());
             }
         }
@@ -121,4 +126,108 @@ impl Surroundings {
     fn netns(&self, host: Option<&str>) -> Option<&str> {
         self.hosts.get(host?)?.netns.as_deref()
     }
+}
+
+/// Largest output that is read, bytes: a program that prints for ever must not use up the memory.
+const OUTPUT_BOUND: usize = 64 << 20;
+
+/// Runs it once.
+pub fn measure(
+    step: &Step,
+    command: &Command,
+    iteration: u32,
+    surroundings: &Surroundings,
+) -> Result<Measured, MeasureError> {
+    let parser = OutputParser::of(command)
+        .map_err(|wrong| MeasureError::failed(format!("{}: {}", wrong.message, wrong.help)))?;
+    let argv: Vec<String> = command.run.iter().map(|word| word.0.clone()).collect();
+    let environment = surroundings.environment(step, Some(iteration));
+    let from = step.members.first().map(|m| &m.from);
+    let program = Program {
+        argv: &argv,
+        environment: &environment,
+        netns: match from {
+            Some(Endpoint::Host(name)) => surroundings.netns(Some(name)),
+            _ => None,
+        },
+        limit: step.grace,
+        keep: OUTPUT_BOUND,
+        whole: true,
+        ends_all: true,
+        heeds: Urgency::None,
+    };
+    let before = cpu_now();
+    let ran = child::run(&program, &surroundings.stop)?;
+    let cpu = cpu_now().zip(before).and_then(|(after, before)| after.since(&before, false));
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let mut lines = parser
+        .rows(&text)
+        .map_err(|why| MeasureError::failed(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
+    if step.policy.margin.is_some() {
+        let results = lines.iter().filter(|row| kinds::is_measured(row)).count();
+        let ways: std::collections::BTreeSet<_> = lines.iter().map(kinds::way).collect();
+        if results > ways.len() {
+            return Err(MeasureError::failed(format!(
+                "`{}` printed {results} results, and a margin is about one: set iterations to a plain count",
+                shown(&argv)
+            )));
+        }
+    }
+    let now = schemas::time::now();
+    for row in &mut lines {
+        row.time = row.time.take().or_else(|| Some(now.clone()));
+        if kinds::is_measured(row) {
+            row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
+            if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
+                // Of the whole machine, from the program's start to its end, as for every other workload.
+                cpu_shares(row, 0, cpu);
+            }
+        }
+    }
+    let complaints = Said::of(&[], &ran.stderr);
+    let facts = ProgramFacts {
+        run: argv,
+        elapsed_s: ran.elapsed.as_secs_f64(),
+        cpu_user_s: ran.user.as_secs_f64(),
+        cpu_system_s: ran.system.as_secs_f64(),
+        complaints: (complaints != Said::default()).then(|| complaints.to_string().trim_start_matches(": ").to_owned()),
+    };
+    Ok(Measured { printed: Some(Printed { lines, facts }), ..Measured::default() })
+}
+
+fn cpu_now() -> Option<CpuSnapshot> {
+    CpuReader::open().ok()?.read().ok()
+}
+
+/// The programs of a plan that may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Programs that measure.
+    pub commands: bool,
+    /// Programs around a measurement.
+    pub hooks: bool,
+}
+
+/// An error for each kind of program that is not allowed, once per test.
+pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
+    let mut out = Diagnostics::new(plan.sources.clone());
+    let mut last = None;
+    for case in plan.cases.iter().filter(|case| case.skip.is_none()) {
+        // The cases of a test all have the same.
+        if last == Some(&case.test) {
+            continue;
+        }
+        last = Some(&case.test);
+        let mut refuse = |span, message: &str, flag: &str| {
+            let help = format!("look at what it runs; {flag} then allows it");
+            out.error(span, message, help);
+        };
+        if !allowed.commands && case.members.iter().any(|m| m.job.command().is_some()) {
+            refuse(case.command_span, "this plan runs a program of its author's choice", "--allow-commands");
+        }
+        if !allowed.hooks && !case.hooks.is_empty() {
+            refuse(case.hooks_span, "this plan runs programs around its measurements", "--allow-hooks");
+        }
+    }
+    out
 }

@@ -11,17 +11,14 @@ use netcore::{
 use rand::RngExt;
 use schemas::{columns::Row, metrics};
 
-use super::{
-    bench::{Bench, MeasureError, Measured, RowSink},
-    step::Step,
-};
+use super::{Bench, MeasureError, Measured, RowSink, step::Step};
 use crate::{
     error::Error,
     plan::{
         case::{Case, Endpoint, Member, Policy, Round},
+        diagnostics::Span,
         job::Job,
         model::Hooks,
-        source::Span,
     },
     progress::Progress,
 };

@@ -17,7 +17,7 @@ use schemas::{
 };
 
 use super::{
-    rows::{printed, ways},
+    rows::{kinds, ways},
     step::Step,
 };
 use crate::error::{Error, replace};
@@ -167,7 +167,7 @@ pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error
         if let Some((i, key)) = place(&row)
             && row.record == Some(steps[i].measured_record())
         {
-            let way = printed::way(&row);
+            let way = kinds::way(&row);
             seen.entry(key).or_default().insert((row.member.unwrap_or_default(), way));
         }
     }
@@ -206,10 +206,10 @@ pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error
         let confirms = row.error.take().filter(|_| row.status == Some(Status::Confirm));
         let attempt = confirms.as_deref().and_then(attempt).unwrap_or(0);
         let (_, done) = iterations[i].entry(number).or_insert_with(|| (attempt, Done::default()));
-        let way = printed::way(&row);
+        let way = kinds::way(&row);
         match (row.record, row.stream) {
             (Some(Record::Iteration), _) if step.members.iter().all(|m| m.spec().is_none()) => {
-                done.measured.push((printed::line_of(&done.measured, way), way, row));
+                done.measured.push((kinds::line_of(&done.measured, way), way, row));
             }
             (Some(Record::Iteration | Record::Probe), _) => done.measured.push((member, way, row)),
             (Some(Record::Stream), Some(stream)) => done.streams.push((member, stream, row)),
@@ -244,12 +244,10 @@ pub fn trim(path: &Path, finished: &FinishedKeys, run_id: &str) -> Result<Option
 mod tests {
     use schemas::words::LatencyKind;
 
+    use super::super::rows::path::encoded;
     use super::*;
     use crate::{
-        schedule::{
-            fake::step,
-            rows::{latency::encoded, summary::Summary},
-        },
+        schedule::{fake::step, rows::summary::Summary},
         sinks::csv::Fresh,
     };
 

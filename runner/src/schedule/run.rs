@@ -1,21 +1,16 @@
 //! The loop: measures the next iteration of the next case, writes its rows, and decides whether that is enough.
 //!
-//! It measures through [`Bench`], so every rule here is tested without a network.
+//! It measures through [`Bench`], so every rule here is tested without a network. The iterations of a search are probes, and
+//! its answer is the result of the case. With `stop_when` the cases of a line run one after the other, and the rest is skipped
+//! once the condition holds.
 //!
 //! - `iteration`: one iteration, with its retries
-//! - `cut`: iterations that a signal ended early
-//! - `ending`: summaries, warnings and skipped cases
-//! - `probing`: the iterations of a search
-//! - `line`: `stop_when`, which skips the rest of an axis
-//! - `together`: whether the ends measured at the same time
+//! - `checked`: whether the ends measured at the same time, and what they count is plausible
+//! - `ending`: summaries, warnings, skipped cases, and iterations that a signal ended early
 
-mod arrived;
-mod cut;
+mod checked;
 mod ending;
 mod iteration;
-mod line;
-mod probing;
-mod together;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,17 +20,17 @@ use std::{
 use schemas::{
     columns::Row,
     metrics::{LIMITED_BY, METRICS},
-    words::{Search as Finding, Way},
+    units::human,
+    words::{Phase, Record, Search as Finding, Way},
 };
 
 use super::{
-    bench::{Bench, MeasureError, RowSink},
+    Bench, MeasureError, Measured, RowSink,
     confidence::Samples,
-    history::History,
-    order,
+    history::{Done, History},
     rows::summary::Summary,
-    search::Search,
-    step::Step,
+    search::{Answer, Next, Search},
+    step::{self, Step},
 };
 use crate::{
     error::Error,
@@ -150,7 +145,7 @@ pub fn run(
         let done: Vec<Option<u32>> = (0..steps.len())
             .map(|i| (run.states[i].open && !run.waits(i)).then_some(run.states[i].result.done))
             .collect();
-        let pass = order::pass(settings.order, settings.seed, &done, |i| steps[i].round.as_ref());
+        let pass = step::pass(settings.order, settings.seed, &done, |i| steps[i].round.as_ref());
         if pass.is_empty() || run.over() {
             break;
         }
@@ -249,6 +244,121 @@ impl Run<'_> {
             .into_iter()
             .sum(),
         }
+    }
+}
+
+impl Run<'_> {
+    /// Runs the next probe of a search, or ends it if none is needed.
+    pub(super) fn probe(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let Some(search) = &self.states[i].search else { return Ok(()) };
+        let load = match search.next() {
+            Next::Probe(load) => load,
+            Next::Done(answer) => return self.answer(i, answer),
+        };
+        let at_load = search.step(step, load);
+        let number = self.states[i].result.done + 1;
+        let Some(measured) = self.attempt(i, &at_load, number, bench)? else { return Ok(()) };
+        self.take_probe(i, &at_load, number, &measured)?;
+        self.answer_if_known(i)
+    }
+
+    fn take_probe(&mut self, i: usize, at_load: &Step, number: u32, measured: &Measured) -> Result<(), Error> {
+        let (mut rows, mut done) = self.rows_of(at_load, number, measured);
+        let of_probe = |row: &&mut Row| row.record == Some(Record::Iteration);
+        for row in rows.iter_mut().chain(done.measured.iter_mut().map(|(_, _, row)| row)).filter(of_probe) {
+            row.record = Some(Record::Probe);
+        }
+        if let Some(cut) = ending::of(at_load, measured, self.stop) {
+            return self.cut_off(i, at_load, measured, rows, cut, number);
+        }
+        // The bound of the clocks' error is half of the fastest round trip.
+        let round_trip_ns = measured.members.iter().map(|ends| ends.clock_bound_ns.saturating_mul(2)).max();
+        let showed = self.absorb_probe(i, done, Duration::from_nanos(round_trip_ns.unwrap_or(0)));
+        for row in rows.iter_mut().filter(|r| r.phase == Some(Phase::Measure)) {
+            row.search = showed;
+        }
+        self.sink.reports(at_load, number, measured)?;
+        self.sink.rows(&rows)
+    }
+
+    /// Counts a probe, measured now or before an interruption. Returns its finding. `delay`: the longest that data may be on
+    /// their way.
+    fn absorb_probe(&mut self, i: usize, done: Done, delay: Duration) -> Option<Finding> {
+        let state = &mut self.states[i];
+        state.result.done += 1;
+        state.search.as_mut()?.take(done, delay)
+    }
+
+    /// Ends a search if it needs no more probes.
+    fn answer_if_known(&mut self, i: usize) -> Result<(), Error> {
+        match self.states[i].search.as_ref().map(Search::next) {
+            Some(Next::Done(answer)) => self.answer(i, answer),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends a search. The probes of the answer's load become the iterations of the case.
+    pub(super) fn answer(&mut self, i: usize, answer: Answer) -> Result<(), Error> {
+        let step = &self.steps[i];
+        let Some(mut search) = self.states[i].search.take() else { return Ok(()) };
+        let sentence = search.sentence(&step.name, &answer);
+        let state = &mut self.states[i];
+        (state.result.numbers, state.result.done) = (state.result.done, 0);
+        let mut rows = Vec::new();
+        for mut done in answer.held.map(|load| search.release(load)).unwrap_or_default() {
+            let number = self.states[i].result.done + 1;
+            for (_, _, row) in &mut done.measured {
+                row.record = Some(Record::Iteration);
+                row.iteration = Some(number.into());
+                row.search = None;
+                rows.push(row.clone());
+            }
+            for (_, _, row) in &mut done.streams {
+                row.iteration = Some(number.into());
+            }
+            self.absorb(i, &done);
+        }
+        self.sink.rows(&rows)?;
+        let above = answer.above.and_then(|load| search.in_rows(load));
+        self.states[i].answer = Some((answer.outcome, above));
+        self.states[i].result.answer = Some(sentence.clone());
+        match answer.outcome {
+            Finding::Found | Finding::AtLeast => self.progress.note(&sentence),
+            _ => self.progress.warn(&sentence),
+        }
+        self.sink.note(sentence);
+        self.conclude(i)
+    }
+}
+
+impl Run<'_> {
+    /// Whether an earlier case of its line has not ended.
+    pub(super) fn waits(&self, i: usize) -> bool {
+        let Some(first) = self.steps[i].line else { return false };
+        (first..i).any(|j| self.steps[j].line == Some(first) && self.states[j].open)
+    }
+
+    /// Skips the rest of a case's line if the condition holds for the mean of its iterations.
+    pub(super) fn leave_line(&mut self, i: usize) -> Result<(), Error> {
+        let steps = self.steps;
+        let Some((first, stop)) = steps[i].line.zip(steps[i].stop_when.as_ref()) else { return Ok(()) };
+        // The total of a group, or of both directions.
+        let Some(values) = self.states[i].result.values.values().next_back() else { return Ok(()) };
+        let Some(place) = place_of(stop.that.metric.column) else { return Ok(()) };
+        let values: Vec<f64> = values.iter().filter_map(|v| v[place]).collect();
+        let Some(mean) = analyze::stats::moments::mean(&values) else { return Ok(()) };
+        if !stop.that.operator.holds(mean, stop.that.limit) {
+            return Ok(());
+        }
+        let reason =
+            format!("stop_when: {} at {} ({})", stop.that.text, steps[i].name, human(stop.that.metric.unit, mean));
+        for (j, step) in steps.iter().enumerate().skip(i + 1) {
+            if step.line == Some(first) && self.states[j].open {
+                self.leave_out(j, &reason)?;
+            }
+        }
+        Ok(())
     }
 }
 

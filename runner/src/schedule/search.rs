@@ -5,16 +5,15 @@
 //!
 //! - The loads are those of a grid, two steps of which are `within` apart.
 //! - The lowest load is probed first, then the highest; without a highest one, the load is doubled until a probe fails.
-//! - Then comes the load from which most is learned about the place of the limit (`belief`). A busy machine makes probes
-//!   fail that should hold, and the belief learns from the probes how often.
+//! - Then comes the load from which most is learned about the place of the limit (`posterior`). A busy machine makes probes
+//!   fail that should hold, and the posterior learns from the probes how often.
 //! - The search ends when the limit lies between two loads that are `within` of each other with a probability of `LEVEL`,
 //!   if both were probed, most probes of the one held and most of the other did not, and both were probed as often as the
 //!   case's `iterations` say.
 //! - When `max_probes` are used up, the answer is the interval in which the limit lies with that probability. The last tenth of
 //!   them probes its ends.
 
-mod belief;
-mod carried;
+mod posterior;
 mod sentence;
 
 use std::{cell::OnceCell, time::Duration};
@@ -22,14 +21,14 @@ use std::{cell::OnceCell, time::Duration};
 use netcore::spec::TestSpec;
 use schemas::{columns::Row, words::Search as Finding, words::Way};
 
+use self::posterior::{Carried, tolerance};
 use super::{confidence::Samples, history::Done, step::Step};
 use crate::plan::{
+    answers,
     case::{Find, Policy},
     model::FindBy,
-    requested,
 };
-use belief::Belief;
-use carried::{Carried, tolerance};
+use posterior::Posterior;
 
 /// Probability with which the limit lies where the answer says.
 const LEVEL: f64 = 0.95;
@@ -101,7 +100,7 @@ pub struct Search {
     base: TestSpec,
     /// The loads that may be probed, ascending. Without a highest load it grows.
     grid: Vec<f64>,
-    belief: Belief,
+    posterior: Posterior,
     /// Ascending by load.
     known: Vec<Known>,
     /// See `wanted`: weighed once after each probe, when first asked for.
@@ -117,9 +116,9 @@ impl Search {
         if let Some(to) = find.to {
             grow(&mut grid, find, to);
         }
-        let belief = Belief::new(grid.len());
+        let posterior = Posterior::new(grid.len());
         let (find, policy) = (find.clone(), step.policy.clone());
-        Some(Self { find, policy, base, grid, belief, known: Vec::new(), wanted: OnceCell::new() })
+        Some(Self { find, policy, base, grid, posterior, known: Vec::new(), wanted: OnceCell::new() })
     }
 
     /// The case with this load.
@@ -128,7 +127,7 @@ impl Search {
         for (member, identity) in step.case.members.iter_mut().zip(&mut step.identities) {
             let Some(spec) = member.job.spec_mut() else { continue };
             *spec = self.find.at(spec, load);
-            requested::of_spec(identity, spec);
+            answers::of_spec(identity, spec);
         }
         step
     }
@@ -178,7 +177,7 @@ impl Search {
     fn load(&self, row: &Row) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => row.inflight.map(|n| n as f64),
-            FindBy::Rate => Some(self.find.from * row.offered_per_s? / requested::offered(&self.base)?.0),
+            FindBy::Rate => Some(self.find.from * row.offered_per_s? / answers::offered(&self.base)?.0),
         }
     }
 
@@ -202,17 +201,17 @@ impl Search {
         }
     }
 
-    /// Lets the belief know of a probe, and the grid grow where it has no end.
+    /// Lets the posterior know of a probe, and the grid grow where it has no end.
     fn learn(&mut self, load: f64, held: bool) {
         let at = self.index(load);
-        self.belief.take(at, held);
+        self.posterior.take(at, held);
         let top = self.grid.len() - 1;
         if self.find.to.is_none() && at == top && self.known_at(top).is_some_and(Known::held) {
             grow(&mut self.grid, &self.find, load * 2.0);
-            self.belief = Belief::new(self.grid.len());
+            self.posterior = Posterior::new(self.grid.len());
             for known in &self.known {
                 let at = self.index(known.load);
-                known.findings.iter().for_each(|finding| self.belief.take(at, *finding == Finding::Held));
+                known.findings.iter().for_each(|finding| self.posterior.take(at, *finding == Finding::Held));
             }
         }
     }
@@ -253,7 +252,7 @@ impl Search {
         let top = self.grid.len() - 1;
         let Some(lowest) = self.known_at(0) else { return Ok(0) };
         let highest = self.known_at(top);
-        let cells = self.belief.cells();
+        let cells = self.posterior.cells();
         if highest.is_none() && cells[0] < LEVEL {
             return Ok(if lowest.held() { top } else { 0 });
         }
@@ -277,7 +276,7 @@ impl Search {
                 let outcome = if is_unreached { Finding::Unreached } else { Finding::Found };
                 self.border(Some(held), Some(above), outcome)
             }
-            None => Ok(self.belief.most_telling()),
+            None => Ok(self.posterior.most_telling()),
         }
     }
 
@@ -303,7 +302,7 @@ impl Search {
     /// The first and the last cell of the interval in which the limit lies.
     fn quantiles(&self) -> (usize, usize) {
         let tail = (1.0 - LEVEL) / 2.0;
-        (belief::quantile(self.belief.cells(), tail), belief::quantile(self.belief.cells(), 1.0 - tail))
+        (posterior::quantile(self.posterior.cells(), tail), posterior::quantile(self.posterior.cells(), 1.0 - tail))
     }
 
     /// The load to probe if the search is about to end with an interval of which an end was not probed.
@@ -342,7 +341,7 @@ impl Search {
         /// Information of a probe about the limit, bits: less than one, since it may be wrong.
         const TOLD: f64 = 0.6;
         let most = self.find.max_probes.saturating_sub(self.probes());
-        let open: f64 = self.belief.cells().iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
+        let open: f64 = self.posterior.cells().iter().filter(|p| **p > 0.0).map(|p| -p * p.log2()).sum();
         let border = 2 * self.policy.min.saturating_sub(1).max(1);
         // At most the bits of a load.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -354,7 +353,7 @@ impl Search {
     pub fn in_rows(&self, load: f64) -> Option<f64> {
         match self.find.by {
             FindBy::Inflight => Some(load),
-            FindBy::Rate => requested::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
+            FindBy::Rate => answers::offered(&self.find.at(&self.base, load)).map(|(offered, _)| offered),
         }
     }
 }

@@ -1,19 +1,76 @@
-//! The results table: a header, then the rows of each iteration in one write.
+//! The tables of a run: results, in one write per iteration, and what the kernels and interfaces of the ends counted, as far as
+//! tests collected it.
 //!
-//! A file is made with its first rows, so that a run that measures nothing leaves an earlier one as it was.
+//! A file is made with its first rows, so that a run that measures nothing leaves an earlier one as it was. It grows by
+//! complete pieces: a piece that does not fit is removed again.
 
 use std::{
     fs::{self, File},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use analyze::table::sync_folder;
-use schemas::columns::{self, Row};
+use netcore::report::{CounterWindow, SideReport, Span};
+use schemas::{
+    columns::{self, CounterRow, Row, counters::COUNTER_COLUMNS, names},
+    words,
+};
 use tempfile::TempPath;
 
-use super::appended::Appended;
-use crate::error::Error;
+use crate::{
+    error::Error,
+    schedule::{Measured, step::Step},
+};
+
+#[derive(Debug)]
+pub struct Appended {
+    file: File,
+    /// Length of the complete pieces, bytes.
+    whole: u64,
+}
+
+impl Appended {
+    /// The file must be open at its end.
+    pub fn at_end_of(file: File) -> io::Result<Self> {
+        let whole = file.metadata()?.len();
+        Ok(Self { file, whole })
+    }
+}
+
+impl Appended {
+    /// Brings the pieces to the disk. A device or a pipe has none.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data().or_else(|e| match e.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported => Ok(()),
+            _ => Err(e),
+        })
+    }
+}
+
+impl Write for Appended {
+    /// Writes the whole piece or, if the file can be truncated, nothing.
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        match self.file.write_all(piece) {
+            // Rows written to a removed file are lost.
+            Ok(()) if self.file.metadata()?.nlink() == 0 => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed while the run was going on"));
+            }
+            Ok(()) => self.whole += piece.len() as u64,
+            Err(error) => {
+                // A full disk takes as much as fits. Only a regular file can be truncated.
+                let _ = self.file.set_len(self.whole);
+                return Err(error);
+            }
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
 
 /// Writes rows as they become known.
 pub struct CsvSink {
@@ -151,7 +208,7 @@ pub(super) fn header(names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u8
 }
 
 /// Lines of RFC 4180, built in memory so that they can be written at once.
-pub(super) struct LineWriter(csv::Writer<Vec<u8>>);
+struct LineWriter(csv::Writer<Vec<u8>>);
 
 impl LineWriter {
     pub(super) fn new() -> Self {
@@ -169,6 +226,110 @@ impl LineWriter {
 
     pub(super) fn finish(self) -> Vec<u8> {
         self.0.into_inner().unwrap_or_default()
+    }
+}
+
+/// Created with the first counter, so that a run without any leaves no empty file.
+#[derive(Debug)]
+pub struct CounterSink {
+    path: PathBuf,
+    resume: bool,
+    /// Rows from before the run had its first row in the results; `None` after that.
+    waiting: Option<Vec<u8>>,
+    file: Option<Appended>,
+}
+
+impl CounterSink {
+    /// Will write there; a resumed run adds to what is there.
+    pub fn new(path: &Path, resume: bool) -> Self {
+        Self { path: path.to_owned(), resume, waiting: Some(Vec::new()), file: None }
+    }
+
+    /// Allows the file to be made.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        self.write(&waiting)
+    }
+
+    /// Brings the rows to the disk.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), |file| file.sync().map_err(Error::output(self.path.display())))
+    }
+
+    /// Writes the counters of an iteration.
+    pub fn keep(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
+        let mut text = LineWriter::new();
+        for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
+            let far = reports.far.as_ref().map(|far| (member.to.name(), far));
+            let ends: Vec<(&str, &SideReport)> =
+                std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
+            for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
+                for change in &window.values {
+                    let seconds = window.elapsed_ns as f64 / 1e9;
+                    // Counters only grow: one that fell is a gauge, or began again.
+                    let delta = change.after.checked_sub(change.before);
+                    let row = CounterRow {
+                        run_id: row.run_id.clone(),
+                        case_id: row.case_id.clone(),
+                        case: row.case.clone(),
+                        member: row.member.clone(),
+                        iteration: Some(iteration.into()),
+                        host: Some((*host).to_owned()),
+                        span: Some(span(window)),
+                        start_s: Some(window.start_ns as f64 / 1e9),
+                        source: Some(change.source.clone()),
+                        key: Some(change.key.clone()),
+                        before: Some(change.before),
+                        after: Some(change.after),
+                        delta,
+                        elapsed_s: Some(seconds),
+                        rate_per_s: delta.map(|d| d as f64 / seconds),
+                        note: delta.is_none().then(|| "smaller than before: a gauge, or a reset".into()),
+                    };
+                    row.for_each_cell(|cell| text.cell(cell));
+                    text.end();
+                }
+            }
+        }
+        let bytes = text.finish();
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.extend(bytes);
+                Ok(())
+            }
+            None => self.write(&bytes),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let fault = || Error::output(self.path.display());
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                // A resumed run goes on where the table ends.
+                let new = !self.resume || !self.path.exists();
+                let mut options = File::options();
+                options.create(true).write(true).truncate(new).append(!new);
+                let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
+                if new {
+                    file.write_all(&header(names(COUNTER_COLUMNS))).map_err(fault())?;
+                }
+                none.insert(file)
+            }
+        };
+        file.write_all(bytes).map_err(fault())
+    }
+}
+
+fn span(window: &CounterWindow) -> words::Span {
+    match window.span {
+        Span::Before => words::Span::Before,
+        Span::Interval => words::Span::Interval,
+        Span::Measure => words::Span::Measure,
+        Span::After => words::Span::After,
     }
 }
 

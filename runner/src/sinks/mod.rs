@@ -1,21 +1,14 @@
 //! Destinations of results.
 //!
-//! - [`files`]: which files a run leaves behind; [`claim`]: their place, and what an earlier run left there
-//! - [`csv`]: the results table; [`counters`]: the kernels' counters; [`appended`]: the files of both
-//! - [`run_json`]: what the tables do not hold; [`hook_log`]: what hooks printed
-//! - [`ci`]: JUnit, Markdown, annotations; [`plots`]: pictures
-//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers; [`disturbance`]: of these, what disturbed
-//!   an end
+//! - [`files`]: which files a run leaves behind, their place, and what an earlier run left there
+//! - [`csv`]: the tables of results and of the kernels' counters
+//! - [`run_json`]: what the tables do not hold, and what hooks printed
+//! - [`ci`]: JUnit, Markdown, annotations
+//! - [`table`]: the summary at the end; [`notes`]: what to know about its numbers
 
-pub mod appended;
 pub mod ci;
-pub mod claim;
-pub mod counters;
 pub mod csv;
-pub mod disturbance;
 pub mod files;
-pub mod hook_log;
 pub mod notes;
-pub mod plots;
 pub mod run_json;
 pub mod table;

@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(of(LimitedBy::Path), ["streams 1 > 2, 4"]);
         assert_eq!(of(LimitedBy::RoundTrip), ["inflight 1 > 2, 4"]);
         for by in LimitedBy::ALL {
-            // Those of a CPU take a thread that waited, and those of pacing a rate of the socket or BBR.
+            // Changes for a CPU need a thread that waited, and changes for pacing a rate of the socket or BBR.
             let depends = matches!(by, LimitedBy::SenderCpu | LimitedBy::ReceiverCpu | LimitedBy::Pacing);
             let has_none = depends || matches!(by, LimitedBy::Application | LimitedBy::Unknown);
             assert_eq!(of(*by).is_empty(), has_none, "{by}");

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::{
     changes::{Change, Expected},
-    trial::Said,
+    trial::ChangeOutcome,
 };
 use crate::{error::Error, sinks::table::write_sentences};
 
@@ -57,7 +57,7 @@ pub struct Finding {
     pub metric: &'static Metric,
     pub expected: Expected,
     pub comparison: Option<Comparison>,
-    pub said: Said,
+    pub said: ChangeOutcome,
     /// Limit of the test with this value.
     pub then: Option<LimitedBy>,
     /// Why it was not measured.
@@ -70,14 +70,15 @@ impl Answer {
     }
 
     /// Whether the cause that the run named is confirmed or refuted; `None`: neither.
-    pub fn first(&self) -> Option<Said> {
+    pub fn first(&self) -> Option<ChangeOutcome> {
         let said = |wanted| self.causes.first().is_some_and(|cause| cause.findings.iter().any(|f| f.said == wanted));
-        [Said::Confirmed, Said::Refuted].into_iter().find(|one| said(*one))
+        [ChangeOutcome::Confirmed, ChangeOutcome::Refuted].into_iter().find(|one| said(*one))
     }
 
     /// The limit of the test with the last change that was confirmed.
     fn behind(&self) -> Option<String> {
-        let last = self.causes.iter().flat_map(|cause| &cause.findings).rfind(|f| f.said == Said::Confirmed)?;
+        let last =
+            self.causes.iter().flat_map(|cause| &cause.findings).rfind(|f| f.said == ChangeOutcome::Confirmed)?;
         let by = last.then.filter(|by| *by != LimitedBy::Unknown && !matches!(last.expected, Expected::Same(_)))?;
         Some(format!("with {}={} it is limited by {by}", last.key, last.to))
     }
@@ -100,14 +101,14 @@ impl Finding {
             metric,
             expected,
             comparison: None,
-            said: Said::Undecided,
+            said: ChangeOutcome::Undecided,
             then: None,
             note: None,
         }
     }
 
     /// Adds what was measured. `then`: the row of the changed test.
-    pub fn measured(&mut self, comparison: &Comparison, said: Said, then: Option<&Row>) {
+    pub fn measured(&mut self, comparison: &Comparison, said: ChangeOutcome, then: Option<&Row>) {
         (self.comparison, self.said) = (Some(comparison.clone()), said);
         self.then = then.and_then(|row| row.limited_by);
     }
@@ -135,14 +136,14 @@ impl Finding {
         let interval = self.comparison.as_ref().and_then(|c| c.interval);
         let widest = interval.map(|(low, high)| low.abs().max(high.abs()));
         match (self.said, self.expected, interval) {
-            (Said::Confirmed, Expected::Same(_), Some((_, high))) if high > 0.0 => {
+            (ChangeOutcome::Confirmed, Expected::Same(_), Some((_, high))) if high > 0.0 => {
                 format!("confirmed: at most {} more passes", margin(high))
             }
-            (Said::Refuted, Expected::Same(_), _) => "refuted: more passes".to_owned(),
-            (Said::Refuted, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
+            (ChangeOutcome::Refuted, Expected::Same(_), _) => "refuted: more passes".to_owned(),
+            (ChangeOutcome::Refuted, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
                 format!("refuted: no effect (a change of {} would have shown)", margin(widest.unwrap_or_default()))
             }
-            (Said::Undecided, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
+            (ChangeOutcome::Undecided, _, Some((low, high))) if low <= 0.0 && high >= 0.0 => {
                 format!("undecided: an effect up to {} would not have shown", margin(widest.unwrap_or_default()))
             }
             (said, ..) => said.as_str().to_owned(),

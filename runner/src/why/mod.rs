@@ -25,14 +25,14 @@ use schemas::{
 use self::{
     changes::{Change, Expected},
     finding::{Answer, Cause, Finding},
-    trial::{MOST, Said, Trial},
+    trial::{ChangeOutcome, MOST, Trial},
 };
 use crate::{
     campaign::{self, Options},
     error::Error,
     measure::plan::WARMUP_OF_SEVERAL,
     plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
-    programs::refusal::{self, Allowed},
+    programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
 };
@@ -59,7 +59,7 @@ impl Source {
     /// The plan, which may run no programs.
     pub fn load(&self) -> Result<Plan, Error> {
         let plan = self.read(&self.options)?;
-        match refusal::check(&plan, Allowed::default()).render(Format::Human) {
+        match programs::check(&plan, Allowed::default()).render(Format::Human) {
             none if none.is_empty() => Ok(plan),
             text => Err(Error::Plan(format!("{text}why runs no programs: leave these tests out with --only\n"))),
         }
@@ -97,13 +97,13 @@ pub struct Means<'a> {
 /// the result of a probe, and limits nothing. The total of a group has no settings of its own.
 pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
     let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
-    let is_told = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
-    let told: Vec<Row> = rows.into_iter().filter(is_told).collect();
+    let is_shown = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
+    let shown: Vec<Row> = rows.into_iter().filter(is_shown).collect();
     let of = |row: &Row| (row.case_id.clone(), row.member.clone());
-    let members: HashSet<_> = told.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
+    let members: HashSet<_> = shown.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
     let mut seen = HashSet::new();
     let is_asked = |row: &Row| (row.member.is_some() || !members.contains(&row.case_id)) && seen.insert(of(row));
-    told.into_iter().filter(is_asked).collect()
+    shown.into_iter().filter(is_asked).collect()
 }
 
 /// The answer about one test, by the row that names its limit.
@@ -217,7 +217,7 @@ impl Asked<'_> {
             finding.note = failed(&case);
             finding.measured(&comparison, said, then);
             let gain = comparison.change.map_or(0.0, f64::abs);
-            let helps = said == Said::Confirmed && !matches!(finding.expected, Expected::Same(_));
+            let helps = said == ChangeOutcome::Confirmed && !matches!(finding.expected, Expected::Same(_));
             if helps && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
                 best = Some((gain, set, then.cloned().unwrap_or_default()));
             }

@@ -13,7 +13,7 @@ use schemas::metrics::{Better, Metric};
 
 use super::changes::Expected;
 use crate::{
-    gate::evidence,
+    gate,
     schedule::{
         run::Finished,
         step::{Enough, Step},
@@ -40,13 +40,13 @@ const NONE: f64 = 0.1;
 
 /// Whether a change did what the cause promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ChangeOutcome {
     Confirmed,
     Refuted,
     Undecided,
 }
 
-impl Said {
+impl ChangeOutcome {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
@@ -76,7 +76,7 @@ impl Trial {
     }
 
     /// Each change compared with the test as it was, and what that says.
-    pub fn judged(&self) -> Vec<(Comparison, Said)> {
+    pub fn judged(&self) -> Vec<(Comparison, ChangeOutcome)> {
         let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |id: &String| values.get(id).map_or(&[][..], Vec::as_slice);
         let rule = Rule {
@@ -102,8 +102,8 @@ impl Trial {
 }
 
 /// The answer of a comparison about the cause.
-fn said(comparison: &Comparison, expected: Expected) -> Said {
-    let (Some(p), Some((low, high))) = (comparison.p, comparison.interval) else { return Said::Undecided };
+fn said(comparison: &Comparison, expected: Expected) -> ChangeOutcome {
+    let (Some(p), Some((low, high))) = (comparison.p, comparison.interval) else { return ChangeOutcome::Undecided };
     // For a metric of which less is better a gain is a decrease.
     let (low, high) = if comparison.rule.better == Better::Lower { (-high, -low) } else { (low, high) };
     let (bound, least) = match expected {
@@ -112,15 +112,15 @@ fn said(comparison: &Comparison, expected: Expected) -> Said {
         Expected::Same(gain) => (gain * PART, NONE),
     };
     let (above, below) = match expected {
-        Expected::Same(_) => (Said::Refuted, Said::Confirmed),
-        _ => (Said::Confirmed, Said::Refuted),
+        Expected::Same(_) => (ChangeOutcome::Refuted, ChangeOutcome::Confirmed),
+        _ => (ChangeOutcome::Confirmed, ChangeOutcome::Refuted),
     };
     if p <= ALPHA && low >= bound {
         above
     } else if high < least {
         below
     } else {
-        Said::Undecided
+        ChangeOutcome::Undecided
     }
 }
 
@@ -128,11 +128,11 @@ impl Enough for Trial {
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
         let (metric, rule) = (self.metric, Rule::DEFAULT);
         let promise = Promise { metric, rule, case_ids: Vec::new(), file: String::new(), line: None, column: None };
-        let mut measured = evidence::promised(step, so_far, &[promise]);
+        let mut measured = gate::promised(step, so_far, &[promise]);
         let values =
             if self.member < measured.len() { measured.swap_remove(self.member).values.remove(0) } else { Vec::new() };
         self.values.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);
-        let is_open = || self.judged().iter().any(|(_, said)| *said == Said::Undecided);
+        let is_open = || self.judged().iter().any(|(_, said)| *said == ChangeOutcome::Undecided);
         so_far.done >= MOST || so_far.done >= FEWEST && !is_open()
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use schemas::metrics;
 
     /// A trial of one change with these values.
-    fn trial(name: &str, was: &[f64], changed: &[f64], expected: Expected) -> Said {
+    fn trial(name: &str, was: &[f64], changed: &[f64], expected: Expected) -> ChangeOutcome {
         let trial = Trial::new(metrics::find(name).unwrap(), 0, "a", &[("b".into(), expected)]);
         trial.values.lock().unwrap().extend([("a".into(), was.to_vec()), ("b".into(), changed.to_vec())]);
         trial.judged()[0].1
@@ -157,15 +157,23 @@ mod tests {
     #[test]
     fn a_change_is_confirmed_by_the_gain_that_its_cause_promised() {
         let throughput = |changed, expected| trial("throughput", &around(100.0), &around(changed), expected);
-        assert_eq!(throughput(198.0, Expected::Gain(1.0)), Said::Confirmed);
-        assert_eq!(throughput(140.0, Expected::Gain(1.0)), Said::Confirmed, "the next limit caps it");
-        assert_eq!(throughput(110.0, Expected::Gain(1.0)), Said::Refuted, "a gain of a tenth of the promised one");
-        assert_eq!(throughput(100.0, Expected::Gain(1.0)), Said::Refuted);
-        assert_eq!(throughput(130.0, Expected::Better), Said::Confirmed);
-        assert_eq!(throughput(70.0, Expected::Better), Said::Refuted);
-        assert_eq!(throughput(101.0, Expected::Same(1.0)), Said::Confirmed, "a full link stays full");
-        assert_eq!(throughput(190.0, Expected::Same(1.0)), Said::Refuted, "a window was the limit");
-        assert_eq!(throughput(150.0, Expected::Same(3.0)), Said::Undecided, "half as much again is not nothing");
+        assert_eq!(throughput(198.0, Expected::Gain(1.0)), ChangeOutcome::Confirmed);
+        assert_eq!(throughput(140.0, Expected::Gain(1.0)), ChangeOutcome::Confirmed, "the next limit caps it");
+        assert_eq!(
+            throughput(110.0, Expected::Gain(1.0)),
+            ChangeOutcome::Refuted,
+            "a gain of a tenth of the promised one"
+        );
+        assert_eq!(throughput(100.0, Expected::Gain(1.0)), ChangeOutcome::Refuted);
+        assert_eq!(throughput(130.0, Expected::Better), ChangeOutcome::Confirmed);
+        assert_eq!(throughput(70.0, Expected::Better), ChangeOutcome::Refuted);
+        assert_eq!(throughput(101.0, Expected::Same(1.0)), ChangeOutcome::Confirmed, "a full link stays full");
+        assert_eq!(throughput(190.0, Expected::Same(1.0)), ChangeOutcome::Refuted, "a window was the limit");
+        assert_eq!(
+            throughput(150.0, Expected::Same(3.0)),
+            ChangeOutcome::Undecided,
+            "half as much again is not nothing"
+        );
     }
 
     /// How many of `trials` of this gain come to each answer, in rounds that scatter by `noise`.
@@ -188,11 +196,11 @@ mod tests {
                 was.push(100.0 * scatter());
                 changed.push(100.0 * (1.0 + gain) * scatter());
                 let said = if was.len() < FEWEST as usize {
-                    Said::Undecided
+                    ChangeOutcome::Undecided
                 } else {
                     trial("throughput", &was, &changed, expected)
                 };
-                if said != Said::Undecided || was.len() == MOST as usize {
+                if said != ChangeOutcome::Undecided || was.len() == MOST as usize {
                     break said;
                 }
             };
@@ -218,20 +226,20 @@ mod tests {
     #[test]
     fn less_loss_is_a_gain() {
         let loss = |changed, expected| trial("loss_ratio", &around(0.2), &around(changed), expected);
-        assert_eq!(loss(0.0001, Expected::Gain(1.0)), Said::Confirmed);
-        assert_eq!(loss(0.2, Expected::Gain(1.0)), Said::Refuted);
-        assert_eq!(loss(0.4, Expected::Gain(1.0)), Said::Refuted);
+        assert_eq!(loss(0.0001, Expected::Gain(1.0)), ChangeOutcome::Confirmed);
+        assert_eq!(loss(0.2, Expected::Gain(1.0)), ChangeOutcome::Refuted);
+        assert_eq!(loss(0.4, Expected::Gain(1.0)), ChangeOutcome::Refuted);
     }
 
     #[test]
     fn too_few_rounds_decide_nothing() {
         let two = |centre: f64| around(centre)[..2].to_vec();
-        assert_eq!(trial("throughput", &two(100.0), &two(200.0), Expected::Gain(1.0)), Said::Undecided);
-        assert_eq!(trial("throughput", &[], &[], Expected::Better), Said::Undecided);
+        assert_eq!(trial("throughput", &two(100.0), &two(200.0), Expected::Gain(1.0)), ChangeOutcome::Undecided);
+        assert_eq!(trial("throughput", &[], &[], Expected::Better), ChangeOutcome::Undecided);
         let wide = [100.0, 20.0, 300.0, 50.0, 180.0, 90.0];
         assert_eq!(
             trial("throughput", &wide, &[90.0, 210.0, 40.0, 310.0, 60.0, 150.0], Expected::Gain(1.0)),
-            Said::Undecided
+            ChangeOutcome::Undecided
         );
     }
 }

@@ -1,4 +1,7 @@
 //! The user's own `kubectl`: its configuration, context and credentials are theirs.
+//!
+//! From a pod's own object it reads what the pod waits for, or why it fails. It also removes what launchers of this machine left
+//! that were ended together with their watchdogs.
 
 use std::{
     ffi::OsStr,
@@ -18,7 +21,7 @@ use nix::{
 use schemas::text::plain;
 use serde_json::Value;
 
-use super::Failure;
+use super::{Failure, Place, manifest};
 use crate::plan::model::Kubernetes;
 
 /// The longest wait of `kubectl` for an answer of the API server.
@@ -194,7 +197,7 @@ fn read_objects(stdout: Option<ChildStdout>, sender: &mpsc::Sender<Value>) {
 
 fn text(source: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
-    // What was read until an error is still worth showing.
+    // The text before an error is still worth showing.
     let _: Option<io::Result<usize>> = source.map(|mut source| source.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -211,4 +214,134 @@ pub fn line(text: &str) -> String {
 
 fn lines(text: &str) -> Vec<String> {
     text.lines().filter(|text| !text.trim().is_empty()).map(line).collect()
+}
+
+/// Reasons of a waiting container that no further wait changes. An image that could not be pulled is tried again by the
+/// node: the back-off shows that this failed twice.
+const HOPELESS: [&str; 6] = [
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// For what.
+    Waiting(String),
+    Ready(Place),
+    /// Why.
+    Failed(String),
+}
+
+impl State {
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Ready(place) => Some(place.clone()),
+            _ => None,
+        }
+    }
+}
+
+/// The pod's name and its state.
+pub fn of(pod: &Value) -> (String, State) {
+    let text = |path: &str| pod.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    (text("/metadata/name").to_owned(), state(pod, &text))
+}
+
+fn state<'a>(pod: &'a Value, text: &impl Fn(&str) -> &'a str) -> State {
+    if pod.pointer("/metadata/deletionTimestamp").is_some() {
+        return State::Failed("somebody deleted it".into());
+    }
+    let container = |path: &str| text(&format!("/status/containerStatuses/0/state/{path}"));
+    let condition = |kind: &str| {
+        let all = pod.pointer("/status/conditions").and_then(Value::as_array);
+        all.into_iter().flatten().find(|it| it["type"] == kind)
+    };
+    match text("/status/phase") {
+        phase @ ("Failed" | "Succeeded") => {
+            let code = pod.pointer("/status/containerStatuses/0/state/terminated/exitCode").map(Value::to_string);
+            let code = code.map_or_else(String::new, |code| format!("its program ended with exit code {code}"));
+            let reasons = [text("/status/reason"), text("/status/message"), container("terminated/message"), &code];
+            State::Failed(joined(&reasons).unwrap_or_else(|| format!("it is {phase}")))
+        }
+        _ if condition("Ready").is_some_and(|it| it["status"] == "True") => State::Ready(Place {
+            node: Some(text("/spec/nodeName").to_owned()).filter(|node| !node.is_empty()),
+            address: text("/status/podIP").parse().ok(),
+        }),
+        phase => {
+            let reason = container("waiting/reason");
+            let why = joined(&[reason, container("waiting/message")]);
+            if HOPELESS.contains(&reason) {
+                return State::Failed(why.unwrap_or_default());
+            }
+            let unscheduled = condition("PodScheduled").filter(|it| it["status"] == "False");
+            let no_node = unscheduled.and_then(|it| joined(&[it["reason"].as_str()?, it["message"].as_str()?]));
+            State::Waiting(no_node.or(why).unwrap_or_else(|| format!("it is {phase}")))
+        }
+    }
+}
+
+/// The parts that have a text, in one line.
+fn joined(parts: &[&str]) -> Option<String> {
+    let said: Vec<String> =
+        parts.iter().filter(|part| !part.is_empty()).map(|part| line(&part.replace('\n', " "))).collect();
+    (!said.is_empty()).then(|| said.join(": "))
+}
+
+/// Deletes the objects of launchers that are gone. It needs the right to list ConfigMaps; without it, the pods' deadline ends
+/// them.
+pub fn sweep(kubectl: &Kubectl, stop: &StopFlag) {
+    let (selector, format) = (manifest::launchers(), manifest::run_and_process());
+    let Ok(list) = kubectl.run(["get", "configmaps", "-l", &selector, "-o", &format], None, stop) else { return };
+    let owners = list.lines().filter_map(|line| line.split_once(' '));
+    let dead: Vec<&str> = owners.filter(|(_, process)| !manifest::is_alive(process)).map(|(run, _)| run).collect();
+    if !dead.is_empty() {
+        let selector = manifest::of_runs(&dead);
+        // The next start tries again to delete the rest.
+        let _ = kubectl.run(["delete", "pods,configmaps", "-l", &selector, "--wait=false"], None, stop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_status(status: &Value) -> State {
+        of(&json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}, "status": status})).1
+    }
+
+    #[test]
+    fn a_running_pod_has_a_place() {
+        let ready =
+            json!({"phase": "Running", "podIP": "10.1.0.7", "conditions": [{"type": "Ready", "status": "True"}]});
+        let place = Place { node: Some("n1".into()), address: Some([10, 1, 0, 7].into()) };
+        assert_eq!(of_status(&ready), State::Ready(place));
+        assert_eq!(of_status(&json!({"phase": "Pending"})), State::Waiting("it is Pending".into()));
+    }
+
+    #[test]
+    fn causes_are_told() {
+        let waits = |reason: &str| {
+            let waiting = json!({"reason": reason, "message": "because"});
+            of_status(&json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}))
+        };
+        assert_eq!(waits("ErrImagePull"), State::Waiting("ErrImagePull: because".into()));
+        assert_eq!(waits("ImagePullBackOff"), State::Failed("ImagePullBackOff: because".into()));
+        let unscheduled =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"});
+        let state = of_status(&json!({"phase": "Pending", "conditions": [unscheduled]}));
+        assert_eq!(state, State::Waiting("Unschedulable: 0/2 nodes".into()));
+        let state = of_status(&json!({"phase": "Failed", "reason": "DeadlineExceeded", "message": "too old"}));
+        assert_eq!(state, State::Failed("DeadlineExceeded: too old".into()));
+        let ended = json!([{"state": {"terminated": {"exitCode": 2}}}]);
+        let state = of_status(&json!({"phase": "Failed", "containerStatuses": ended}));
+        assert_eq!(state, State::Failed("its program ended with exit code 2".into()));
+        let deleted = json!({"metadata": {"name": "p", "deletionTimestamp": "now"}, "status": {"phase": "Running"}});
+        assert!(matches!(of(&deleted).1, State::Failed(_)));
+    }
 }

@@ -191,7 +191,7 @@ pub fn of_runs(runs: &[&str]) -> String {
     format!("{RUN} in ({})", runs.join(","))
 }
 
-/// What launchers have in common that see each other's processes. Machines that were cloned while they ran differ in their
+/// A hash that launchers share if they see each other's processes. Machines that were cloned while they ran differ in their
 /// addresses at least.
 fn launcher() -> String {
     let facts = HostFacts::collect();

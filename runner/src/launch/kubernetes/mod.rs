@@ -2,17 +2,13 @@
 //!
 //! The pods of one `launch` share their preparation. What they run by themselves opens no port and waits; the key of the run
 //! goes over the life line, so that nothing in the cluster's objects is secret. Three things remove the pods: a
-//! [`Guardian`] when this process ends, their owner when somebody deletes it, and their deadline when all else is gone.
+//! [`Watchdog`] when this process ends, their owner when somebody deletes it, and their deadline when all else is gone.
 //!
-//! - `kubectl`: the user's own `kubectl`
+//! - `kubectl`: the user's own `kubectl`, what it says a pod waits for, and removal of pods whose launcher and watchdog died
 //! - `manifest`: the objects that are created
-//! - `state`: what a pod waits for, or why it fails
-//! - `sweep`: pods of launchers that died without their guardian
 
 mod kubectl;
 mod manifest;
-mod state;
-mod sweep;
 
 use std::{
     collections::BTreeMap,
@@ -24,11 +20,11 @@ use std::{
 
 use netcore::control::stop::{StopFlag, Urgency};
 
-use super::{contract::Greeting, guardian::Guardian, remote::Remote};
+use self::kubectl::State;
+use super::{Watchdog, contract::Greeting, remote::Remote};
 use crate::plan::model::Kubernetes;
 use kubectl::Kubectl;
 use manifest::Manifest;
-use state::State;
 
 /// Default wait for the pods: an image may have to be pulled.
 const WAIT: Duration = Duration::from_mins(2);
@@ -73,7 +69,7 @@ struct Pods {
 struct Prepared {
     places: Vec<Place>,
     /// Removes the pods once nobody uses them.
-    _guardian: Guardian,
+    _watchdog: Watchdog,
 }
 
 /// One pod. The pods are removed when the last of them is dropped.
@@ -137,13 +133,13 @@ impl Pod {
 impl Pods {
     fn prepare(&self, stop: &StopFlag) -> Result<Prepared, Failure> {
         // First of all: whatever happens next is undone.
-        let guardian = Guardian::start(&self.kubectl.command(self.manifest.deletion())).map_err(|error| Failure {
+        let watchdog = Watchdog::start(&self.kubectl.command(self.manifest.deletion())).map_err(|error| Failure {
             what: format!("the guardian of its pods did not start: {error}"),
             lines: Vec::new(),
         })?;
         thread::scope(|scope| {
             // At the same time, and over before anything is measured.
-            scope.spawn(|| sweep::sweep(&self.kubectl, stop));
+            scope.spawn(|| kubectl::sweep(&self.kubectl, stop));
             let create = ["create", "--validate=false", "-f", "-", "-o"];
             let uid = self.kubectl.run(
                 create.into_iter().chain(["jsonpath={.metadata.uid}"]),
@@ -151,7 +147,7 @@ impl Pods {
                 stop,
             )?;
             self.kubectl.run(create.into_iter().chain(["name"]), Some(&self.manifest.pods(uid.trim())), stop)?;
-            Ok(Prepared { places: self.await_pods(stop)?, _guardian: guardian })
+            Ok(Prepared { places: self.await_pods(stop)?, _watchdog: watchdog })
         })
     }
 
@@ -171,7 +167,7 @@ impl Pods {
                 }
                 match watch.next(LOOK) {
                     Ok(Some(pod)) => {
-                        let (name, state) = state::of(&pod);
+                        let (name, state) = kubectl::of(&pod);
                         states.entry(name).and_modify(|old| *old = state);
                     }
                     Ok(None) if Instant::now() < until => {}
@@ -215,7 +211,7 @@ impl Pods {
         Failure { what, lines }
     }
 
-    /// What the cluster recorded about a pod, and what the pod printed.
+    /// Events of the cluster about a pod, and the pod's output.
     fn evidence(&self, name: &str, stop: &StopFlag) -> Vec<String> {
         let of = format!("--field-selector=involvedObject.name={name},type=Warning");
         let format = r#"jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}"#;

@@ -3,25 +3,21 @@
 mod output;
 
 use super::{
-    banner, blocks,
-    confidence::Iterations,
-    facts::Facts,
+    facts::{Facts, Iterations},
     figures::{Buffer, Cpu, EndFigures, Figures, Latency},
-    keyed,
-    mapping::test_spec,
-    request::Request,
-    sizes::DefaultSizes,
+    mapping::{DefaultSizes, test_spec},
+    selection::{self, CommandLine},
     table,
 };
 
-fn request(line: &str) -> Request {
+fn read(line: &str) -> CommandLine {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    Request::parse("netperf", &words).unwrap()
+    CommandLine::parse("netperf", &words).unwrap()
 }
 
 /// Everything that a run prints before its end, without interim results.
 fn printed(line: &str, figures: &Figures) -> String {
-    let request = request(line);
+    let CommandLine { request, output } = read(line);
     let size = if request.shape.transport.is_datagram() { 212_992 } else { 16_384 };
     let mut spec = test_spec(&request, DefaultSizes { send_buffer: size, receive_buffer: size }).unwrap();
     // netperf's own default.
@@ -40,10 +36,10 @@ fn printed(line: &str, figures: &Figures) -> String {
         is_ipv6: false,
     };
     let headers = request.globals.headers;
-    let banner = if headers { banner::render(&request, [127, 0, 0, 1].into()) } else { String::new() };
-    let results = match &request.output {
-        Some((form, selection)) => keyed::render(*form, selection, &facts, headers),
-        None => table::render(&facts) + &blocks::render(&facts),
+    let banner = if headers { table::banner(&request, [127, 0, 0, 1].into()) } else { String::new() };
+    let results = match &output {
+        Some((form, selection)) => selection::render(*form, selection, &facts, headers),
+        None => table::render(&facts) + &table::blocks(&facts),
     };
     banner + &results
 }

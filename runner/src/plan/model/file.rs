@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use schemas::words::Severity;
 use serde::{Deserialize, Serialize};
 
-use super::{Launch, Name, OneOrMany, TestBody, common::Word};
+use super::{Launch, Name, OneOrMany, TestBody, Word};
 use crate::plan::quantity::{MetricName, Ratio, Time};
 
 /// A Plumbline plan.

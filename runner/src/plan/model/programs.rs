@@ -1,11 +1,11 @@
-//! Programs that a plan starts, and skipped tests.
+//! Programs that a plan starts: commands, hooks, and the launchers of a host's daemon (`launch` of a host).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{Word, argv_or_map};
+use super::{Word, argv_or_map, either};
 use crate::plan::{
     quantity::{Time, word},
     ranges,
@@ -114,4 +114,199 @@ word!(
         _ => Ok(Skip::Because(text.to_owned())),
     },
     {"description": "true, or the reason", "type": ["boolean", "string"]}
+);
+
+/// `control` of a host whose control connections go over the launcher's own.
+pub const BY_LAUNCHER: &str = "launcher";
+
+/// `control` of a host whose control connections go to the address that carries the traffic.
+pub const BY_ADDRESS: &str = "address";
+
+/// The engine that starts the daemon of a host: exactly one of the keys.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Launch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<Ssh>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandLaunch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<Slurm>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<Mpi>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct LaunchDetail {
+    /// The user's own `ssh`: configuration, agents and keys are theirs.
+    ssh: Option<Ssh>,
+    /// Any command that carries standard input to a program on the host.
+    command: Option<CommandLaunch>,
+    /// One `srun` for all nodes of an allocation: one end per node.
+    slurm: Option<Slurm>,
+    /// One `mpirun` for all ranks: one end per rank.
+    mpi: Option<Mpi>,
+    /// One pod per end, and `kubectl exec` into each.
+    kubernetes: Option<Kubernetes>,
+}
+
+/// How `ssh` reaches the host. What is left out is taken from the user's ssh configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ssh {
+    /// Name or address for ssh; by default the host's `address`, else its name in the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// User there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Port of its sshd.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Configuration file for `ssh -F`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<PathBuf>,
+    /// Jump host for `ssh -J`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jump: Option<String>,
+    /// The program there; `plumb` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
+}
+
+/// A command that carries standard input to a host. The program and its arguments are added to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CommandLaunch {
+    /// The command and its arguments; `{host}` is the host's name and `{address}` its address.
+    pub run: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CommandDetail {
+    /// The command and its arguments; `{host}` is the host's name and `{address}` its address.
+    run: Vec<Word>,
+    /// The program there; `plumb` by default.
+    #[serde(default)]
+    program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(default)]
+    copy: bool,
+}
+
+/// An allocation of Slurm, or the one that the run is in.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Slurm {
+    /// Number of nodes, each an end; inside an allocation all of its nodes by default.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// Further arguments of `srun`: partition, time, account.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The longest wait for the allocation; 10 min by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Time>,
+    /// The program there; this program's own path by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
+}
+
+/// Ranks of an MPI launcher that passes its standard input to all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mpi {
+    /// The launcher and its arguments, with the number of ranks (`-np 4`).
+    pub run: Vec<String>,
+    /// Number of ranks, each an end; by default what `-np` or `-n` of `run` says.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
+    /// The file of the MPI library, for tests over MPI; by default it is found by the launcher and the loader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub library: Option<String>,
+    /// The program there; this program's own path by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
+}
+
+/// Pods of the cluster that `kubectl` reaches with the user's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kubernetes {
+    /// Number of pods, each an end and on a node of its own; 1 by default.
+    #[schemars(range(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pods: Option<u32>,
+    /// Image with the program, or with `copy` one with a shell and its tools.
+    pub image: String,
+    /// Namespace; the context's own by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Labels that the nodes must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<BTreeMap<String, Word>>,
+    /// Whether the pods use their node's network instead of the cluster's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_network: bool,
+    /// Further arguments of every `kubectl`: context, credentials.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The longest wait for the pods; 2 min by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Time>,
+    /// The longest life of the pods: the cluster ends them then, also in the middle of a run; 4 h by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Time>,
+    /// The program in the image; `plumb` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Send this program along and leave nothing behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub copy: bool,
+}
+
+either!(
+    Launch,
+    LaunchDetail,
+    "ssh, or a map with one of ssh, command, slurm, mpi and kubernetes",
+    "ssh, slurm, or a map with one of ssh, command, slurm, mpi and kubernetes",
+    {"enum": ["ssh", "slurm"]},
+    deserialize_any,
+    {
+        fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<Launch, E> {
+            match word {
+                "ssh" => Ok(Launch { ssh: Some(Ssh::default()), ..Launch::default() }),
+                "slurm" => Ok(Launch { slurm: Some(Slurm::default()), ..Launch::default() }),
+                _ => Err(E::unknown_variant(word, &["ssh", "slurm"])),
+            }
+        }
+    },
+    |it| Launch { ssh: it.ssh, command: it.command, slurm: it.slurm, mpi: it.mpi, kubernetes: it.kubernetes }
+);
+
+argv_or_map!(
+    CommandLaunch,
+    CommandDetail,
+    "a command with its arguments",
+    "{run, program, copy}",
+    |run| CommandLaunch { run, ..CommandLaunch::default() },
+    |it| CommandLaunch { run: it.run.into_iter().map(|word| word.0).collect(), program: it.program, copy: it.copy }
 );

@@ -1,4 +1,4 @@
-use super::super::{
+use crate::plan::{
     case::Plan,
     diagnostics::Format,
     load::{LoadOptions, load_str},

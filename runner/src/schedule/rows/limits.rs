@@ -1,9 +1,19 @@
-//! The cells of the evidence on what held a test back, from one phase at both ends.
+//! Why a test was not faster: the cells of the evidence, from one phase at both ends, and the limit that they name.
 
-use netcore::report::{Evidence, TcpLimits, Window};
-use schemas::columns::{Row, results::ends};
+use analyze::limits::{self, Limit};
+use netcore::{
+    report::{Evidence, TcpLimits, Window},
+    spec::TestSpec,
+};
+use schemas::{
+    columns::{Row, results::ends},
+    words::Way,
+};
 
-use super::both::{End, Pair};
+use super::{
+    ways,
+    window::{End, Pair},
+};
 
 /// Fills the cells that the sending kernels know about their connections.
 pub(super) fn of_connections(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
@@ -62,6 +72,53 @@ pub fn missing(row: &Row, pair: Pair<'_>) -> Vec<String> {
 
 fn evidence(window: Option<&Window>) -> Option<&Evidence> {
     window?.evidence.as_ref()
+}
+
+/// Columns about an end as a whole. Of two ways at once they say nothing about one.
+const OF_THE_END: [[&str; 2]; 6] = [
+    ends::thread_busy_ratio,
+    ends::softirq_peak_ratio,
+    ends::qdisc_drops,
+    ends::interface_drops,
+    ends::softnet_drops,
+    ends::socket_drops,
+];
+
+/// Fills the cells of these rows, one per way. The test may have left the evidence out.
+pub fn limited_by(rows: &mut [(Way, Row)], spec: &TestSpec, pair: Pair<'_>) {
+    if !spec.collect.limits {
+        return;
+    }
+    let missing = rows.first().map(|(_, row)| missing(row, pair)).unwrap_or_default();
+    if ways(spec.direction).len() == 1 {
+        for (_, row) in rows {
+            if let Some(limit) = limits::of(row, &missing) {
+                limit.fill(row);
+            }
+        }
+        return;
+    }
+    let mut of_ways: Vec<Limit> = Vec::new();
+    for (way, row) in rows {
+        let limit = match (way, of_ways.as_slice()) {
+            (Way::Both, [forward, reverse]) => Some(limits::both_ways(forward, reverse)),
+            (Way::Both, _) => None,
+            _ => limits::of(&of_one_way(row), &missing),
+        };
+        if let Some(limit) = limit {
+            of_ways.push(limit.clone());
+            limit.fill(row);
+        }
+    }
+}
+
+/// The row without evidence that both ways share.
+fn of_one_way(row: &Row) -> Row {
+    let mut row = row.clone();
+    for column in OF_THE_END.as_flattened() {
+        row.set_number(column, None);
+    }
+    row
 }
 
 #[cfg(test)]
@@ -126,7 +183,7 @@ mod tests {
         let (near, far) = (seen(10, flows), seen(40, receivers));
         let pair = Pair { near: Some(&near), far: Some(&far) };
         let (near, far) = (report(Side::Near, vec![near.clone()]), report(Side::Far, vec![far.clone()]));
-        let spec = netcore::spec::TestSpec { streams: 2, ..spec(Direction::Forward) };
+        let spec = TestSpec { streams: 2, ..spec(Direction::Forward) };
         let identity = Row { from: Some("a".into()), to: Some("b".into()), ..Row::default() };
         let made = of_iteration(&identity, &spec, &near, Some(&far));
         let row = &made.measured[0].1;

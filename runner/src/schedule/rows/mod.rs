@@ -1,46 +1,31 @@
 //! From what two ends report to rows of the results table.
 //!
-//! - [`both`]: a phase or interval at both ends
-//! - [`ecn`]: congestion marks
-//! - [`identity`]: the cells of what the kernels granted
-//! - [`window`]: the cells of one phase or interval
-//! - [`latency`]: histograms, merged
-//! - `limited`: why the test was not faster
-//! - [`limits`]: evidence on what held the test back
-//! - [`loaded`]: what a load adds to the latency of a probe beside it
-//! - [`loss`]: runs of lost messages
-//! - [`printed`]: what a program printed
-//! - [`ranks`]: what several ranks did
+//! - [`window`]: the cells of one phase or interval, and the windows of both ends that they are made from
+//! - [`path`]: latency, lost messages, congestion marks, the share of the wire
+//! - [`limits`]: what held the test back
+//! - [`group`]: what the members of a group did together
+//! - [`kinds`]: what several ranks did, and what a program printed
 //! - [`summary`]: what the iterations of a case say together
-//! - [`total`]: what the members of a group did together
-//! - [`wire`]: how much of the wire a stream took
 
-pub mod both;
-pub mod ecn;
-pub mod identity;
-pub mod latency;
-mod limited;
+pub mod group;
+pub mod kinds;
 pub mod limits;
-pub mod loaded;
-pub mod loss;
-pub mod printed;
-pub mod ranks;
+pub mod path;
 pub mod summary;
-pub mod total;
 pub mod window;
-pub mod wire;
 
 use netcore::{
-    report::{Phase, SideReport, TimeWait, Window},
-    spec::TestSpec,
+    report::{Granted, Phase, SideReport, TimeWait, Window},
+    spec::{Role, TestSpec},
 };
 use schemas::{
     columns::Row,
     words::{Record, Way},
 };
 
-use self::both::Pair;
-pub use crate::plan::requested::ways;
+use self::window::Pair;
+
+pub use crate::plan::answers::ways;
 
 /// The rows of one iteration, in the order in which they are written.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +41,7 @@ pub struct IterationRows {
 pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> IterationRows {
     let granted = |way: Way| {
         let mut identity = identity.clone();
-        identity::granted(&mut identity, way, near, far);
+        granted(&mut identity, way, near, far);
         identity
     };
     let identities = [Way::Forward, Way::Reverse, Way::Both].map(granted);
@@ -88,7 +73,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         for way in ways(spec.direction) {
             let mut row = window::row(&identities[*way as usize], spec, pair, *way, None);
             row.record = Some(Record::Iteration);
-            wire::fill(&mut row, spec, near, far);
+            path::wire_share(&mut row, spec, near, far);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
             }
@@ -98,7 +83,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             for (_, row) in &mut rows {
                 row.cpu_taken_ratio = analyze::limits::taken(row);
             }
-            limited::fill(&mut rows, spec, pair);
+            limits::limited_by(&mut rows, spec, pair);
             made.measured.extend(rows.iter().cloned());
         }
         made.rows.extend(rows.into_iter().map(|(_, row)| row));
@@ -146,6 +131,52 @@ fn pairs<'a>(near: &'a [Window], far: &'a [Window], nominal_ns: u64) -> Vec<Pair
         }
     }
     all
+}
+
+/// The cells of what was granted, as it was at the end.
+pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideReport>) {
+    row.io = Some(near.io.clone());
+    row.threads = Some(near.threads.into());
+    row.library = match (way, far) {
+        (Way::Reverse, Some(far)) => far.library.clone(),
+        (Way::Both, Some(far)) if far.library != near.library => None,
+        _ => near.library.clone(),
+    };
+    row.local_spin_ratio = near.spinning.and_then(|waits| waits.spun_ratio());
+    row.remote_spin_ratio = far.and_then(|far| far.spinning?.spun_ratio());
+    // Of two ends that differ, none is the row's.
+    let of_role = |option, role| {
+        let [near, far] = [Some(near), far].map(|end| end.and_then(|end| text(end, option, role)));
+        match (way, role) {
+            (Way::Forward, Role::Receiver) | (Way::Reverse, Role::Sender) => far,
+            (Way::Forward | Way::Reverse, _) => near,
+            (Way::Both, _) => near.filter(|near| far.is_none_or(|far| far == *near)),
+        }
+    };
+    let of_sender = |option| of_role(option, Role::Sender);
+    row.congestion_control = of_sender("congestion_control");
+    row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
+    row.gso = of_sender("gso").and_then(|v| v.parse().ok());
+    row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
+    row.ecn = of_sender("ecn").and_then(|v| v.parse().ok());
+    row.mss_bytes = of_sender("mss").and_then(|v| v.parse().ok());
+    row.local_send_buffer_bytes = number(near, "send_buffer", Role::Sender);
+    row.local_receive_buffer_bytes = number(near, "receive_buffer", Role::Receiver);
+    row.remote_send_buffer_bytes = far.and_then(|far| number(far, "send_buffer", Role::Sender));
+    row.remote_receive_buffer_bytes = far.and_then(|far| number(far, "receive_buffer", Role::Receiver));
+}
+
+/// The kernel's word on an option of the first flow with this role at the end, or of the first flow if none has it. A
+/// receiver's options say nothing about how data are sent. The other flows' are in `run.json`.
+fn text(report: &SideReport, option: &str, role: Role) -> Option<String> {
+    let flow = report.phases.first().and_then(|w| w.flows.iter().find(|f| f.role == role)).map(|f| f.flow);
+    let known = |g: &&Granted| g.option == option;
+    let of_role = report.options.iter().filter(known).find(|g| Some(g.flow) == flow);
+    of_role.or_else(|| report.options.iter().find(known)).and_then(|g| g.at_end.clone().or_else(|| g.at_start.clone()))
+}
+
+fn number(report: &SideReport, option: &str, role: Role) -> Option<u64> {
+    text(report, option, role)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use schemas::{
     words::{Confidence, Record},
 };
 
-use super::latency::Merged;
+use super::path::Merged;
 
 /// Groups of columns that a summary condenses.
 const CONDENSED: [&str; 12] = [
@@ -153,8 +153,8 @@ fn add(all: &mut Option<Merged>, one: Option<Merged>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::path;
     use super::*;
-    use crate::schedule::rows::latency;
     use schemas::words::LatencyKind;
 
     fn iteration(throughput: f64, bytes: u64, latencies: &[u64]) -> Row {
@@ -167,9 +167,9 @@ mod tests {
             local_cpu_peak_id: Some(7),
             latency_kind: Some(LatencyKind::RoundTrip),
             latency_p99_us: Some(1e9),
-            latency_histogram: Some(latency::encoded(latencies)),
+            latency_histogram: Some(path::encoded(latencies)),
             receive_call_p50_us: Some(1e9),
-            receive_call_histogram: Some(latency::encoded(latencies)),
+            receive_call_histogram: Some(path::encoded(latencies)),
             iteration: Some(1),
             ..Row::default()
         }

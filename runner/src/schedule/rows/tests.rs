@@ -136,10 +136,8 @@ fn granted(flow: u32, option: &str, value: &str) -> Granted {
 #[test]
 fn each_direction_of_a_duplex_connection_is_told_by_the_end_that_sends_it() {
     let timed = |rtt_us, send, receive| {
-        let of = |kind: &str, values: usize| Latencies {
-            kind: kind.into(),
-            histogram: latency::encoded(&vec![1000; values]),
-        };
+        let of =
+            |kind: &str, values: usize| Latencies { kind: kind.into(), histogram: path::encoded(&vec![1000; values]) };
         let mut flow = flow(0, Role::Duplex, 100, 100);
         flow.latencies = vec![of("send", send), of("receive", receive)];
         flow.tcp_info = Some(TcpInfo { rtt_us, cwnd_segments: rtt_us, mss_bytes: 1000, ..TcpInfo::default() });
@@ -248,7 +246,7 @@ fn without_a_far_end_what_arrived_is_not_known() {
 fn round_trips_count_transactions_at_the_requester() {
     let mut requester = flow(0, Role::Requester, 10, 10);
     requester.counts = Counts { transactions: 500, ..requester.counts };
-    requester.latencies = vec![Latencies { kind: "round_trip".into(), histogram: latency::encoded(&[20_000, 40_000]) }];
+    requester.latencies = vec![Latencies { kind: "round_trip".into(), histogram: path::encoded(&[20_000, 40_000]) }];
     let near = report(Side::Near, vec![window(Phase::Measure, SECOND / 2, vec![requester])]);
     let far = report(Side::Far, vec![window(Phase::Measure, SECOND, vec![flow(0, Role::Responder, 10, 10)])]);
     let rr = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);

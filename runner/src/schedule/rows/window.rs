@@ -1,23 +1,95 @@
-//! The cells of one phase or interval, from the windows that the two ends cut.
+//! The cells of one phase or interval, from the windows that the two ends cut: a [`Pair`].
 //!
 //! Senders count what they sent over their own elapsed time, receivers what arrived over theirs. If both ends receive (round
 //! trips, both directions at once), the two rates are added.
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Pacing, Phase, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
     spec::{Dialect, Direction, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::{Row, results::ends},
-    words::{self, DemandUnit, OfferedUnit, Status, Way},
+    words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{
-    both::{End, Pair, end, total},
-    ecn, latency, limits, loss,
-};
-use crate::plan::requested;
+use super::{limits, path};
+use crate::plan::answers;
+
+/// The same phase or interval at both ends; an end that reported none of it is `None`.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// At the near end.
+    pub near: Option<&'a Window>,
+    /// At the far end.
+    pub far: Option<&'a Window>,
+}
+
+/// A sum of counts that another host may have made up.
+pub(super) fn total(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// The flows of one end that a row is about.
+pub(super) struct End<'a> {
+    pub(super) window: &'a Window,
+    pub(super) flows: Vec<&'a FlowWindow>,
+    /// In a duplex flow each end both sends and receives; a row about one way takes one of the two.
+    pub(super) sends: bool,
+    receives: bool,
+}
+
+impl End<'_> {
+    pub(super) fn sum(&self, count: impl Fn(&FlowWindow) -> u64) -> u64 {
+        total(self.flows.iter().map(|f| count(f)))
+    }
+
+    pub(super) fn has(&self, roles: &[Role]) -> bool {
+        self.flows.iter().any(|f| roles.contains(&f.role))
+    }
+
+    fn is_sender(&self) -> bool {
+        self.sends && self.has(&[Role::Sender, Role::Duplex, Role::Requester, Role::Responder])
+    }
+
+    fn is_receiver(&self) -> bool {
+        self.receives && self.has(&[Role::Receiver, Role::Duplex, Role::Requester, Role::Responder])
+    }
+
+    /// The flows in whose sending the row is interested: of a duplex flow's two ends, one where the row is about one way.
+    pub(super) fn senders(&self) -> impl Iterator<Item = &FlowWindow> {
+        let sends = |f: &&FlowWindow| self.sends && matches!(f.role, Role::Sender | Role::Duplex | Role::Requester);
+        self.flows.iter().copied().filter(sends)
+    }
+
+    /// Latencies that belong to the row: a duplex flow's send calls go the one way, its receive calls the other.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &Latencies> {
+        let counts = |l: &&Latencies| match l.kind.parse() {
+            Ok(LatencyKind::Send) => self.sends,
+            Ok(LatencyKind::Receive) => self.receives,
+            _ => true,
+        };
+        self.flows.iter().flat_map(|f| &f.latencies).filter(counts)
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        self.window.elapsed_ns as f64 / 1e9
+    }
+}
+
+/// The part of an end that a row about `way` needs. Flows with the role `reverse` carry payload in reverse only: receivers of
+/// the near end, senders of the far end.
+pub(super) fn end(window: &Window, way: Way, stream: Option<u32>, reverse: Role) -> End<'_> {
+    let takes = |role: Role| match way {
+        Way::Both => true,
+        Way::Forward => role != reverse,
+        Way::Reverse => role == reverse || role == Role::Duplex,
+    };
+    let flows = window.flows.iter().filter(|f| stream.is_none_or(|s| s == f.flow) && takes(f.role)).collect();
+    let one_of_two = way != Way::Both && window.flows.iter().any(|f| f.role == Role::Duplex);
+    let is_source = (way == Way::Forward) == (reverse == Role::Receiver);
+    End { window, flows, sends: !one_of_two || is_source, receives: !one_of_two || !is_source }
+}
 
 /// The way of one stream, from its role at whichever end reported it.
 pub fn way_of(direction: Direction, pair: Pair<'_>, stream: u32) -> Option<Way> {
@@ -61,12 +133,12 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, spec, near.as_ref(), far.as_ref());
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
-    ecn::fill(&mut row, spec, near.as_ref(), far.as_ref());
+    path::marks(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
-    if let Some(latencies) = latency::merged(&timed) {
+    if let Some(latencies) = path::merged(&timed) {
         latencies.fill(&mut row);
     }
-    if let Some(receive_calls) = latency::receive_calls(&timed) {
+    if let Some(receive_calls) = path::receive_calls(&timed) {
         receive_calls.fill_receive_calls(&mut row);
     }
     if stream.is_none() {
@@ -135,7 +207,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
     row.connections = near.map(|e| e.sum(|f| f.counts.connections));
     row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
     if row.stream.is_none()
-        && let Some((offered, unit)) = requested::offered(spec)
+        && let Some((offered, unit)) = answers::offered(spec)
     {
         let sent = match unit {
             OfferedUnit::Bits => row.sent_bits_per_s,
@@ -201,7 +273,7 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     row.lost = Some(sent.saturating_sub(received));
     row.loss_ratio = (sent > 0).then(|| sent.saturating_sub(received) as f64 / sent as f64);
     if let Some(far) = far {
-        loss::runs(row, spec, near, far);
+        path::runs(row, spec, near, far);
     }
 }
 

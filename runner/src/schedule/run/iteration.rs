@@ -20,10 +20,9 @@ use schemas::{
 };
 
 use super::{
-    Failure, Run, Values, arrived,
-    cut::{self, Cut},
-    ending::blank,
-    together::{self, Apart},
+    Failure, Run, Values,
+    checked::{self, Apart},
+    ending::{self, Cut, blank},
 };
 use crate::{
     error::Error,
@@ -33,12 +32,12 @@ use crate::{
         model::Window,
     },
     schedule::{
-        bench::{Bench, MeasureError, Measured},
+        Bench, MeasureError, Measured,
         confidence::Samples,
         history::Done,
         rows::{
             self,
-            total::{self, NoTotal, Part},
+            group::{self, NoTotal, Part},
         },
         step::Step,
     },
@@ -122,7 +121,7 @@ impl Run<'_> {
     /// Writes a good iteration, and ends its case if that is enough.
     fn count(&mut self, i: usize, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         let (rows, done) = self.rows_of(step, iteration, measured);
-        if let Some(cut) = cut::of(step, measured, self.stop) {
+        if let Some(cut) = ending::of(step, measured, self.stop) {
             let sole = cut.has_numbers && self.states[i].result.done == 0;
             if self.stop.wants_cut() && sole {
                 // The measurement until then is wanted, and is as the plan says.
@@ -148,7 +147,7 @@ impl Run<'_> {
         cut: Cut,
         iteration: u32,
     ) -> Result<(), Error> {
-        cut::mark(&mut rows, &cut.sentence);
+        ending::mark(&mut rows, &cut.sentence);
         self.sink.reports(step, iteration, measured)?;
         self.sink.rows(&rows)?;
         self.states[i].cut = Some(cut.sentence);
@@ -194,17 +193,17 @@ impl Run<'_> {
                     if measured.settled == Some(false) {
                         self.unsettled(step, iteration);
                     }
-                    for doubt in together::doubt(step, &measured).into_iter().chain(arrived::earlier(step, &measured)) {
+                    for doubt in checked::doubt(step, &measured).into_iter().chain(checked::earlier(step, &measured)) {
                         self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
                     }
-                    self.states[i].out_of_order.extend(arrived::out_of_order(step, &measured));
+                    self.states[i].out_of_order.extend(checked::out_of_order(step, &measured));
                     return Ok(Tried::Good(Box::new(measured)));
                 }
                 Err(spoiled) => spoiled,
             };
         // A signal that ends an iteration early does not fail its case.
         if self.stop.requested() {
-            self.states[i].cut = Some(format!("{} in iteration {iteration}", cut::by(self.stop)));
+            self.states[i].cut = Some(format!("{} in iteration {iteration}", ending::by(self.stop)));
             return Ok(Tried::Ended);
         }
         // A start whose ends were not together says nothing about the case: it has retries of its own.
@@ -229,8 +228,8 @@ impl Run<'_> {
     /// Refuses an iteration whose rate is partly that of its warm-up, while it has starts left. The last one counts, with a
     /// doubt.
     fn arrived(&self, step: &Step, measured: Measured, tries: &Tries) -> Result<Measured, Spoiled> {
-        let may_start = tries.starts < DISTURBED_STARTS && cut::of(step, &measured, self.stop).is_none();
-        match arrived::earlier(step, &measured).filter(|_| may_start) {
+        let may_start = tries.starts < DISTURBED_STARTS && ending::of(step, &measured, self.stop).is_none();
+        match checked::earlier(step, &measured).filter(|_| may_start) {
             None => Ok(measured),
             Some(message) => {
                 Err(Spoiled { fault: MeasureError::failed(message), skew: None, starts: DISTURBED_STARTS })
@@ -316,10 +315,10 @@ impl Run<'_> {
             }
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
-        rows::loaded::join(step, &mut written, &mut done.measured);
+        group::join(step, &mut written, &mut done.measured);
         if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
             let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
-            let (ranks, all) = rows::ranks::of_iteration(&identity, job, outcome);
+            let (ranks, all) = rows::kinds::of_iteration(&identity, job, outcome);
             done.streams.extend(ranks.iter().filter_map(|row| Some((0, row.stream?, row.clone()))));
             done.measured.push((0, Way::Both, all.clone()));
             written.extend(ranks);
@@ -327,7 +326,7 @@ impl Run<'_> {
         }
         if let Some(printed) = &measured.printed {
             let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
-            let made = rows::printed::of_iteration(&identity, &printed.lines);
+            let made = rows::kinds::of_program(&identity, &printed.lines);
             written.extend(made.rows);
             done.measured.extend(made.measured);
         }
@@ -370,7 +369,7 @@ impl Run<'_> {
             .filter_map(|(m, (member, reports))| Some(Part { spec: member.spec()?, reports, row: of(m)? }))
             .collect();
         let identity = Row { iteration: Some(iteration.into()), ..group_identity(step, measured) };
-        let why = match total::row(&identity, &parts, group.window == Window::Own) {
+        let why = match group::total_row(&identity, &parts, group.window == Window::Own) {
             Ok(row) => return Some(row),
             Err(NoTotal::Apart) => "the members never ran at the same time",
             Err(NoTotal::Uncut) if parts.iter().all(|part| part.spec.phases.interval_ns > 0) => {
@@ -477,7 +476,7 @@ fn usable(step: &Step, measured: Measured, interrupts: &Interrupts) -> Result<Me
     {
         return Err(MeasureError::failed(message).into());
     }
-    match together::apart(step, &measured).filter(|_| cut::of(step, &measured, interrupts).is_none()) {
+    match checked::apart(step, &measured).filter(|_| ending::of(step, &measured, interrupts).is_none()) {
         None => Ok(measured),
         Some(Apart { sentence: message, skew, starts }) => {
             Err(Spoiled { fault: MeasureError::failed(message), skew, starts })

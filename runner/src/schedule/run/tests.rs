@@ -11,7 +11,7 @@ use crate::{
     },
     progress::Mode,
     schedule::{
-        bench::Measured,
+        Measured,
         fake::{FakeBench, Rows, pair, step, stream},
         history::Done,
     },

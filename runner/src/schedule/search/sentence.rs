@@ -8,7 +8,7 @@ use schemas::{
 
 use super::{
     Answer, Known, Search,
-    carried::{Carried, EDGE_S},
+    posterior::{Carried, EDGE_S},
 };
 use crate::plan::model::FindBy;
 

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use schemas::{metrics, words::Record};
 
-use super::{carried::queued_share, *};
+use super::{posterior::queued_share, *};
 use crate::{
     plan::{job::Job, model::Order},
     progress::{Mode, Progress},
     schedule::{
-        bench::{Bench, MeasureError},
+        Bench, MeasureError,
         fake::{FakeLink, Noise, Rows, step},
         history::History,
         run::{Finished, Settings, run},

@@ -1,9 +1,14 @@
-//! The total of a concurrent group, over the window that all of its members share.
+//! The rows of a concurrent group: its total over the window that all of its members share, and what a load adds to the latency
+//! of a probe beside it.
 //!
 //! A sum over windows that only overlap would count seconds in which some member had not begun or had ended already, and
 //! a member that starts late then looks fast. So each member's rate is taken inside the common window: from its intervals that
 //! lie wholly in it, or from its whole measure phase where that is the common window to within a hundredth.
+//!
+//! A probe names the member that measures the same round trip on the idle path (`idle` in the plan). The load beside it is
+//! every stream of the group that is measured in the probe's window, by plan.
 
+use analyze::stats::responsiveness::{self, INTERVAL_S, MOVING};
 use netcore::{
     client::Outcome,
     report::{Phase, Window},
@@ -11,10 +16,11 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
-    words::{self, Record, Status},
+    words::{self, Confidence, Record, Status, Way},
 };
 
-use super::{pairs, window};
+use super::{pairs, path::Merged, window};
+use crate::{plan::case::Member, schedule::step::Step};
 
 /// Share by which a member's own window may be longer than the common one, for its whole phase to stand for it.
 const SLACK: f64 = 0.01;
@@ -40,7 +46,7 @@ pub enum NoTotal {
 }
 
 /// The group's row. With `own`, every member counts over its own window, and the common one is only reported.
-pub fn row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal> {
+pub fn total_row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, NoTotal> {
     let spans: Vec<(f64, f64)> = parts.iter().filter_map(span).collect();
     if spans.len() < parts.len() {
         return Err(NoTotal::Apart);
@@ -117,14 +123,109 @@ fn inside(part: &Part<'_>, start: f64, low: f64, high: f64) -> Option<[Option<f6
     (seconds > 0.0).then(|| [0, 1, 2].map(|rate| whole[rate].map(|_| work[rate] / seconds)))
 }
 
+/// Fills the cells of the probes under load, in the rows of an iteration and in the copies that statistics are made of.
+pub fn join(step: &Step, written: &mut [Row], measured: &mut [(usize, Way, Row)]) {
+    for (m, member) in step.members.iter().enumerate() {
+        let Some(idle) = member.idle.as_ref().and_then(|name| step.members.iter().position(|one| one.name == *name))
+        else {
+            continue;
+        };
+        let of = |m: usize| measured.iter().find(|(at, ..)| *at == m).map(|(.., row)| row);
+        let Some((probe, idle)) = of(m).zip(of(idle)) else { continue };
+        let difference = |cell: fn(&Row) -> Option<f64>| Some(cell(probe)? - cell(idle)?);
+        let p50 = difference(|row| row.latency_p50_us);
+        let p95 = difference(|row| row.latency_p95_us);
+        let load = step.members.iter().filter(|one| is_load(one, member));
+        let load = load.filter_map(|one| of_load(written, one, member)).min();
+        let responsiveness = of_probe(written, member);
+        let fill = |row: &mut Row| {
+            (row.added_latency_p50_us, row.added_latency_p95_us) = (p50, p95);
+            (row.load_confidence, row.responsiveness_confidence) = (load, responsiveness);
+        };
+        measured.iter_mut().filter(|(at, ..)| *at == m).for_each(|(.., row)| fill(row));
+        let is_whole = |row: &&mut Row| {
+            row.record == Some(Record::Iteration) && row.phase == Some(words::Phase::Measure) && is_of(row, member)
+        };
+        written.iter_mut().filter(is_whole).for_each(fill);
+    }
+}
+
+fn is_of(row: &Row, member: &Member) -> bool {
+    row.member.as_deref() == Some(&member.name)
+}
+
+/// Whether a member is load beside a probe: a stream whose window shares a part of the probe's.
+fn is_load(member: &Member, probe: &Member) -> bool {
+    let is_stream = member.spec().is_some_and(|spec| spec.pattern == Pattern::Stream);
+    let windows = member.measured_ns().zip(probe.measured_ns());
+    is_stream && windows.is_some_and(|(load, probe)| load.0 < probe.1 && probe.0 < load.1)
+}
+
+fn of_load(rows: &[Row], load: &Member, probe: &Member) -> Option<Confidence> {
+    let work = |bin: &[&Row]| {
+        let seconds = |row: &Row| row.elapsed_s.unwrap_or(0.0);
+        let bits: f64 = bin.iter().map(|row| row.throughput_bits_per_s.unwrap_or(0.0) * seconds(row)).sum();
+        (bits, bin.iter().map(|row| seconds(row)).sum::<f64>())
+    };
+    let bins: Vec<(f64, f64)> = bins(rows, load, probe)?.iter().map(|bin| work(bin)).collect();
+    let average = |bins: &[(f64, f64)]| {
+        let (work, time) = bins.iter().fold((0.0, 0.0), |sum, bin| (sum.0 + bin.0, sum.1 + bin.1));
+        work / time
+    };
+    Some(responsiveness::confidence(&bins.windows(MOVING).map(average).collect::<Vec<_>>()))
+}
+
+fn of_probe(rows: &[Row], probe: &Member) -> Option<Confidence> {
+    let merge = |all: Merged, one: &Merged| all.with(one);
+    let merged = |bin: &Vec<&Row>| {
+        let mut histograms = bin.iter().filter_map(|row| Merged::of_row(row));
+        let first = histograms.next();
+        first.map(|first| histograms.fold(first, |all, one| merge(all, &one)))
+    };
+    let bins: Vec<Option<Merged>> = bins(rows, probe, probe)?.iter().map(merged).collect();
+    // An interval without an answer adds no time; four of them have no rate.
+    let average = |bins: &[Option<Merged>]| {
+        let mut there = bins.iter().flatten();
+        let first = there.next().cloned();
+        first.and_then(|first| there.fold(first, merge).round_trips_per_min()).unwrap_or(0.0)
+    };
+    Some(responsiveness::confidence(&bins.windows(MOVING).map(average).collect::<Vec<_>>()))
+}
+
+/// A member's intervals inside a probe's window, together in steps of the draft's interval, counted from the end of the window.
+/// `None`: the plan has no intervals.
+fn bins<'r>(rows: &'r [Row], member: &Member, probe: &Member) -> Option<Vec<Vec<&'r Row>>> {
+    let nominal_s = member.spec()?.phases.interval_ns as f64 / 1e9;
+    if nominal_s <= 0.0 {
+        return None;
+    }
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let begin = seconds(member.measured_ns()?.0);
+    let (low, high) = probe.measured_ns().map(|(low, high)| (seconds(low), seconds(high)))?;
+    let way = *super::ways(member.spec()?.direction).last()?;
+    let inside = |row: &&Row| {
+        let (start, elapsed) = (begin + row.start_s.unwrap_or(0.0), row.elapsed_s.unwrap_or(0.0));
+        // The last interval of a phase may be cut short, and edges are as late as the thread that wakes for them.
+        start >= low - nominal_s / 2.0 && start + elapsed <= high + nominal_s / 2.0 && elapsed >= nominal_s / 2.0
+    };
+    let is_interval = |row: &&Row| {
+        row.record == Some(Record::Interval)
+            && row.phase == Some(words::Phase::Measure)
+            && row.direction == Some(way)
+            && is_of(row, member)
+    };
+    let all: Vec<&Row> = rows.iter().filter(is_interval).filter(inside).collect();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 1")]
+    let together = (INTERVAL_S / nominal_s).round().max(1.0) as usize;
+    Some(all.rchunks_exact(together).rev().map(<[&Row]>::to_vec).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use netcore::spec::{Role, Side};
-    use schemas::words::Way;
 
-    use super::*;
+    use super::{super::of_iteration, *};
     use crate::schedule::fake::{flow, outcome, report, spec};
-    use crate::schedule::rows::of_iteration;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -153,7 +254,7 @@ mod tests {
     fn total(members: &[(Outcome, Row)], own: bool) -> Result<Row, NoTotal> {
         let spec = spec(Direction::Forward);
         let parts: Vec<Part<'_>> = members.iter().map(|(reports, row)| Part { spec: &spec, reports, row }).collect();
-        row(&Row::default(), &parts, own)
+        total_row(&Row::default(), &parts, own)
     }
 
     #[test]

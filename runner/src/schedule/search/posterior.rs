@@ -5,8 +5,13 @@
 //! width over which the one turns into the other, is a hypothesis of its own. Each probe multiplies a hypothesis by the
 //! probability that it gave this outcome (Bayes). The next probe is the one from which most is learned about the cell. This is
 //! psychophysics' psi method with lapses and guesses (Kontsevich and Tyler 1999, Prins 2013).
+//!
+//! Shares of a load that the sender offered and the path carried.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
+
+use analyze::judge::offered;
+use schemas::columns::Row;
 
 /// A value of the noise, and its share of the prior.
 type Weighted = [f64; 2];
@@ -29,7 +34,7 @@ const QUANTILES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 0.9];
 /// Probability of all cells on one side that are left out when probes are weighed.
 const NEGLIGIBLE: f64 = 1e-6;
 
-pub struct Belief {
+pub struct Posterior {
     /// Loads of the grid; one less than the cells.
     loads: usize,
     /// The probability of each cell; together 1.
@@ -60,7 +65,7 @@ impl Noise {
     }
 }
 
-impl Belief {
+impl Posterior {
     /// Before any probe. `loads`: at least 1.
     pub fn new(loads: usize) -> Self {
         let inner = if loads > 1 { (1.0 - 2.0 * END) / (loads - 1) as f64 } else { END };
@@ -130,12 +135,12 @@ impl Belief {
             .collect();
         near.sort_unstable();
         near.dedup();
-        let told = near.into_iter().map(|load| (load, self.told(load, cells)));
-        told.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
+        let learned = near.into_iter().map(|load| (load, self.information(load, cells)));
+        learned.reduce(|best, other| if other.1 > best.1 { other } else { best }).map_or(0, |(load, _)| load)
     }
 
     /// Information about the cell that a probe of this load is expected to give, nats.
-    fn told(&self, load: usize, cells: &[f64]) -> f64 {
+    fn information(&self, load: usize, cells: &[f64]) -> f64 {
         let likely = quantile(cells, NEGLIGIBLE)..=quantile(cells, 1.0 - NEGLIGIBLE);
         let mut sums = vec![[0.0; 2]; likely.clone().count()];
         for noise in &self.noises {
@@ -177,37 +182,92 @@ pub fn quantile(cells: &[f64], share: f64) -> usize {
     reached.unwrap_or(cells.len() - 1)
 }
 
+/// Operations that may be missing at the edges of a window of a load that counts as reached.
+const EDGE: f64 = 2.0;
+
+/// Time by which a busy machine may read the two edges of a window late. The window of the arrivals may be off by that.
+pub const EDGE_S: f64 = 0.005;
+
+/// Shares of the load of one probe, each 0 to 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Carried {
+    /// Offered by the sender.
+    pub offered: f64,
+    /// Of that, neither arrived in the window nor lost: a queue took it in.
+    pub queued: f64,
+}
+
+impl Carried {
+    /// Without a sender that falls behind, and without a queue.
+    pub const WHOLE: Self = Self { offered: 1.0, queued: 0.0 };
+
+    /// `filling`: see `queued_share`.
+    pub fn of(row: &Row, filling: Duration) -> Self {
+        Self {
+            // Unknown counts as not offered.
+            offered: offered::share_of(row).unwrap_or(0.0),
+            queued: queued_share(row, filling),
+        }
+    }
+
+    /// The worse of two directions.
+    pub fn or_worse(self, other: Self) -> Self {
+        Self { offered: self.offered.min(other.offered), queued: self.queued.max(other.queued) }
+    }
+}
+
+/// Growth of a queue that counts as none, as a share of what was offered: the edges of the window are not exact.
+pub fn tolerance(within: f64, window_s: Option<f64>) -> f64 {
+    let edges = window_s.map_or(f64::INFINITY, |window_s| EDGE_S / window_s);
+    edges.clamp(within / 10.0, within / 2.0)
+}
+
+/// The share of what was sent that neither arrived in the window nor was lost. `filling`: time in which the first data of the
+/// window were still on their way.
+pub fn queued_share(row: &Row, filling: Duration) -> f64 {
+    let share = || {
+        let (sent, arrived, elapsed) = (row.sent_bits_per_s?, row.throughput_bits_per_s?, row.elapsed_s?);
+        let messages = EDGE * row.message_bytes.unwrap_or(0) as f64 * 8.0 / elapsed;
+        let on_the_way = sent * filling.as_secs_f64() / elapsed;
+        let gone = sent * row.loss_ratio.unwrap_or(0.0);
+        (sent > 0.0).then(|| (sent - gone - arrived - messages - on_the_way) / sent)
+    };
+    // Only a stream has a receiver whose arrivals say something about the sender's load.
+    let is_stream = row.transactions_per_s.is_none();
+    share().filter(|_| is_stream).map_or(0.0, |share| share.clamp(0.0, 1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn probes_that_agree_leave_one_cell() {
-        let mut belief = Belief::new(20);
+        let mut posterior = Posterior::new(20);
         for load in [0, 19, 9, 14, 11, 12, 11, 12, 11, 12] {
-            belief.take(load, load < 12);
+            posterior.take(load, load < 12);
         }
-        assert!(belief.cells()[12] > 0.9, "{:?}", belief.cells());
-        assert!((belief.cells().iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(posterior.cells()[12] > 0.9, "{:?}", posterior.cells());
+        assert!((posterior.cells().iter().sum::<f64>() - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn probes_that_disagree_leave_many() {
-        let mut belief = Belief::new(20);
+        let mut posterior = Posterior::new(20);
         for _ in 0..6 {
             for load in [4, 8, 12, 16] {
-                belief.take(load, true);
-                belief.take(load, false);
+                posterior.take(load, true);
+                posterior.take(load, false);
             }
         }
-        assert!(belief.cells().iter().all(|cell| *cell < 0.5), "{:?}", belief.cells());
+        assert!(posterior.cells().iter().all(|cell| *cell < 0.5), "{:?}", posterior.cells());
     }
 
     #[test]
     fn the_next_probe_halves_what_is_open() {
-        let mut belief = Belief::new(101);
-        belief.take(0, true);
-        belief.take(100, false);
-        assert!((40..=60).contains(&belief.most_telling()), "{}", belief.most_telling());
+        let mut posterior = Posterior::new(101);
+        posterior.take(0, true);
+        posterior.take(100, false);
+        assert!((40..=60).contains(&posterior.most_telling()), "{}", posterior.most_telling());
     }
 }

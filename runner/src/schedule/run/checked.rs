@@ -1,4 +1,5 @@
-//! Whether the bytes that a receiver counted in the measure phase also arrived in it.
+//! Checks of an iteration: whether its ends measured at the same time, and whether the bytes that a receiver counted in the
+//! measure phase also arrived in it.
 //!
 //! Bytes of the warm-up wait in the receiver's kernel for two reasons. The measure phase counts them when they are read, so
 //! that the rate exceeds that of the path. The sender's kernel knows when they arrived.
@@ -8,17 +9,108 @@
 //! - Behind a lost segment the bytes wait for its retransmission. `tcpi_delivered` counts them, too. The slow start of several
 //!   streams does it each time, so a longer warm-up helps, and another start does not.
 
+use std::time::Duration;
+
 use netcore::{
     client::Outcome,
     report::{Phase, SideReport, TcpInfo, Window, grown},
-    spec::Pattern,
+    spec::{Pattern, Stop},
 };
-use schemas::units::margin;
+use schemas::units::{Unit, human, margin};
 
 use crate::{
     plan::case::Member,
-    schedule::{bench::Measured, step::Step},
+    schedule::{Measured, step::Step},
 };
+
+/// Bounds of the starts of an iteration until one whose ends are not together counts as a failure. Of short windows there
+/// are as many as fit into a second: a busy machine misses many of them, and they cost little.
+const STARTS: [u64; 2] = [3, 20];
+
+/// An iteration whose ends or members did not measure together.
+pub(super) struct Apart {
+    pub(super) sentence: String,
+    pub(super) skew: Option<Duration>,
+    /// Starts that it gets in all.
+    pub(super) starts: u64,
+}
+
+/// The measure phases of a member's two ends, times in nanoseconds.
+struct Phases {
+    asked: u64,
+    near: u64,
+    /// Of the far end, and how far apart the two began. `None`: a far end that does not tell its instants.
+    far: Option<(u64, u64)>,
+    /// Time during which both measured.
+    shared: u64,
+}
+
+impl Phases {
+    /// `None`: a test that stops by a count, whose ends need not be simultaneous.
+    fn of(member: &Member, reports: &Outcome) -> Option<Self> {
+        let Stop::AfterNs(asked) = member.spec()?.phases.stop else { return None };
+        let length =
+            |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).map(|w| w.elapsed_ns);
+        let near = length(&reports.near)?;
+        let far = reports.near_start_ns.zip(reports.far_start_ns).zip(reports.far.as_ref().and_then(length));
+        let Some(((near_start, far_start), far)) = far else {
+            return Some(Self { asked, near, far: None, shared: near });
+        };
+        let end = near_start.saturating_add(near).min(far_start.saturating_add(far));
+        let shared = end.saturating_sub(near_start.max(far_start));
+        Some(Self { asked, near, far: Some((far, near_start.abs_diff(far_start))), shared })
+    }
+
+    fn sentence(&self, member: &Member) -> String {
+        let seconds = |ns: u64| human(Unit::Seconds, ns as f64 / 1e9);
+        let asked = format!("of the {} asked for: a host was paused or is overloaded", seconds(self.asked));
+        let near = format!("`{}` measured for {}", member.from.name(), seconds(self.near));
+        let Some((far, apart)) = self.far else { return format!("{near} {asked}") };
+        let shared = match self.shared {
+            0 => "never".to_owned(),
+            ns => format!("for {}", seconds(ns)),
+        };
+        format!(
+            "{near} and `{}` for {}, beginning {} apart, {shared} at the same time {asked}",
+            member.to.name(),
+            seconds(far),
+            seconds(apart)
+        )
+    }
+}
+
+/// Why an iteration is useless: its ends measured together for less than half of the time that was asked for, or members of a
+/// group started too far apart.
+pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
+    for (member, reports) in step.members.iter().zip(&measured.members) {
+        if let Some(phases) = Phases::of(member, reports).filter(|phases| phases.shared < phases.asked / 2) {
+            return Some(Apart {
+                sentence: phases.sentence(member),
+                skew: phases.far.map(|(_, apart)| Duration::from_nanos(apart)),
+                starts: (1_000_000_000 / phases.asked).clamp(STARTS[0], STARTS[1]),
+            });
+        }
+    }
+    let (most, skew) = (step.group.as_ref()?.max_skew, measured.start_skew?);
+    (skew > most).then(|| Apart {
+        sentence: format!(
+            "the members started {} apart, more than the {} allowed",
+            human(Unit::Seconds, skew.as_secs_f64()),
+            human(Unit::Seconds, most.as_secs_f64())
+        ),
+        skew: Some(skew),
+        starts: STARTS[0],
+    })
+}
+
+/// A warning if an end measured for more than twice the time that both share.
+pub(super) fn doubt(step: &Step, measured: &Measured) -> Option<String> {
+    step.members.iter().zip(&measured.members).find_map(|(member, reports)| {
+        let phases = Phases::of(member, reports)?;
+        let longer = phases.far.map_or(phases.near, |(far, _)| phases.near.max(far));
+        (phases.shared < longer / 2).then(|| phases.sentence(member))
+    })
+}
 
 /// Share of the bytes that were read in the measure phase and acknowledged before it, from which on the rate is wrong. The
 /// content of the buffers goes up and down in every test, by less.

@@ -25,12 +25,10 @@ use netcore::{
 use schemas::run_record::LaunchRecord;
 
 use super::{
-    address,
-    contract::{CONTRACT, Greeting, Message},
-    guardian::Guardian,
-    process::{self, News, Process},
-    recipe::{Allowed, Asked, Recipe},
-    remedy,
+    Watchdog,
+    contract::{self, CONTRACT, Greeting, Message},
+    process::{self, LauncherEvent, Process},
+    recipe::{self, Asked, DaemonOptions, Recipe},
     remote::{Copy, other_machine},
 };
 use crate::{
@@ -77,7 +75,7 @@ pub struct End {
 
 /// The running launchers. Dropping it ends all daemons, in order.
 #[derive(Debug, Default)]
-pub struct Fleet {
+pub struct Launchers {
     running: Vec<Running>,
     ends: BTreeMap<String, End>,
     /// Sessions that keep daemons alive which have no standard input.
@@ -91,7 +89,7 @@ struct Running {
     /// Its half of the keys of its daemons.
     key: Key,
     /// Ends after the process.
-    guardian: Option<Guardian>,
+    watchdog: Option<Watchdog>,
     greetings: Vec<Greeting>,
     /// From the start to the last greeting.
     took: Duration,
@@ -109,11 +107,11 @@ impl Running {
     }
 }
 
-impl Fleet {
+impl Launchers {
     /// Starts the daemons of these hosts. Returns those that came, and a sentence about each launcher that failed.
     pub fn start(
         hosts: &BTreeMap<String, Asked<'_>>,
-        allowed: Allowed,
+        allowed: DaemonOptions,
         stop: &StopFlag,
         progress: &Progress,
     ) -> Result<(Self, Vec<String>), Error> {
@@ -124,7 +122,7 @@ impl Fleet {
         let count = recipes.iter().map(|recipe| recipe.ends.len()).sum();
         progress.starting(0, count);
         let (next, (sender, started)) = (AtomicUsize::new(0), mpsc::channel());
-        let (mut fleet, mut wrong) = (Self::default(), Vec::new());
+        let (mut launchers, mut wrong) = (Self::default(), Vec::new());
         thread::scope(|scope| {
             for _ in 0..recipes.len().min(AT_ONCE) {
                 let (next, recipes, sender) = (&next, &recipes, sender.clone());
@@ -138,18 +136,18 @@ impl Fleet {
             drop(sender);
             for result in started {
                 match result {
-                    Ok(running) => fleet.running.push(running),
+                    Ok(running) => launchers.running.push(running),
                     Err(sentence) => wrong.push(sentence),
                 }
-                progress.starting(fleet.running.iter().map(|it| it.greetings.len()).sum(), count);
+                progress.starting(launchers.running.iter().map(|it| it.greetings.len()).sum(), count);
             }
         });
-        wrong.extend(fleet.place(hosts));
+        wrong.extend(launchers.place(hosts));
         wrong.sort();
         // Ends that share their preparation share its failure.
         wrong.dedup();
-        fleet.introduce(hosts);
-        Ok((fleet, wrong))
+        launchers.introduce(hosts);
+        Ok((launchers, wrong))
     }
 
     /// The end of that name.
@@ -188,7 +186,7 @@ impl Fleet {
         let mut wrong = Vec::new();
         let by_name: BTreeMap<String, &Host> = hosts.iter().map(|(name, asked)| (name.clone(), asked.host)).collect();
         for (launcher, running) in self.running.iter_mut().enumerate() {
-            if let Err(sentence) = address::by_address(&running.recipe.ends, &by_name, &mut running.greetings) {
+            if let Err(sentence) = contract::by_address(&running.recipe.ends, &by_name, &mut running.greetings) {
                 wrong.push(sentence);
                 continue;
             }
@@ -199,18 +197,18 @@ impl Fleet {
                 let in_sentence = |why: String| format!("host `{name}`: {why}");
                 let placed = host.address.as_deref().map_or_else(
                     || -> Result<IpAddr, String> {
-                        let told = address::choose(host, greeting).map_err(in_sentence)?;
+                        let reported = contract::choose(host, greeting).map_err(in_sentence)?;
                         // Its key proves the address to which its control connection goes. A pod's comes from the cluster.
                         let proven = relayed.is_none() && own_control.is_none();
-                        let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(told);
+                        let of_pod = running.recipe.pod.is_some() && greeting.reached_at == Some(reported);
                         if proven || of_pod {
-                            return Ok(told);
+                            return Ok(reported);
                         }
                         let configured = running.recipe.configured_host();
                         let known = [own_control, running.recipe.reaches.as_deref(), configured.as_deref()];
-                        address::known(host, told, known.into_iter().flatten()).map_err(in_sentence)
+                        contract::known(host, reported, known.into_iter().flatten()).map_err(in_sentence)
                     },
-                    |address| address::resolve(name, address).map_err(|error| error.to_string()),
+                    |address| contract::resolve(name, address).map_err(|error| error.to_string()),
                 );
                 let (data, key) =
                     match placed.and_then(|data| Ok((data, running.key_of(greeting).map_err(in_sentence)?))) {
@@ -222,7 +220,7 @@ impl Fleet {
                     };
                 let control = match (relayed, own_control) {
                     (Some(_), _) => BY_LAUNCHER.to_owned(),
-                    (None, Some(name)) => format!("{}:{}", address::bracketed(name), greeting.port),
+                    (None, Some(name)) => format!("{}:{}", contract::bracketed(name), greeting.port),
                     (None, None) => std::net::SocketAddr::new(data, greeting.port).to_string(),
                 };
                 let relay = relayed.map(|relay| {
@@ -281,19 +279,19 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for Launchers {
     fn drop(&mut self) {
         let (mut processes, after): (Vec<Process>, Vec<_>) =
-            self.running.drain(..).map(|it| (it.process, (it.guardian, it.recipe))).unzip();
+            self.running.drain(..).map(|it| (it.process, (it.watchdog, it.recipe))).unzip();
         process::end(&mut processes);
         drop(processes);
-        // Guardians, and the pods that recipes hold.
+        // Watchdogs, and the pods that recipes hold.
         drop(after);
     }
 }
 
 /// The launchers of these hosts: one for each, for each group, or for each end of a group.
-fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<Recipe>, Error> {
+fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: DaemonOptions) -> Result<Vec<Recipe>, Error> {
     let mut groups: BTreeMap<&str, (Asked<'_>, BTreeMap<u32, String>)> = BTreeMap::new();
     for (name, asked) in hosts {
         let host = asked.host;
@@ -314,8 +312,8 @@ fn recipes(hosts: &BTreeMap<String, Asked<'_>>, allowed: Allowed) -> Result<Vec<
 
 /// Starts one launcher and waits for its daemons, with further tries where these may help.
 fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
-    let guardian = recipe.cleanup.as_deref().map(Guardian::start).transpose();
-    let guardian = guardian.map_err(|error| format!("{}: its guardian did not start: {error}", who(&recipe.ends)))?;
+    let watchdog = recipe.cleanup.as_deref().map(Watchdog::start).transpose();
+    let watchdog = watchdog.map_err(|error| format!("{}: its guardian did not start: {error}", who(&recipe.ends)))?;
     let mut tries = 1;
     loop {
         match attempt(recipe, stop) {
@@ -325,7 +323,7 @@ fn one(recipe: &Recipe, stop: &StopFlag) -> Result<Running, String> {
                 tries += 1;
             }
             Err((sentence, _)) => return Err(sentence),
-            Ok(running) => return Ok(Running { guardian, ..running }),
+            Ok(running) => return Ok(Running { watchdog, ..running }),
         }
     }
 }
@@ -351,8 +349,8 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             return Err((format!("{who}: not started: a signal ended the run"), false));
         }
         match process.news(LOOK) {
-            Some(News::Greeting(greeting)) if greeting.contract == CONTRACT => greetings.push(greeting),
-            Some(News::Greeting(greeting)) => {
+            Some(LauncherEvent::Greeting(greeting)) if greeting.contract == CONTRACT => greetings.push(greeting),
+            Some(LauncherEvent::Greeting(greeting)) => {
                 let sentence = format!(
                     "{who}: the program there has version {}, which speaks another version of the launch contract: install \
                      this one, or send it along with `copy: true`",
@@ -360,14 +358,14 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
                 );
                 return Err((sentence, false));
             }
-            Some(News::Unreadable(why)) => {
+            Some(LauncherEvent::Unreadable(why)) => {
                 return Err((format!("{who}: the program there greets in an unknown way: {why}"), false));
             }
-            Some(News::Surplus) => {
+            Some(LauncherEvent::Surplus) => {
                 let what = format!("{who}: {} brought too many daemons", recipe.argv[0]);
                 return Err((with_words(what, recipe, &mut process), false));
             }
-            Some(News::Closed) => {
+            Some(LauncherEvent::Closed) => {
                 let status = process.wait(Instant::now() + Duration::from_secs(2));
                 // Its standard error may arrive a moment later.
                 thread::sleep(Duration::from_millis(50));
@@ -378,11 +376,11 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
                     drop(process);
                     return attempt(&other?, stop);
                 }
-                let again = greetings.is_empty() && remedy::is_momentary(&process.last_lines());
+                let again = greetings.is_empty() && recipe::is_momentary(&process.last_lines());
                 return Err((with_words(what, recipe, &mut process), again));
             }
             // Some launchers go on while there is input for a command that has ended.
-            None if recipe.copy.is_some() && remedy::is_not_received(&process.last_lines()) => {
+            None if recipe.copy.is_some() && recipe::is_not_received(&process.last_lines()) => {
                 if let Some(other) = for_other_machine(recipe, &process) {
                     drop(process);
                     return attempt(&other?, stop);
@@ -402,14 +400,14 @@ fn attempt(recipe: &Recipe, stop: &StopFlag) -> Result<Running, (String, bool)> 
             None => {}
         }
     }
-    // Those of one launcher come in any order.
+    // Greetings of one launcher come in any order.
     greetings.sort_by_key(|greeting| greeting.rank);
     if let Some(pod) = &recipe.pod {
         for greeting in &mut greetings {
             pod.complete(greeting);
         }
     }
-    Ok(Running { recipe: recipe.clone(), process, key, guardian: None, greetings, took: began.elapsed() })
+    Ok(Running { recipe: recipe.clone(), process, key, watchdog: None, greetings, took: began.elapsed() })
 }
 
 /// The same launcher with the program for the far end's machine, where that refused this machine's program.
@@ -453,8 +451,8 @@ fn quoting(what: String, recipe: &Recipe, status: Option<ExitStatus>, lines: &[S
     let chosen = if errors.is_empty() { lines.iter().filter(|line| !is_rule(line)).collect() } else { errors };
     let last = &chosen[chosen.len().saturating_sub(QUOTED)..];
     // The cause of the error may stand far above the last line.
-    let telling = remedy::telling(lines).filter(|line| !last.contains(line));
+    let telling = recipe::telling(lines).filter(|line| !last.contains(line));
     let quoted = telling.into_iter().chain(last.iter().copied()).map(|line| format!("\n         | {line}"));
-    let advice = remedy::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
+    let advice = recipe::of(recipe, status, &said).map(|advice| format!("\n         {advice}"));
     [what].into_iter().chain(quoted).chain(advice).collect()
 }
