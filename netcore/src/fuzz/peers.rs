@@ -6,7 +6,7 @@ use crate::{
         netperf::{
             answer::{self, Opened},
             asked::{Policy, asked},
-            report::report,
+            client::report,
             wire::{MESSAGE_BYTES, Message},
         },
     },

@@ -9,14 +9,11 @@ use std::{
 };
 
 use super::{
-    Client, Sessions,
-    cookie::COOKIE_BYTES,
-    json::{MOST_PARAMETERS, MOST_RESULTS, frame, length},
-    mapping,
+    Client, Sessions, mapping,
     parameters::{MOST_BLOCK_BYTES, MOST_STREAMS, Parameters},
     results::{Results, StreamResults},
     serve,
-    state::State,
+    wire::{COOKIE_BYTES, MOST_PARAMETERS, MOST_RESULTS, State, frame, length},
 };
 use crate::{
     control::{
@@ -171,7 +168,7 @@ fn play_client(mut control: TcpStream, address: SocketAddr, script: Script<'_>, 
     if goes_on && script.streams {
         if script.udp {
             let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-            let _ = socket.connect(address).and_then(|()| socket.send(&super::hello::HELLO));
+            let _ = socket.connect(address).and_then(|()| socket.send(&super::wire::HELLO));
         } else {
             let mut stream = open();
             let _ = stream.write_all(&cookie);

@@ -4,10 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    fault::{Code, Fault},
-    json::{self, Malformed},
-};
+use super::wire::{self, Code, Fault, Malformed};
 
 /// Bounds of a server, each inclusive.
 pub const MOST_STREAMS: u32 = 128;
@@ -140,7 +137,7 @@ impl Parameters {
 
     /// What a client sent, within a server's bounds. A token of a user is not looked at.
     pub fn decode(text: &[u8]) -> Result<Self, Fault> {
-        let object = json::object(text).map_err(|Malformed(why)| Fault::new(Code::Parameters, why))?;
+        let object = wire::object(text).map_err(|Malformed(why)| Fault::new(Code::Parameters, why))?;
         let read = Reader { object: &object };
         if read.flag("sctp")? {
             return Err(Fault::new(Code::NoSctp, "SCTP is not served"));
@@ -220,7 +217,7 @@ impl Reader<'_> {
 
     fn number(&self, key: &str, least: u64, most: u64, code: Code) -> Result<u64, Fault> {
         let Some(value) = self.present(key) else { return Ok(0) };
-        match json::count(value) {
+        match wire::count(value) {
             Some(number) if (least..=most).contains(&number) => Ok(number),
             // The value is printed as JSON, which escapes it, and numbers are short.
             _ if value.is_number() => Err(Fault::new(code, format!("`{key}` is {value}"))),
@@ -391,7 +388,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(parameters in valid()) {
             let text = parameters.encode().to_string();
-            prop_assert!(text.len() <= json::MOST_PARAMETERS);
+            prop_assert!(text.len() <= wire::MOST_PARAMETERS);
             prop_assert_eq!(Parameters::decode(text.as_bytes()), Ok(parameters));
         }
 

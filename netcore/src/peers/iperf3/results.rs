@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    json::{Malformed, amount, count, count_or_unknown},
     parameters::MOST_STREAMS,
+    wire::{Malformed, amount, count, count_or_unknown},
 };
 
 /// An end's results of a test.

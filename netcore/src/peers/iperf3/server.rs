@@ -6,8 +6,6 @@
 //! The client decides when the test ends, within the daemon's limits. Then this end counts on until what the client has sent
 //! is here: its results, which come first, say how much that is.
 
-mod outcome;
-mod sessions;
 mod streams;
 
 use std::{
@@ -18,20 +16,13 @@ use std::{
 
 use socket2::SockRef;
 
-use outcome::{CpuTime, Times};
-pub use sessions::Sessions;
-use sessions::{Offer, Session};
-use streams::{Opening, StreamError};
-
 use super::{
     control::{Control, ControlError},
-    cookie::{COOKIE_BYTES, Cookie},
-    fault::{Code, Fault},
-    json::{MOST_PARAMETERS, MOST_RESULTS, Malformed},
     mapping,
+    outcome::{self, CpuTime, Times},
     parameters::{Parameters, Way},
     results::Results,
-    state::{State, stream_id},
+    wire::{COOKIE_BYTES, Code, Cookie, Fault, MOST_PARAMETERS, MOST_RESULTS, Malformed, State, stream_id},
 };
 use crate::{
     control::{event::wait, load::Load, message::ErrorCode, part::RunningPart, stop::Urgency},
@@ -42,6 +33,9 @@ use crate::{
     spec::{Role, Side, TestSpec, Transport},
     transport::Deadline,
 };
+use streams::{Offer, Opening, Session, StreamError};
+
+pub use streams::Sessions;
 
 /// The longest time for a client's first messages, as a real server's.
 const GREETED: Duration = Duration::from_secs(30);
@@ -244,7 +238,7 @@ impl Conversation<'_> {
         };
         let begin = t0_ns.saturating_add(spec.phases.warmup_ns);
         let times = Times { begin, end: end_ns, arrived: arrived_ns };
-        let ours = outcome::results(spec, asked, &report, &theirs, times, cpu);
+        let ours = outcome::server_results(spec, asked, &report, &theirs, times, cpu);
         complete(&mut report, end_ns >= begin);
         host.ran(spec, &report);
         let deadline = Deadline::after(ANSWERED, &stopping);

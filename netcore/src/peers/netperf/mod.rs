@@ -6,21 +6,17 @@
 
 pub mod answer;
 pub mod asked;
-mod check;
 pub mod classic;
-mod client;
-mod control;
+pub(crate) mod client;
 mod data;
-mod load;
 pub mod omni;
-pub(crate) mod report;
 pub mod request;
 mod server;
 pub mod wire;
 
 pub(crate) use asked::{MOST_EXCHANGE_BYTES, MOST_STREAM_BYTES};
-pub use check::check;
 pub(super) use client::Client;
+pub use request::check;
 pub(super) use server::serve;
 pub(crate) use server::{CONNECT, IDLE, MESSAGE};
 

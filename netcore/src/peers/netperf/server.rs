@@ -12,10 +12,8 @@ use socket2::SockRef;
 use super::{
     answer,
     asked::{Asked, Policy, Refused, asked},
-    control::Control,
-    data::{Ends, Waiting, refused},
-    load::{Ended, Watched},
-    wire::{Message, OLD_MESSAGE_BYTES, error, kind},
+    data::{Ended, Ends, Waiting, Watched, refused},
+    wire::{Control, Message, OLD_MESSAGE_BYTES, error, kind},
 };
 use crate::{
     control::{

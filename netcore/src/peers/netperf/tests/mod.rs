@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{
     answer,
     asked::{Asked, Length, Policy, asked},
-    check, classic, omni,
-    request::{Place, request},
+    classic, omni,
+    request::{Place, check, request},
     wire::{MESSAGE_BYTES, Message, kind},
 };
 use crate::{
