@@ -1,20 +1,18 @@
 //! Tests of N ranks: what ranks say to each other, over which connections, and how long it takes.
 
-mod algorithm;
 mod backend;
 mod collectives;
-mod contents;
 mod end;
 mod measuring;
 #[cfg(test)]
 mod memory;
 mod mesh;
-mod mpi;
 mod nas;
 mod prepared;
 mod skeletons;
 
 pub use end::{Endpoints, RankEnd, RankRunning, Token};
+
 use nix::time::{ClockId, clock_gettime};
 
 use crate::{

@@ -1,6 +1,6 @@
 //! EP, "embarrassingly parallel": Gaussian deviates from pairs of random numbers. The ranks talk only to add up their results.
 
-use super::{Calls, random::Random};
+use super::{Calls, Random};
 use crate::{
     ranks::{Communicator, RankError},
     spec::ranks::Class,

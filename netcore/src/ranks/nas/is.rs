@@ -4,7 +4,7 @@
 //! sends the keys there, and counts them. Any number of ranks sorts the same keys, since each begins at its place in the
 //! sequence; the suite asks for a power of two.
 
-use super::{Calls, random::Random};
+use super::{Calls, Random};
 use crate::{
     ranks::{Communicator, RankError},
     spec::ranks::Class,
