@@ -23,12 +23,10 @@ use crate::{
     io::{conduit, fill::FillFiles, zerocopy},
     measure::{
         counter_log::CounterLog,
-        evidence::EvidenceReader,
-        fragments,
-        sample::SampledFlow,
+        kernel, nic,
+        sample::{EvidenceReader, SampledFlow},
         sampler::{OnInterval, Sampled, Sampler},
         tasks::Tasks,
-        time_wait,
         watch::Watch,
     },
     pattern::{self, Worker},
@@ -44,9 +42,9 @@ use crate::{
         segments,
     },
 };
+use running::Reported;
 
 pub use crate::transport::{connection::Token, meeting::Endpoints};
-use running::Reported;
 pub use running::Running;
 
 /// One end of one iteration, before its start.
@@ -241,7 +239,7 @@ impl End {
         let by_thread = pattern::onto_threads(&spec, workers);
         let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
-        let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
+        let time_wait = if spec.pattern.is_connecting() { kernel::time_wait() } else { None };
         let conclusion = Conclusion {
             watch: watch.clone(),
             spec,
@@ -376,7 +374,7 @@ impl Conclusion {
             let start = options.partition_point(|granted| granted.flow < link.flow);
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
-        let time_wait = time_wait.map(|before| time_wait::after(before, &spec));
+        let time_wait = time_wait.map(|before| kernel::time_wait_after(before, &spec));
         let Sampled {
             phases,
             intervals,
@@ -396,13 +394,13 @@ impl Conclusion {
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
         notes.extend(conduit::note(&options));
-        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
+        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| nic::fragments_note(&spec, side, peer, nic)));
         notes.extend(submissions_note(side, watch.all_submitted()));
         if side == Side::Near {
             let unused = unused(&spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
             // Only the near end needs a port for every connection.
-            notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
+            notes.extend(time_wait.as_ref().and_then(|counts| kernel::time_wait_note(counts, &spec)));
         }
         drop((links, rendezvous));
         SideReport {
