@@ -36,10 +36,9 @@ use crate::{
         self, Deadline, Link,
         control_port::DataPorts,
         datagram::effective,
-        ecn, opening, options,
-        pacing::kernel_pace,
+        flow_options::{self, kernel_pace},
+        options,
         rendezvous::{Connected, Rendezvous},
-        segments,
     },
 };
 use running::Reported;
@@ -192,8 +191,8 @@ impl End {
         (0..).zip(&assignments).filter(|(_, each)| follows(each.role)).for_each(|(index, _)| watch.follows(index));
         for assignment in &assignments {
             let link = &connected.links[assignment.flow as usize];
-            segments::set(link, &spec, side, assignment.role)?;
-            ecn::set(link, &spec, side, assignment.role, connected.v6)?;
+            flow_options::set_segments(link, &spec, side, assignment.role)?;
+            flow_options::set_ecn(link, &spec, side, assignment.role, connected.v6)?;
             if assignment.role != Role::Sender {
                 continue;
             }
@@ -291,13 +290,13 @@ fn granted(
         let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
         if spec.transport.is_tcp() {
             let opened = rendezvous.listener(link.flow).unwrap_or(&link.send);
-            opening::steered(&mut list, opened);
-            list.extend(opening::granted(opened, link.flow, &asked, side));
+            options::steered(&mut list, opened);
+            list.extend(options::opening_granted(opened, link.flow, &asked, side));
         }
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
-        list.extend(segments::granted(link, spec, side));
-        list.extend(ecn::granted(link, spec, side, connected.v6));
+        list.extend(flow_options::segments_granted(link, spec, side));
+        list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
     connected.links.iter().flat_map(of).collect()

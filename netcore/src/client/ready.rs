@@ -25,7 +25,7 @@ use crate::{
     measure::clock::{monotonic_ns, nanoseconds},
     peers::DataPath,
     spec::{Side, TestSpec},
-    transport::folder::has_names,
+    transport::meeting::has_names,
 };
 
 /// Time for the threads to wake up before the load, besides the time that the messages take.
