@@ -20,7 +20,7 @@ use std::{
 
 use crate::{
     error::EndError,
-    io::{conduit, fill::FillFiles, zerocopy},
+    io::{fill::FillFiles, pages, zerocopy},
     measure::{
         counter_log::CounterLog,
         kernel, nic,
@@ -392,7 +392,7 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
-        notes.extend(conduit::note(&options));
+        notes.extend(pages::conduit_note(&options));
         notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| nic::fragments_note(&spec, side, peer, nic)));
         notes.extend(submissions_note(side, watch.all_submitted()));
         if side == Side::Near {

@@ -1,24 +1,18 @@
-//! Io methods, by which bytes cross a socket: one file each.
+//! Io methods, by which bytes cross a socket.
 //!
 //! A pattern's loop is generic over its [`Channel`], so the method is chosen once, before the loop, and costs nothing in it.
 
 #[expect(unsafe_code, reason = "the kernel's structures for a batch are kept from call to call")]
 pub mod batch;
-pub mod blocking;
 pub mod buffers;
-pub mod conduit;
-mod constant;
-pub mod expected;
+pub mod calls;
 pub mod fill;
 #[expect(unsafe_code, reason = "MPI uses memory after a call has returned")]
 pub mod message;
-pub mod nonblocking;
-pub mod sendfile;
+pub mod pages;
 pub mod spin;
-pub mod splice;
 #[expect(unsafe_code, reason = "the kernel uses memory after a call has returned")]
 pub mod uring;
-pub mod vmsplice;
 pub mod wait;
 pub mod zerocopy;
 

@@ -18,7 +18,7 @@ use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
 use super::{Worker, WorkerError, between, offered::Offer};
 use crate::{
-    io::{expected::Expected, wait::Wait},
+    io::{buffers::Expected, wait::Wait},
     measure::clock::monotonic_ns,
     spec::{Close, Pattern},
     transport::{

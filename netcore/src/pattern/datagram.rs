@@ -14,7 +14,7 @@ use nix::sys::socket::MsgFlags;
 
 use super::{Worker, WorkerError, between, sequence};
 use crate::{
-    io::{batch::Batch, expected::Expected, wait::Wait},
+    io::{batch::Batch, buffers::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
     spec::{Dialect, PaceMode, TestSpec, Transport, shape::stamped},

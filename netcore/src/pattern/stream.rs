@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Worker, WorkerError, between, drain};
 use crate::{
-    io::{Channel, expected::Expected, wait::Sleep},
+    io::{Channel, buffers::Expected, wait::Sleep},
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
     spec::{PaceMode, Side},

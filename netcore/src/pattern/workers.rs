@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    io::{buffers::Buffers, conduit::Conduit, fill::FillFiles},
+    io::{buffers::Buffers, fill::FillFiles, pages::Conduit},
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},

@@ -1,4 +1,6 @@
-//! One blocking call per operation: the default, as in netperf and iperf3.
+//! Calls on a socket or a pipe. One blocking call per operation is the default, as in netperf and iperf3. Calls that do not block
+//! are those of `io: nonblocking`, `io: spin`, and every stream on a thread of several flows: the three differ in their reaction
+//! to a call that would block.
 
 use std::{io, os::fd::AsRawFd, sync::Arc};
 
@@ -9,9 +11,9 @@ use nix::{
 
 use super::{
     Channel, attempt, receive_by, retry,
-    wait::{Block, Wait as _},
+    wait::{Block, Wait},
 };
-use crate::transport::Link;
+use crate::transport::{Link, listener::Event};
 
 /// `send` and `recv` on a socket.
 pub struct Blocking {
@@ -87,5 +89,66 @@ impl Channel for Pipe {
     #[inline]
     fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
         if Block.for_input(&self.link, until_ns)? { self.receive(buffer).map(Some) } else { Ok(None) }
+    }
+}
+
+/// Calls with `MSG_DONTWAIT`, unless the way to wait says otherwise.
+pub struct Nonblocking<W> {
+    pub link: Arc<Link>,
+    pub wait: W,
+    /// Flags of every receive call besides `MSG_DONTWAIT` ([`super::receive_flags`]).
+    pub receive_flags: MsgFlags,
+}
+
+impl<W: Wait> Channel for Nonblocking<W> {
+    type Wait = W;
+
+    #[inline]
+    fn wait(&self) -> &W {
+        &self.wait
+    }
+
+    #[inline]
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait.turn();
+        loop {
+            match send(self.link.send.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | self.wait.flags()) {
+                Ok(n) => {
+                    self.wait.succeeded(Event::Room);
+                    return Ok(n);
+                }
+                Err(nix::Error::EAGAIN) => self.wait.for_room(&self.link, u64::MAX)?,
+                Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[inline]
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        attempt(&self.link, bytes)
+    }
+
+    #[inline]
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait.turn();
+        loop {
+            match recv(self.link.receive.as_raw_fd(), buffer, self.wait.flags() | self.receive_flags) {
+                Ok(n) => {
+                    self.wait.succeeded(Event::Input);
+                    return Ok(n);
+                }
+                Err(nix::Error::EAGAIN) => {
+                    self.wait.after_nothing(&self.link, u64::MAX)?;
+                }
+                Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[inline]
+    fn receive_by(&mut self, buffer: &mut [u8], until_ns: u64) -> io::Result<Option<usize>> {
+        receive_by(&self.link, &self.wait, buffer, until_ns)
     }
 }
