@@ -31,7 +31,10 @@ use crate::{
     },
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
-    spec::{Dialect, Direction, Io, Role, Side, TestSpec, Transport, support, unused::unused},
+    spec::{
+        Dialect, Direction, Io, Role, Side, TestSpec, Transport,
+        support::{self, unused},
+    },
     transport::{
         self, Deadline, Link,
         control_port::DataPorts,

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use super::fill::{Contents, FillFile};
 use crate::{
     error::EndError,
-    spec::{BufferOptions, shape::Shape},
+    spec::{BufferOptions, memory::Shape},
 };
 
 /// Seed of random payloads: the same at both ends and in every run, so that the receiver can check every byte.

@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use crate::{
         io::fill::Contents,
-        spec::{BufferOptions, shape::Shape},
+        spec::{BufferOptions, memory::Shape},
         transport::Link,
     };
 

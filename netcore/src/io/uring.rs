@@ -19,7 +19,7 @@ use std::{
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::{measure::clock::monotonic_ns, spec::rings};
+use crate::{measure::clock::monotonic_ns, spec::memory};
 use provided::{GROUP, Provided, Queue};
 
 /// Flag of a receive in `ioprio`: the socket is empty, so wait for input before the first try.
@@ -91,7 +91,7 @@ impl Ring {
         }
         uring.submitter().register_files(sockets).map_err(|error| explain(&error))?;
         // A kernel that defers its work (6.1) also has lasting receives (6.0).
-        let provided = if is_deferred && (1..=rings::LARGEST_RECEIVE).contains(&receive_bytes) {
+        let provided = if is_deferred && (1..=memory::LARGEST_RECEIVE).contains(&receive_bytes) {
             Some(Provided::new(&uring, sockets.len(), receive_bytes).map_err(|error| explain(&error))?)
         } else {
             None
@@ -383,7 +383,7 @@ pub fn set_up(flows: usize) -> io::Result<(IoUring, bool)> {
     // Of each flow an operation and a lasting receive, and the cancellation of each.
     let submissions = u32::try_from(flows * 4).unwrap_or(u32::MAX).next_power_of_two();
     // A lasting receive completes once for each buffer.
-    let completions = submissions + u32::from(rings::buffers(flows));
+    let completions = submissions + u32::from(memory::ring_buffers(flows));
     let builder = || {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(completions);

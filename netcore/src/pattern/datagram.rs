@@ -17,7 +17,7 @@ use crate::{
     io::{batch::Batch, buffers::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{Dialect, PaceMode, TestSpec, Transport, shape::stamped},
+    spec::{Dialect, PaceMode, TestSpec, Transport, memory::stamped},
     transport::{connection::is_greeting, datagram::send_to, flow_options, link, listener::Event},
 };
 

@@ -27,7 +27,7 @@ use crate::{
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
         Dialect, Transport,
-        shape::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
+        memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
     },
     transport::{
         connection::is_greeting,

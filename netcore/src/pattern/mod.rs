@@ -42,7 +42,7 @@ use crate::{
         histogram::{HistogramSlot, Recorder},
         watch::Watch,
     },
-    spec::{Io, Receive, Role, Side, TestSpec, Transport, shape},
+    spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
     transport::{Link, link},
 };
 
@@ -330,7 +330,7 @@ fn by_messages<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError>
     if receives && worker.spec.has_window() {
         return windowed::receive(worker, &wait);
     }
-    let (shape, _) = shape::shapes(&worker.spec, worker.side, worker.role);
+    let (shape, _) = memory::shapes(&worker.spec, worker.side, worker.role);
     let contents = worker.files.contents(&worker.spec, worker.side);
     let ring = Buffers::to_send(shape, &worker.spec.end(worker.side).buffers, contents);
     let ring = ring.map_err(|error| worker.error(WHAT)(io::Error::other(error)))?;

@@ -12,15 +12,15 @@
 
 mod runs;
 
-use self::runs::Losses;
 use std::sync::atomic::Ordering::Relaxed;
 
+use self::runs::Losses;
 use crate::{
     measure::counters::Received,
     report::LossRuns,
     spec::{
         Mark,
-        shape::{NUMBERED_BYTES, STAMPED_BYTES},
+        memory::{NUMBERED_BYTES, STAMPED_BYTES},
     },
 };
 

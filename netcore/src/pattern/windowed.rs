@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Worker, WorkerError, between, stream::Timed};
 use crate::{
     io::{buffers::Buffers, message::Receives, wait::Wait},
-    spec::{Role, shape},
+    spec::{Role, memory},
 };
 
 /// The receiving loop and its orderly end.
@@ -20,7 +20,7 @@ pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
 
 fn receive_loop<W: Wait>(worker: &Worker, wait: &W) -> Result<(), WorkerError> {
     let mut expected = worker.expected(worker.spec.sizes.message_bytes)?;
-    let (_, shape) = shape::shapes(&worker.spec, worker.side, Role::Receiver);
+    let (_, shape) = memory::shapes(&worker.spec, worker.side, Role::Receiver);
     let buffer = |_| Buffers::to_receive(shape, &worker.spec.end(worker.side).buffers);
     let buffers: Result<Vec<_>, _> = (0..worker.spec.inflight).map(buffer).collect();
     let buffers = buffers.map_err(|error| worker.error("make its buffers")(std::io::Error::other(error)))?;

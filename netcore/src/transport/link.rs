@@ -26,7 +26,7 @@ use super::{
 use crate::{
     error::EndError,
     report::NicFacts,
-    spec::{Side, SocketOptions, TestSpec, shape::LINK_HEADER_BYTES as HEADER_BYTES},
+    spec::{Side, SocketOptions, TestSpec, memory::LINK_HEADER_BYTES as HEADER_BYTES},
     sys,
 };
 

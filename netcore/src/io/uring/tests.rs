@@ -45,7 +45,7 @@ impl Ring {
 #[test]
 fn bytes_cross_in_order_through_buffers_of_any_size() {
     // Small messages come through the ring's own buffers, of which there are fewer than messages.
-    for receive_bytes in [1, 7, 100, rings::LARGEST_RECEIVE, 100_000] {
+    for receive_bytes in [1, 7, 100, memory::LARGEST_RECEIVE, 100_000] {
         let Some((ring, _ours, mut theirs)) = ring(2, receive_bytes) else { return };
         let sent: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
         let mut received = Vec::new();
