@@ -21,7 +21,7 @@ use nix::sys::socket::MsgFlags;
 use socket2::SockRef;
 
 use self::numbers::Numbers;
-use super::{Worker, WorkerError, between, datagram::end_of_datagrams, offered::Offer};
+use super::{Worker, WorkerError, between, datagram::end_of_datagrams, request_response::Offer};
 use crate::{
     io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},

@@ -7,11 +7,9 @@ mod connect;
 mod datagram;
 mod exchange;
 mod multiplex;
-mod offered;
 mod request_response;
 pub(crate) mod sequence;
 mod stream;
-mod windowed;
 mod workers;
 
 #[cfg(any(test, fuzzing))]
@@ -328,7 +326,7 @@ fn by_messages<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError>
     }
     let receives = matches!(worker.role, Role::Receiver | Role::Duplex);
     if receives && worker.spec.has_window() {
-        return windowed::receive(worker, &wait);
+        return stream::receive_windowed(worker, &wait);
     }
     let (shape, _) = memory::shapes(&worker.spec, worker.side, worker.role);
     let contents = worker.files.contents(&worker.spec, worker.side);
@@ -373,7 +371,7 @@ fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), WorkerError> 
         Role::Sender => stream::send(worker, channel),
         Role::Receiver | Role::Duplex => stream::receive(worker, channel),
         Role::Requester => match worker.spec.pace {
-            Some(pace) => offered::request(worker, channel, &pace),
+            Some(pace) => request_response::request_offered(worker, channel, &pace),
             None => request_response::request(worker, channel),
         },
         Role::Responder => request_response::respond(worker, channel),
