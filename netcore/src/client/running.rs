@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Peer, Session, Timeouts, instants::Instants, plausible::Frame};
+use super::{
+    ClientError, HostLabel, Peer, Session, Timeouts,
+    plausible::{Frame, Instants},
+};
 use crate::{
     control::{
         channel::PROGRESS,
