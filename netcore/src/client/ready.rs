@@ -14,9 +14,9 @@ use crate::{
     control::{
         channel::ChannelError,
         event::wait_any,
-        load::Load,
         message::{self, Connect, Part, Prepare, Reply, Request},
         netns,
+        part::Load,
         stop::{StopFlag, Urgency},
     },
     end::{End, Endpoints, Token},

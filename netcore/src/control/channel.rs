@@ -19,8 +19,7 @@ use socket2::{Domain, Socket};
 use super::{
     event::{wait, wait_writable},
     frame::{self, Decoder, FrameError, GREETING_BOUND},
-    key::Key,
-    secure::{Cipher, Handshake, Undecipherable},
+    key::{Cipher, Handshake, Key, Undecipherable},
     stop::{StopFlag, Urgency},
 };
 use crate::foreign;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Limits, Timeouts, admission, door, loads, session};
+use super::{Limits, Timeouts, admission, budget, door, session};
 use crate::{
     client,
     control::{
@@ -66,7 +66,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("draining of the data in flight", time(Duration::from_nanos(sampler::DRAIN_NS))),
         ("freeing of blocked data threads", time(Duration::from_nanos(sampler::LEAVE_NS))),
         ("silence of a client during a test without a known length", time(KEEPALIVE)),
-        ("remembered loads of other clients", loads::MOST_SPANS.to_string()),
+        ("remembered loads of other clients", budget::MOST_SPANS.to_string()),
         ("destinations of a near end and of datagrams", "the client and the daemon's own address".to_owned()),
         ("files that a test may read", "none".to_owned()),
         ("programs (hooks)", "none".to_owned()),

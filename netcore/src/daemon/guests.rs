@@ -9,11 +9,9 @@ use std::{
 
 use super::{
     Shared, admission,
-    budget::Charge,
+    budget::{self, Charge, Client},
     door::Place,
-    loads::{self, Client},
-    log::Cause,
-    log::{Caller, Event, TestEnding, TestResult},
+    log::{Caller, Cause, Event, TestEnding, TestResult},
     plain,
     turns::Ticket,
 };
@@ -84,7 +82,7 @@ struct Arrival<'s> {
 /// Memory, load and turn of a guest's test.
 struct Taken<'s> {
     _charge: Charge<'s>,
-    _load: loads::Running<'s>,
+    _load: budget::Running<'s>,
     _turn: Option<Ticket<'s>>,
 }
 

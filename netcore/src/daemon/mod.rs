@@ -10,13 +10,10 @@ mod budget;
 mod door;
 mod embedded;
 mod guests;
-mod listen;
-mod loads;
 mod log;
 mod network;
 mod programs;
 mod session;
-mod tally;
 mod turns;
 mod waiting;
 
@@ -32,20 +29,6 @@ use std::{
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-pub use bounds::bounds;
-use budget::Budget;
-use door::{Bounds, Door};
-pub use embedded::Embedded;
-pub use listen::{Listen, listen};
-use loads::Loads;
-pub use log::{Caller, Cause, Event, Log, TestEnding, TestResult};
-pub use network::{Network, NetworkError, Networks};
-pub use session::LONGEST_LEAD;
-use tally::Tally;
-pub use tally::{Counts, Snapshot};
-use turns::Turns;
-
-pub use crate::control::message::{Limits, Part};
 use crate::{
     control::{
         DEFAULT_PORT,
@@ -59,6 +42,17 @@ use crate::{
     peers::{self, Program},
     transport::control_port::ControlPort,
 };
+use budget::{Budget, Loads};
+use door::{Bounds, Door};
+use log::Tally;
+use turns::Turns;
+
+pub use crate::control::message::{Limits, Part};
+pub use bounds::bounds;
+pub use embedded::Embedded;
+pub use log::{Caller, Cause, Counts, Event, Log, Snapshot, TestEnding, TestResult};
+pub use network::{Listen, Network, NetworkError, Networks, listen};
+pub use session::LONGEST_LEAD;
 
 #[derive(Clone)]
 pub struct Config {

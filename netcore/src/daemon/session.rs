@@ -21,9 +21,8 @@ use std::{
 use super::{
     Shared,
     admission::{self, Addresses, Admitted, reply_error},
-    budget::{Charge, Slot},
+    budget::{Charge, Client, Slot},
     door::Place,
-    loads::Client,
     log::{Caller, Cause, Event, Over, TestEnding, TestResult},
     plain, programs,
     turns::Ticket,

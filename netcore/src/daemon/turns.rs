@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::loads::Client;
+use super::budget::Client;
 use crate::control::event::Event;
 
 #[derive(Debug, Default)]

@@ -11,9 +11,8 @@ use socket2::SockRef;
 
 use crate::control::{
     channel::{Channel, ChannelError, PREAMBLE, preamble},
-    key::Key,
+    key::{Handshake, Key},
     message::{Hello, Reply, Request},
-    secure::Handshake,
 };
 
 /// Far longer than any of this takes: the peer always closes its connection.

@@ -25,7 +25,12 @@ use super::{
     wire::{COOKIE_BYTES, Code, Cookie, Fault, MOST_PARAMETERS, MOST_RESULTS, Malformed, State, stream_id},
 };
 use crate::{
-    control::{event::wait, load::Load, message::ErrorCode, part::RunningPart, stop::Urgency},
+    control::{
+        event::wait,
+        message::ErrorCode,
+        part::{Load, RunningPart},
+        stop::Urgency,
+    },
     end::End,
     measure::clock::monotonic_ns,
     peers::{self, Host, KEEPALIVE},

@@ -19,8 +19,7 @@ use super::{
 use crate::{
     control::{
         event::wait,
-        load::Load,
-        part::RunningPart,
+        part::{Load, RunningPart},
         stop::{StopFlag, Urgency},
     },
     end::End,
