@@ -8,7 +8,6 @@
 //! message when one of them has finished. The other end then calls [`Running::stop_at`] with the present, since a receiver
 //! of datagrams cannot otherwise learn of a sender's end.
 
-pub(crate) mod files;
 mod running;
 
 use std::{
@@ -17,6 +16,8 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::{
     error::EndError,
@@ -85,7 +86,7 @@ impl End {
             let reason = "another program's protocol opens the connections of this test, not a session";
             return Err(EndError::Impossible(reason.to_owned()));
         }
-        files::raise_limit();
+        raise_limit();
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side, &files)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
@@ -107,7 +108,7 @@ impl End {
     /// start.
     pub(crate) fn over(spec: &TestSpec, side: Side, links: Vec<Link>) -> Result<Self, EndError> {
         support::check(spec)?;
-        files::raise_limit();
+        raise_limit();
         let spec = Arc::new(spec.clone());
         // A client of another program names no files here.
         let files = if side == Side::Near { FillFiles::of_own(&spec, side)? } else { FillFiles::default() };
@@ -452,6 +453,17 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     std::thread::Builder::new().name(name).spawn(body).map_err(EndError::system(what))
 }
 
+/// Raises the soft limit of this process to the hard one. Without it a test of a few hundred flows, or the tests of several
+/// clients together, would reach the usual soft limit of 1024.
+pub fn raise_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A refusal leaves the limit as it is.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,5 +484,13 @@ mod tests {
         ] {
             assert_eq!(of(completions, 1000), format!("io_uring of the far end: {amount} per call"));
         }
+    }
+
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, hard / 2, hard).unwrap();
+        raise_limit();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
     }
 }

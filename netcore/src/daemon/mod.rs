@@ -38,7 +38,7 @@ use crate::{
         netns::{self, NetnsError},
         stop::{StopFlag, Urgency},
     },
-    end::files,
+    end,
     peers::{self, Program},
     transport::control_port::ControlPort,
 };
@@ -253,7 +253,7 @@ impl Shared {
 impl Daemon {
     /// Listens on those of the addresses that the machine has, at least one.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
-        files::raise_limit();
+        end::raise_limit();
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let bind_all = |program: Option<Program>, addresses: &[SocketAddr]| {
             let mut bound = Vec::new();

@@ -7,14 +7,12 @@
 //! - `route`: messages between two ranks, as the patterns use them
 
 mod family;
-mod group;
 #[expect(unsafe_code, reason = "a library without a binding is called")]
 mod library;
 mod route;
 mod world;
 
 pub use family::Family;
-pub use group::Group;
 pub use library::{Library, MpiError, Request, collectives::Number};
 pub use route::{Place, Route, Routes};
-pub use world::{Lease, RankFacts, World, start, world};
+pub use world::{Group, Lease, RankFacts, World, start, world};

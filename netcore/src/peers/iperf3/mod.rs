@@ -16,6 +16,7 @@ mod server;
 mod wire;
 
 #[cfg(any(test, fuzzing))]
+#[path = "../../../fuzz/entries/iperf3_sessions.rs"]
 pub(crate) mod fuzz;
 
 pub(crate) use client::Client;

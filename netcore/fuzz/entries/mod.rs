@@ -1,7 +1,7 @@
 //! Bytes of a stranger through the code that reads them: the entries of `netcore/fuzz`. A panic is a finding.
 //!
-//! Built for the fuzzers and for this crate's own tests, which run every entry on random bytes and on the inputs of
-//! `netcore/fuzz/found`.
+//! A module of the crate `netcore`, since it reads what the crate keeps to itself. Built for the fuzzers and for the crate's own
+//! tests, which run every entry on random bytes and on the inputs of `netcore/fuzz/found`.
 
 mod handshake;
 mod messages;
@@ -9,12 +9,11 @@ mod peers;
 mod preambles;
 pub mod variants;
 
+pub use crate::peers::iperf3::fuzz::iperf3_sessions;
 pub use handshake::handshake;
 pub use messages::{replies, requests};
 pub use peers::{iperf3, netperf};
 pub use preambles::preambles;
-
-pub use crate::peers::iperf3::fuzz::iperf3_sessions;
 
 use crate::control::frame::{Decoder, FrameError, encode};
 
