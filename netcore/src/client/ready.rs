@@ -13,11 +13,10 @@ use super::{
 use crate::{
     control::{
         channel::ChannelError,
-        event::wait_any,
         message::{self, Connect, Part, Prepare, Reply, Request},
         netns,
         part::Load,
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait_any},
     },
     end::{End, Endpoints, Token},
     error::EndError,

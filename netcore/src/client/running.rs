@@ -13,10 +13,9 @@ use crate::{
     control::{
         channel::PROGRESS,
         clock::ClockOffset,
-        event::wait_any,
         message::{Reply, ReportBuilder, Request},
         part::{Load, RunningPart},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait_any},
     },
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},

@@ -18,11 +18,10 @@ use crate::{
         child,
         clock::{ClockOffset, PROBES, Probe},
         dial::{dial, resolve},
-        event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         message::{Execute, Executed, Greeting, Hello, Limits, Look, Reply, Request, Seen},
         netns,
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     end::Endpoints,
     measure::{

@@ -17,10 +17,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use socket2::{Domain, Socket};
 
 use super::{
-    event::{wait, wait_writable},
     frame::{self, Decoder, FrameError, GREETING_BOUND},
     key::{Cipher, Handshake, Key, Undecipherable},
-    stop::{StopFlag, Urgency},
+    stop::{StopFlag, Urgency, wait, wait_writable},
 };
 use crate::foreign;
 

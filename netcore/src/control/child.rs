@@ -24,9 +24,8 @@ use nix::{
 };
 
 use super::{
-    event::wait,
     netns,
-    stop::{StopFlag, Urgency},
+    stop::{StopFlag, Urgency, wait},
 };
 use crate::control::netns::NetnsError;
 

@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    event::Event,
     message::{Part, Peer},
+    stop::Event,
 };
 use crate::{
     end::{End, Endpoints, Running, Token},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Limits, Timeouts, admission, budget, door, session};
+use super::{Limits, Timeouts, admission, budget, session};
 use crate::{
     client,
     control::{
@@ -22,7 +22,7 @@ use crate::{
 /// The names of all bounds, and their values unless a flag changes them.
 pub fn bounds() -> Vec<(&'static str, String)> {
     let (limits, served, asked) = (Limits::default(), Timeouts::default(), client::Timeouts::default());
-    let (own, guests) = (door::Bounds::OWN, door::Bounds::GUESTS);
+    let (own, guests) = (budget::Bounds::OWN, budget::Bounds::GUESTS);
     let minimum = |value: u64, unit: &str| format!("at least {value} {unit}");
     vec![
         ("client networks", "all".to_owned()),

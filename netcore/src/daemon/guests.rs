@@ -9,17 +9,15 @@ use std::{
 
 use super::{
     Shared, admission,
-    budget::{self, Charge, Client},
-    door::Place,
+    budget::{self, Charge, Client, Place},
     log::{Caller, Cause, Event, TestEnding, TestResult},
     plain,
     turns::Ticket,
 };
 use crate::{
     control::{
-        event::wait,
         message::{ErrorCode, Limits, Part, ReplyError},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     measure::clock::monotonic_ns,
     peers::{self, Host, Program, Share},

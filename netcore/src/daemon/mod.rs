@@ -7,7 +7,6 @@
 pub(crate) mod admission;
 mod bounds;
 mod budget;
-mod door;
 mod embedded;
 mod guests;
 mod log;
@@ -33,17 +32,15 @@ use crate::{
     control::{
         DEFAULT_PORT,
         channel::Channel,
-        event::{wait, wait_any},
         key::Key,
         netns::{self, NetnsError},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait, wait_any},
     },
     end,
     peers::{self, Program},
     transport::control_port::ControlPort,
 };
-use budget::{Budget, Loads};
-use door::{Bounds, Door};
+use budget::{Bounds, Budget, Door, Loads};
 use log::Tally;
 use turns::Turns;
 

@@ -21,8 +21,7 @@ use std::{
 use super::{
     Shared,
     admission::{self, Addresses, Admitted, reply_error},
-    budget::{Charge, Client, Slot},
-    door::Place,
+    budget::{Charge, Client, Place, Slot},
     log::{Caller, Cause, Event, Over, TestEnding, TestResult},
     plain, programs,
     turns::Ticket,
@@ -30,13 +29,12 @@ use super::{
 use crate::{
     control::{
         channel::{Channel, ChannelError},
-        event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         message::{
             Connect, ErrorCode, Execute, Greeting, Hello, Part, Prepare, Reply, ReplyError, Request, report_pieces,
         },
         part::{self, PreparedPart},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     foreign::shortened,
     measure::{

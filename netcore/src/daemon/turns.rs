@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::budget::Client;
-use crate::control::event::Event;
+use crate::control::stop::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -159,7 +159,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::event::wait;
+    use crate::control::stop::wait;
 
     const HOLD: Duration = Duration::from_hours(1);
 

@@ -24,14 +24,12 @@ use nix::sys::socket::MsgFlags;
 
 use crate::{
     io::{
-        Channel,
+        Blocking, Channel, Nonblocking, Pipe,
         buffers::{Buffers, Expected},
-        calls::{Blocking, Nonblocking, Pipe},
         fill::FillFiles,
         message::{Messages, Window},
         pages::{Conduit, Sendfile, Splice, Vmsplice},
-        spin::Spin,
-        wait::{Block, Poll, Wait},
+        wait::{Block, Poll, Spin, Wait},
         zerocopy::Zerocopy,
     },
     measure::{

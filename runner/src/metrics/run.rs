@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use netcore::control::event::{Event, wait};
+use netcore::control::stop::{Event, wait};
 use schemas::{
     columns::{Row, VerdictRow},
     units::Unit,

@@ -9,7 +9,7 @@ use std::{
 use nix::sys::socket::{recv, send};
 
 use super::*;
-use crate::io::{Channel as _, calls::Nonblocking};
+use crate::io::{Channel as _, Nonblocking};
 
 /// A flow's link over one end of a pair of sockets, and the other end.
 fn pair(flow: u32) -> (Arc<Link>, UnixStream) {

@@ -26,10 +26,9 @@ use super::{
 };
 use crate::{
     control::{
-        event::wait,
         message::ErrorCode,
         part::{Load, RunningPart},
-        stop::Urgency,
+        stop::{Urgency, wait},
     },
     end::End,
     measure::clock::monotonic_ns,

@@ -8,13 +8,12 @@ use std::{
 };
 
 use super::{
-    classic,
-    omni::{self, CPU_BY_PROC_STAT},
+    messages::{self, CPU_BY_PROC_STAT},
     request::{Place, check, near_counts, near_only, request},
     wire::{ANY_CPU, Control, DATA_WORDS, MOST_CPU_METHOD, Message, OLD_MESSAGE_BYTES, Text, error, kind},
 };
 use crate::{
-    control::event::wait,
+    control::stop::wait,
     end::End,
     error::EndError,
     measure::clock::monotonic_ns,
@@ -115,8 +114,8 @@ impl Client {
         self.control.send(&request(spec, place)).map_err(lost)?;
         let response = self.receive("it did not answer the request for the test", deadline)?;
         let port = match spec.pattern {
-            Pattern::Connect => classic::ExchangeResponse::read(&response).data_port,
-            _ => omni::Response::read(&response).data_port,
+            Pattern::Connect => messages::ExchangeResponse::read(&response).data_port,
+            _ => messages::OmniResponse::read(&response).data_port,
         };
         self.test = Some(Test { spec: spec.clone(), response, agreed: Instant::now() });
         match u16::try_from(port) {
@@ -301,7 +300,7 @@ fn buffers(spec: &TestSpec, send: [Option<i32>; 2], receive: [Option<i32>; 2]) -
 }
 
 fn omni(spec: &TestSpec, response: &Message, results: &Message) -> Told {
-    let (response, results) = (omni::Response::read(response), omni::Results::read(results));
+    let (response, results) = (messages::OmniResponse::read(response), messages::OmniResults::read(results));
     let messages = if spec.transport.is_datagram() && spec.pattern == Pattern::Stream { results.receives } else { 0 };
     let transactions = if spec.pattern == Pattern::Stream { 0 } else { results.transactions };
     let counts = Counts {
@@ -346,7 +345,7 @@ fn omni(spec: &TestSpec, response: &Message, results: &Message) -> Told {
         options.push(granted("priority", Some(priority.shown()), shown(response.priority), None));
     }
     if let Some(no_delay) = asked.no_delay {
-        let set = response.flags & omni::flag::NO_DELAY != 0;
+        let set = response.flags & messages::flag::NO_DELAY != 0;
         options.push(granted("no_delay", Some(no_delay.shown()), Some(set.to_string()), None));
     }
     let retransmits = u64::try_from(results.retransmits).ok().filter(|_| tcp);
@@ -354,7 +353,7 @@ fn omni(spec: &TestSpec, response: &Message, results: &Message) -> Told {
 }
 
 fn classic(spec: &TestSpec, response: &Message, results: &Message) -> Told {
-    let (response, results) = (classic::ExchangeResponse::read(response), classic::ExchangeResults::read(results));
+    let (response, results) = (messages::ExchangeResponse::read(response), messages::ExchangeResults::read(results));
     let transactions = results.transactions.into();
     let share = f64::from(results.cpu_percent) / 100.0;
     let cpu = (spec.collect.cpu && !waits_longer(spec) && (0.0..=1.01).contains(&share)).then(|| only(share));
@@ -394,7 +393,7 @@ fn only(share: f64) -> CpuUse {
 }
 
 /// Whether the words about the CPU are where netperf 2.7 has them. netperf 2.6 has others there, and nothing else tells.
-fn has_cpu_words(results: &omni::Results) -> bool {
+fn has_cpu_words(results: &messages::OmniResults) -> bool {
     let states = [
         results.user_percent,
         results.system_percent,
@@ -408,7 +407,7 @@ fn has_cpu_words(results: &omni::Results) -> bool {
     (1..=MOST_CPU_METHOD).contains(&results.cpu_method) && results.cpus > 0 && states.iter().all(is_share)
 }
 
-fn cpu_use(results: &omni::Results, is_new: bool) -> Option<CpuUse> {
+fn cpu_use(results: &messages::OmniResults, is_new: bool) -> Option<CpuUse> {
     let ratio = |percent: f32| f64::from(percent) / 100.0;
     let busy = ratio(results.cpu_percent);
     if !(0.0..=1.01).contains(&busy) {

@@ -13,14 +13,13 @@ use nix::{errno::Errno, sys::socket::MsgFlags};
 use super::{
     answer::Opened,
     asked::{Asked, Form, Length, Refused},
-    classic::Test,
+    messages::Test,
     wire::Control,
 };
 use crate::{
     control::{
-        event::wait,
         part::{Load, RunningPart},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     end::End,
     error::EndError,

@@ -1,15 +1,14 @@
 //! netperf's protocol: a netserver as the far end of our tests, and this daemon as the far end of a netperf's.
 //!
-//! A control connection carries messages of 656 bytes ([`wire`]). A test is a request ([`omni`], [`classic`]), a response that
+//! A control connection carries messages of 656 bytes ([`wire`]). A test is a request ([`messages`]), a response that
 //! names the data port, the data, and the results. [`check`] says which tests a netserver can run, and [`request`] asks for one;
 //! [`asked`] turns a client's request into a test here, and [`answer`] answers it.
 
 pub mod answer;
 pub mod asked;
-pub mod classic;
 pub(crate) mod client;
 mod data;
-pub mod omni;
+pub mod messages;
 pub mod request;
 mod server;
 pub mod wire;

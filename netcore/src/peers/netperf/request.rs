@@ -4,8 +4,7 @@
 use std::net::IpAddr;
 
 use super::{
-    classic,
-    omni::{self, direction, flag, socket_type},
+    messages::{self, direction, flag, socket_type},
     wire::{ANY_CPU, Message, Text, WireIp, family, kind},
 };
 use crate::spec::{
@@ -66,9 +65,9 @@ fn ip_family(place: &Place) -> u32 {
     if place.v6 { family::V6 } else { family::V4 }
 }
 
-fn connect(spec: &TestSpec, place: &Place) -> classic::ExchangeRequest {
+fn connect(spec: &TestSpec, place: &Place) -> messages::ExchangeRequest {
     let SocketOptions { send_buffer, receive_buffer, no_delay, .. } = spec.far.socket;
-    classic::ExchangeRequest {
+    messages::ExchangeRequest {
         receive_buffer: option(receive_buffer.map(u64::from)),
         send_buffer: option(send_buffer.map(u64::from)),
         receive_alignment: ALIGNMENT,
@@ -80,7 +79,7 @@ fn connect(spec: &TestSpec, place: &Place) -> classic::ExchangeRequest {
         test_length: test_length(spec),
         data_port: spec.far.port.unwrap_or(0).into(),
         family: ip_family(place),
-        ..classic::ExchangeRequest::default()
+        ..messages::ExchangeRequest::default()
     }
 }
 
@@ -101,7 +100,7 @@ fn flags(spec: &TestSpec) -> u32 {
     set.into_iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag)
 }
 
-fn omni(spec: &TestSpec, place: &Place) -> omni::Request {
+fn omni(spec: &TestSpec, place: &Place) -> messages::OmniRequest {
     let (buffers, socket, sizes) = (&spec.far.buffers, &spec.far.socket, &spec.sizes);
     let stream = spec.pattern == Pattern::Stream;
     let sends = !stream || spec.direction == Direction::Reverse;
@@ -118,7 +117,7 @@ fn omni(spec: &TestSpec, place: &Place) -> omni::Request {
     let alignment = buffers.alignment.map_or(ALIGNMENT, number);
     let offset = number(buffers.offset);
     let address = |ip: Option<IpAddr>| ip.map(WireIp::of).unwrap_or_default();
-    omni::Request {
+    messages::OmniRequest {
         send_buffer: option(socket.send_buffer.map(u64::from)),
         send_size: if stream && sends { number(sizes.message_bytes) } else { DEFAULT },
         send_alignment: alignment,

@@ -17,9 +17,8 @@ use super::{
 };
 use crate::{
     control::{
-        event::wait,
         message::{ErrorCode, ReplyError},
-        stop::Urgency,
+        stop::{Urgency, wait},
     },
     end::End,
     peers::{self, Host, KEEPALIVE, Share},

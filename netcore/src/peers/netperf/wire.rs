@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::control::event::wait_writable;
+use crate::control::stop::wait_writable;
 
 /// Bytes of a message since netperf 2.6.0.
 pub const MESSAGE_BYTES: usize = 656;

@@ -19,7 +19,7 @@ use super::super::{
     wire::{Cookie, HELLO_BYTES, REPLY, is_hello},
 };
 use crate::{
-    control::event::{self, Event},
+    control::stop::{self, Event},
     error::EndError,
     spec::{TestSpec, Transport},
     sys::{self, opt},
@@ -112,7 +112,7 @@ fn connections(
             return Err(deadline.missed(session.arrived(), spec.flows(), hint).into());
         }
         let until = Instant::now() + deadline.slice().max(Duration::from_millis(1));
-        event::wait([Some(session.as_fd()), Some(control.as_fd())], Some(until))
+        stop::wait([Some(session.as_fd()), Some(control.as_fd())], Some(until))
             .map_err(EndError::system("cannot wait for data connections"))?;
     }
 }

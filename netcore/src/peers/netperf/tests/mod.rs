@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{
     answer,
     asked::{Asked, Length, Policy, asked},
-    classic, omni,
+    messages,
     request::{Place, check, request},
     wire::{MESSAGE_BYTES, Message, kind},
 };
@@ -56,9 +56,9 @@ proptest! {
             )*};
         }
         read_back!(
-            omni::Request, omni::Response, omni::Results, classic::StreamRequest, classic::StreamResponse,
-            classic::StreamResults, classic::ExchangeRequest, classic::ExchangeResponse, classic::ExchangeResults,
-            classic::DatagramRequest, classic::DatagramResponse, classic::DatagramResults
+            messages::OmniRequest, messages::OmniResponse, messages::OmniResults, messages::StreamRequest, messages::StreamResponse,
+            messages::StreamResults, messages::ExchangeRequest, messages::ExchangeResponse, messages::ExchangeResults,
+            messages::DatagramRequest, messages::DatagramResponse, messages::DatagramResults
         );
     }
 
