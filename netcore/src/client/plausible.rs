@@ -118,7 +118,7 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// One end's report, and the relation of its clock to this host's before the test; `None`: it is this host's.
-pub(super) type Party<'r> = (&'r SideReport, Option<ClockOffset>);
+pub(super) type ClockedReport<'r> = (&'r SideReport, Option<ClockOffset>);
 
 /// Instants of the near and the far end on this host's monotonic clock, nanoseconds; `None`: they never came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,23 +133,27 @@ pub(super) struct Instants {
 
 impl Instants {
     /// `read`: this host's clocks before and after the test.
-    pub(super) fn of(near: Party<'_>, far: Option<Party<'_>>, read: &(ClockReading, ClockReading)) -> Self {
+    pub(super) fn of(
+        near: ClockedReport<'_>,
+        far: Option<ClockedReport<'_>>,
+        read: &(ClockReading, ClockReading),
+    ) -> Self {
         let here = here(near, read);
-        let at_start = |(report, clock): Party<'_>| {
+        let at_start = |(report, clock): ClockedReport<'_>| {
             let clock = clock?;
             let there = |clocks| clock.at(&here, &ClockReading::between(clocks, report.under_load_ns));
             Some(report.clocks.as_ref().map_or(clock, there))
         };
         let mut instants = Self::default();
-        for (end, party) in [Some(near), far].into_iter().enumerate() {
-            let Some(party) = party else { continue };
-            let clock = at_start(party);
+        for (end, clocked) in [Some(near), far].into_iter().enumerate() {
+            let Some(clocked) = clocked else { continue };
+            let clock = at_start(clocked);
             let ours = |theirs_ns: u64| {
                 let theirs_ns = (theirs_ns > 0).then_some(theirs_ns)?;
                 clock.map_or(Some(theirs_ns), |clock| clock.to_ours(theirs_ns))
             };
-            instants.begun[end] = ours(party.0.monotonic_start_ns);
-            instants.loaded[end] = ours(party.0.under_load_ns);
+            instants.begun[end] = ours(clocked.0.monotonic_start_ns);
+            instants.loaded[end] = ours(clocked.0.under_load_ns);
             instants.bound_ns = instants.bound_ns.saturating_add(clock.map_or(0, |clock| clock.bound_ns));
         }
         instants
@@ -157,7 +161,7 @@ impl Instants {
 }
 
 /// This host's clocks when the near end was under load: its own, or an estimate from the readings around the test.
-fn here((near, clock): Party<'_>, read: &(ClockReading, ClockReading)) -> ClockReading {
+fn here((near, clock): ClockedReport<'_>, read: &(ClockReading, ClockReading)) -> ClockReading {
     match (clock, &near.clocks) {
         (None, Some(clocks)) => ClockReading::between(clocks, near.under_load_ns),
         (Some(before), Some(clocks)) => {

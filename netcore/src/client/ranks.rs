@@ -7,7 +7,7 @@ use super::{
     ClientError, Observer, Prepared, RunningTest, Session, Timeouts,
     plausible::slowest_clock,
     ready::{Daemons, token},
-    running::{Party, Plan},
+    running::{Participant, Plan},
 };
 use crate::{
     control::{clock::ClockOffset, message::Part, stop::StopFlag},
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// One rank of a test.
-pub struct RankSeat<'s> {
+pub struct RankSession<'s> {
     pub session: &'s mut Session,
     /// The address that other ranks connect to, and connect from; `None`: the one at which its daemon was reached.
     pub address: Option<IpAddr>,
@@ -37,12 +37,12 @@ pub struct RanksOutcome {
 /// Makes a test ready: every rank listens, then each connects to those before it. Daemons that give turns need
 /// [`super::take_turns`] before. After an error all daemons forget the test.
 pub fn prepare_ranks<'s>(
-    seats: Vec<RankSeat<'s>>,
+    parts: Vec<RankSession<'s>>,
     spec: &RanksSpec,
     timeouts: Timeouts,
 ) -> Result<Prepared<'s>, ClientError> {
-    let ranks = u32::try_from(seats.len()).unwrap_or(u32::MAX);
-    let (sessions, addresses): (Vec<_>, Vec<_>) = seats.into_iter().map(|seat| (seat.session, seat.address)).unzip();
+    let ranks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let (sessions, addresses): (Vec<_>, Vec<_>) = parts.into_iter().map(|part| (part.session, part.address)).unzip();
     let part = |rank| Part::Rank { spec: Box::new(spec.clone()), rank, ranks };
     let mut there = Daemons(sessions);
     let places = there.prepare((0..ranks).map(part).zip(addresses), token()?)?;
@@ -54,12 +54,12 @@ pub fn prepare_ranks<'s>(
 impl RunningTest<'_> {
     /// [`RunningTest::wait`] for a test of ranks.
     pub fn wait_ranks(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<RanksOutcome, ClientError> {
-        let before: Vec<_> = self.parties.iter().filter_map(Party::clock).collect();
+        let before: Vec<_> = self.participants.iter().filter_map(Participant::clock).collect();
         self.watch(observer, stop)?;
-        let mut reports = Vec::with_capacity(self.parties.len());
-        let mut clocks = Vec::with_capacity(self.parties.len());
+        let mut reports = Vec::with_capacity(self.participants.len());
+        let mut clocks = Vec::with_capacity(self.participants.len());
         let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns());
-        for (number, (rank, before)) in (0..).zip(self.parties.iter_mut().zip(before)) {
+        for (number, (rank, before)) in (0..).zip(self.participants.iter_mut().zip(before)) {
             let Some(Report::Rank(report)) = rank.report.take() else {
                 return Err(rank.invalid("it does not report as a rank".to_owned()));
             };

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     ClientError, HostLabel, Observer, Outcome, Peer, RunningTest, Session, Timeouts,
-    running::{Party, Plan},
+    running::{Participant, Plan},
 };
 use crate::{
     control::{
@@ -283,12 +283,12 @@ impl<'s> Prepared<'s> {
         }
         let start = |(end, netns): (End, Option<String>)| {
             let running = netns::within(netns.as_deref(), || Load::start(end, t0_ns, plan.watched))??;
-            Ok::<_, ClientError>(Party::here(running))
+            Ok::<_, ClientError>(Participant::here(running))
         };
         let here = here.map(start).transpose()?;
-        let there = std::mem::take(&mut there.0).into_iter().map(|session| Party::there(session, &plan));
-        let parties = peer.map(Party::peer).into_iter().chain(there).chain(here).collect();
-        Ok(RunningTest::new(parties, plan, t0_ns))
+        let there = std::mem::take(&mut there.0).into_iter().map(|session| Participant::there(session, &plan));
+        let participants = peer.map(Participant::peer).into_iter().chain(there).chain(here).collect();
+        Ok(RunningTest::new(participants, plan, t0_ns))
     }
 }
 

@@ -23,7 +23,7 @@ pub type Log = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The client of a session.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct ClientLabel {
     pub address: SocketAddr,
     /// Its host's name, by its own account.
     pub host: Option<String>,
@@ -39,13 +39,13 @@ pub enum Event<'a> {
     /// A connection got no session.
     Refused { address: String, reason: String, cause: Cause },
     /// A session began. `program` is the client's; its `version` is empty where it says none.
-    Opened { client: &'a Caller, program: &'static str, version: &'a str },
+    Opened { client: &'a ClientLabel, program: &'static str, version: &'a str },
     /// A session ended.
-    Closed { client: &'a Caller, reason: String },
+    Closed { client: &'a ClientLabel, reason: String },
     /// A program starts for a client.
-    Program { client: &'a Caller, argv: &'a [String] },
+    Program { client: &'a ClientLabel, argv: &'a [String] },
     /// A test ended, or was not admitted.
-    Test { client: &'a Caller, part: &'a Part, result: TestResult },
+    Test { client: &'a ClientLabel, part: &'a Part, result: TestResult },
 }
 
 /// The end of a session.
@@ -215,7 +215,7 @@ impl TestResult {
     }
 }
 
-impl fmt::Display for Caller {
+impl fmt::Display for ClientLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Some(host) => write!(f, "{} ({host})", self.address),
@@ -312,7 +312,7 @@ impl Shared {
         Snapshot {
             limits: self.config.limits.clone(),
             sessions: used.sessions,
-            greeting: self.door.occupied() + self.side_door.occupied(),
+            greeting: self.unproven.occupied() + self.unproven_of_programs.occupied(),
             running: self.loads.running(),
             flows: used.flows,
             memory_bytes: used.memory_bytes,

@@ -285,7 +285,7 @@ fn open(destination: Destination<'_>, Meeting { spec, token, deadline }: Meeting
             if is_alone {
                 return datagram::to_service(socket, &to, spec.connected, flow);
             }
-            return datagram::knock(socket, &to, spec.connected, token, flow, deadline);
+            return datagram::greet(socket, &to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {

@@ -10,7 +10,7 @@ use std::{
 
 use netcore::{
     client::{
-        self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSeat, RunningTest, Session, Timeouts,
+        self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSession, RunningTest, Session, Timeouts,
     },
     control::{message::ErrorCode, stop::StopFlag},
     measure::clock::{monotonic_ns, nanoseconds},
@@ -271,7 +271,7 @@ impl Seat<'_> {
         match &self.test {
             Test::Ranks(spec) => {
                 let seats = sessions.flatten().zip(&self.data);
-                let seats = seats.map(|(session, address)| RankSeat { session, address: *address });
+                let seats = seats.map(|(session, address)| RankSession { session, address: *address });
                 client::prepare_ranks(seats.collect(), spec, timeouts)
             }
             Test::Ends(spec) => {

@@ -47,7 +47,7 @@ const GREETED: Duration = Duration::from_secs(30);
 /// The longest time for the data connections.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// The longest time for the results, and for the client's last word.
+/// The longest time for the results, and for the client's last message.
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The longest time after the end of a test in which what is under way may arrive.
@@ -62,7 +62,7 @@ const SHORT_SILENCE: Duration = Duration::from_millis(250);
 /// Interval at which the counts are looked at.
 const LOOK_UP: Duration = Duration::from_millis(2);
 
-/// Why a session ended before its client's last word.
+/// Why a session ended before its client's last message.
 #[derive(Debug, thiserror::Error)]
 enum Over {
     #[error("{0}")]
@@ -248,7 +248,7 @@ impl Conversation<'_> {
         let deadline = Deadline::after(ANSWERED, &stopping);
         self.control.send_text(&ours.encode(), &deadline)?;
         self.control.send(State::DisplayResults, &deadline)?;
-        // Its last word, or its end, which is the same. It then waits for ours.
+        // Its last message, or its end, which is the same. It then waits for ours.
         let _ = self.control.state(&deadline);
         Ok(())
     }

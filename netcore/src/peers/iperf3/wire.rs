@@ -27,7 +27,7 @@ pub enum State {
     ExchangeResults,
     /// The server has sent its results.
     DisplayResults,
-    /// The client's last word.
+    /// The client's last message.
     Done,
     /// The server is busy, or a stream has the wrong cookie.
     AccessDenied,

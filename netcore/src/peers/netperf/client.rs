@@ -275,7 +275,7 @@ pub fn report(spec: &TestSpec, response: &Message, results: &Message, near: &Sid
 }
 
 /// The contents of a results message.
-struct Told {
+struct FarValues {
     counts: Counts,
     retransmits: Option<u64>,
     options: Vec<Granted>,
@@ -299,7 +299,7 @@ fn buffers(spec: &TestSpec, send: [Option<i32>; 2], receive: [Option<i32>; 2]) -
     ]
 }
 
-fn omni(spec: &TestSpec, response: &Message, results: &Message) -> Told {
+fn omni(spec: &TestSpec, response: &Message, results: &Message) -> FarValues {
     let (response, results) = (messages::OmniResponse::read(response), messages::OmniResults::read(results));
     let messages = if spec.transport.is_datagram() && spec.pattern == Pattern::Stream { results.receives } else { 0 };
     let transactions = if spec.pattern == Pattern::Stream { 0 } else { results.transactions };
@@ -349,16 +349,16 @@ fn omni(spec: &TestSpec, response: &Message, results: &Message) -> Told {
         options.push(granted("no_delay", Some(no_delay.shown()), Some(set.to_string()), None));
     }
     let retransmits = u64::try_from(results.retransmits).ok().filter(|_| tcp);
-    Told { counts, retransmits, options, cpu, notes }
+    FarValues { counts, retransmits, options, cpu, notes }
 }
 
-fn classic(spec: &TestSpec, response: &Message, results: &Message) -> Told {
+fn classic(spec: &TestSpec, response: &Message, results: &Message) -> FarValues {
     let (response, results) = (messages::ExchangeResponse::read(response), messages::ExchangeResults::read(results));
     let transactions = results.transactions.into();
     let share = f64::from(results.cpu_percent) / 100.0;
     let cpu = (spec.collect.cpu && !waits_longer(spec) && (0.0..=1.01).contains(&share)).then(|| only(share));
     let notes = (spec.collect.cpu && waits_longer(spec)).then(left_out).into_iter().collect();
-    Told {
+    FarValues {
         counts: Counts { transactions, connections: transactions, ..Counts::default() },
         retransmits: None,
         options: buffers(spec, [Some(response.send_buffer), None], [Some(response.receive_buffer), None]),

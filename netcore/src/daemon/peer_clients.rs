@@ -10,7 +10,7 @@ use std::{
 use super::{
     Shared, admission,
     budget::{self, Charge, Client, Place},
-    log::{Caller, Cause, Event, TestEnding, TestResult},
+    log::{Cause, ClientLabel, Event, TestEnding, TestResult},
     plain,
     turns::Ticket,
 };
@@ -37,19 +37,19 @@ pub(super) fn serve(
     place: Place<'_>,
     stop: &StopFlag,
 ) {
-    let guest = Guest {
+    let host = PeerClient {
         shared,
         program,
         number: place.number(),
-        caller: Caller { address: peer, host: None },
+        label: ClientLabel { address: peer, host: None },
         client: getrandom::u64().unwrap_or_default(),
         stop: stop.clone(),
         arrival: Mutex::new(Arrival { place: Some(place), opened: false, refused: None }),
     };
-    let reason = peers::serve(program, &guest, stream, peer);
-    let Arrival { opened, refused, .. } = *guest.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+    let reason = peers::serve(program, &host, stream, peer);
+    let Arrival { opened, refused, .. } = *host.arrival.lock().unwrap_or_else(PoisonError::into_inner);
     match (opened, reason) {
-        (true, reason) => shared.log(&Event::Closed { client: &guest.caller, reason: reason.unwrap_or_default() }),
+        (true, reason) => shared.log(&Event::Closed { client: &host.label, reason: reason.unwrap_or_default() }),
         (false, Some(reason)) => {
             let cause = refused.unwrap_or(Cause::Greeting);
             shared.log(&Event::Refused { address: peer.to_string(), reason, cause });
@@ -59,11 +59,11 @@ pub(super) fn serve(
     }
 }
 
-struct Guest<'s> {
+struct PeerClient<'s> {
     shared: &'s Shared,
     program: Program,
     number: u64,
-    caller: Caller,
+    label: ClientLabel,
     client: Client,
     stop: StopFlag,
     arrival: Mutex<Arrival<'s>>,
@@ -77,14 +77,14 @@ struct Arrival<'s> {
     refused: Option<Cause>,
 }
 
-/// Memory, load and turn of a guest's test.
+/// Memory, load and turn of such a client's test.
 struct Taken<'s> {
     _charge: Charge<'s>,
     _load: budget::Running<'s>,
     _turn: Option<Ticket<'s>>,
 }
 
-impl Guest<'_> {
+impl PeerClient<'_> {
     fn turn(&self) -> Result<Option<Ticket<'_>>, ReplyError> {
         let config = &self.shared.config;
         let Some(queue_ns) = config.limits.queue_ns else { return Ok(None) };
@@ -112,7 +112,7 @@ impl Guest<'_> {
     }
 
     fn log_test(&self, spec: &TestSpec, result: TestResult) {
-        self.shared.log(&Event::Test { client: &self.caller, part: &far(spec), result });
+        self.shared.log(&Event::Test { client: &self.label, part: &far(spec), result });
     }
 }
 
@@ -120,13 +120,13 @@ fn far(spec: &TestSpec) -> Part {
     Part::End { spec: Box::new(spec.clone()), side: Side::Far }
 }
 
-impl Host for Guest<'_> {
+impl Host for PeerClient<'_> {
     fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError> {
-        let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.caller.address));
+        let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.label.address));
         let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slot.inspect_err(|error| arrival.refused = Some(Cause::of_code(error.code)))?;
         (arrival.place, arrival.opened) = (None, true);
-        self.shared.log(&Event::Opened { client: &self.caller, program: self.program.name(), version });
+        self.shared.log(&Event::Opened { client: &self.label, program: self.program.name(), version });
         Ok(Box::new(slot))
     }
 
