@@ -310,7 +310,7 @@ impl Drop for Participant<'_> {
 
 /// A test under load at all of its parts. Dropping it ends it at once.
 pub struct RunningTest<'s> {
-    /// Those that report: the far end, unless it is a service that takes no part, and the near end; or all ranks.
+    /// All that report: the far end, unless it is a service that takes no part, and the near end; or all ranks.
     pub(super) participants: Vec<Participant<'s>>,
     plan: Plan,
     t0_ns: u64,

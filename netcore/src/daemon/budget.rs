@@ -1,5 +1,5 @@
-//! What clients and strangers share of a daemon: connections whose clients have proven nothing yet, sessions and memory. And the
-//! clients' loads over time: a measurement beside another client's load is not alone on its machine.
+//! Shares of a daemon: connections whose clients have proven nothing yet, sessions and memory. And the clients' loads over
+//! time: a measurement beside another client's load is not alone on its machine.
 //!
 //! The number of unproven connections is bounded, and a new one takes the place of the oldest: silent strangers cannot keep
 //! clients out.

@@ -196,7 +196,7 @@ enum Listening {
     OfProgram(TcpListener, SocketAddr, Program),
 }
 
-/// How often a port of the kernel's choice is tried: the one for TCP may be in use for UDP.
+/// Attempts at a port of the kernel's choice: the one for TCP may be in use for UDP.
 const PORTS_TRIED: u32 = 16;
 
 /// The sockets of a control port.

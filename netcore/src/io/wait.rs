@@ -83,7 +83,7 @@ fn poll_input(link: &Link, until_ns: u64) -> io::Result<bool> {
 }
 
 /// Waits for an event, at most so long and [`LOOK_UP_NS`]. `true`: it has come.
-pub(super) fn poll_for(fd: &impl AsFd, event: PollFlags, at_most_ns: u64) -> io::Result<bool> {
+fn poll_for(fd: &impl AsFd, event: PollFlags, at_most_ns: u64) -> io::Result<bool> {
     let timeout = TimeSpec::from_duration(Duration::from_nanos(at_most_ns.min(LOOK_UP_NS)));
     match ppoll(&mut [PollFd::new(fd.as_fd(), event)], Some(timeout), None) {
         Ok(ready) => Ok(ready > 0),

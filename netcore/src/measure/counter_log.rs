@@ -173,7 +173,7 @@ impl Interfaces {
 }
 
 /// Samples everything in the log.
-pub(super) fn read_system(interfaces: &Interfaces, into: &mut KernelSample) {
+fn read_system(interfaces: &Interfaces, into: &mut KernelSample) {
     read_cpus(into);
     for of in [TOTALS, MEMORY, PAGING] {
         table(&text(of.1), of, into);
@@ -190,7 +190,7 @@ pub(super) fn read_system(interfaces: &Interfaces, into: &mut KernelSample) {
 }
 
 /// Counters of one interface: the kernel's, and the driver's own.
-pub(super) fn read_interface(name: &str, into: &mut KernelSample) {
+fn read_interface(name: &str, into: &mut KernelSample) {
     if let Some(link) = netlink::links(None).unwrap_or_default().iter().find(|l| l.name == name) {
         link_counters(link, into);
     }
@@ -207,7 +207,7 @@ fn link_counters(link: &netlink::Link, into: &mut KernelSample) {
 }
 
 /// Time by state of each CPU, in ticks (hundredths of a second).
-pub(super) fn read_cpus(into: &mut KernelSample) {
+fn read_cpus(into: &mut KernelSample) {
     let Ok(snapshot) = CpuReader::open().and_then(|mut reader| reader.read()) else { return };
     for (id, ticks) in &snapshot.cpus {
         for (state, ticks) in STATES.iter().zip(ticks.0) {

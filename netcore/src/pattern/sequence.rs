@@ -452,7 +452,7 @@ impl Losses {
     }
 
     /// Loses the numbers from `start` to before `end`.
-    pub fn lose_all(&mut self, start: u64, end: u64) {
+    fn lose_all(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }

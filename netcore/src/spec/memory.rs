@@ -18,7 +18,7 @@ pub const LINK_HEADER_BYTES: usize = 14 + 4 + 4 + 2;
 pub const ICMP_HEADER_BYTES: usize = 8;
 
 /// The longest header that may precede the message on a raw IPv4 socket.
-pub const IP_HEADER_BYTES: usize = 60;
+const IP_HEADER_BYTES: usize = 60;
 
 /// Messages per call of `io: batch`, by default.
 const BATCH_MESSAGES: usize = 32;
@@ -81,7 +81,7 @@ impl Shape {
     }
 
     /// The bytes that count towards the limit: 0 where nothing is sent or received, and without the page for alignment.
-    pub fn counted_bytes(self, options: &BufferOptions) -> u128 {
+    fn counted_bytes(self, options: &BufferOptions) -> u128 {
         if self.message_bytes == 0 {
             return 0;
         }
@@ -91,7 +91,7 @@ impl Shape {
 
 impl TestSpec {
     /// Messages per call, if there are as many buffers.
-    pub(super) fn messages_per_call(&self, side: Side, role: Role) -> usize {
+    fn messages_per_call(&self, side: Side, role: Role) -> usize {
         if self.merges(side, role) {
             return self.buffers_per_call(role).min(CHUNKS_PER_CALL);
         }

@@ -293,7 +293,7 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
-    /// How the far end's listening sockets share one port; `None`: each has a port of its own.
+    /// Way in which the far end's listening sockets share one port; `None`: each has a port of its own.
     pub fn reuseport(&self) -> Option<Reuseport> {
         self.far.socket.reuseport.filter(|_| self.pattern.is_connecting())
     }

@@ -69,7 +69,7 @@ impl TestSpec {
     }
 }
 
-/// How data connections begin, end, and mark their messages.
+/// The way data connections begin, end, and mark their messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {

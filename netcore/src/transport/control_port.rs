@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// First bytes of a control connection.
-pub const CONTROL_MAGIC: [u8; 6] = *b"plumb\0";
+const CONTROL_MAGIC: [u8; 6] = *b"plumb\0";
 
 /// Datagrams that are read before connections are looked at again.
 const DATAGRAMS_A_TURN: usize = 64;

@@ -35,7 +35,7 @@ pub enum Rendezvous {
     AtControl(Reserved),
 }
 
-/// How the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
+/// The way the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
 struct Carrier {
     /// Far end: listens.
     listen: fn(&TestSpec, &Token) -> Result<Listening, EndError>,
@@ -363,7 +363,7 @@ fn own_cid() -> Option<u32> {
 }
 
 /// Listens on the test's port, or on a free one; returns the socket, the identifier and the port.
-pub fn listen_vsock(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedFd, u32, u16), EndError> {
+fn listen_vsock(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedFd, u32, u16), EndError> {
     let mut port = end.port.unwrap_or(20_000);
     loop {
         match connection::listener(protocol, &Address::Vsock(ANY_CID, port.into()), end, backlog) {
@@ -379,7 +379,7 @@ pub fn listen_vsock(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(
 }
 
 /// The far end's address as the near end reaches it.
-pub fn vsock_address(cid: u32, port: u16) -> Address {
+fn vsock_address(cid: u32, port: u16) -> Address {
     let cid = if own_cid() == Some(cid) { LOCAL_CID } else { cid };
     Address::Vsock(cid, port.into())
 }

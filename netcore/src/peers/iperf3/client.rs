@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// What a state means that does not continue the conversation.
+    /// The error that a state means if it does not continue the conversation.
     fn refusal(&mut self, state: State, when: &'static str, deadline: &Deadline<'_>) -> PeerError {
         match state {
             State::ServerError => self.server_error(deadline),

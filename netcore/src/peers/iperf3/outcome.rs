@@ -58,7 +58,7 @@ pub fn client_results(spec: &TestSpec, near: &SideReport) -> Results {
     }
 }
 
-/// What a server's results say, as the report of the far end: one window, the measurement. `end`: when all that the near end
+/// A server's results as the report of the far end: one window, the measurement. `end`: when all that the near end
 /// sent was there (0: it sent nothing), and when the server was told of the end, on this host's clock.
 pub fn report(spec: &TestSpec, near: &SideReport, theirs: &Results, end: (u64, u64)) -> Result<SideReport, String> {
     let mut of_flow = vec![None; spec.flows() as usize];

@@ -135,7 +135,7 @@ impl Parameters {
         Value::Object(object)
     }
 
-    /// What a client sent, within a server's bounds. A token of a user is not looked at.
+    /// The parameters that a client sent, within a server's bounds. A token of a user is not looked at.
     pub fn decode(text: &[u8]) -> Result<Self, Fault> {
         let object = wire::object(text).map_err(|Malformed(why)| Fault::new(Code::Parameters, why))?;
         let read = Reader { object: &object };
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(many, options);
     }
 
-    /// What is off is absent: iperf3's servers look only for the key.
+    /// A flag that is off is absent: iperf3's servers look only for the key.
     #[test]
     fn flags_that_are_off_are_absent_but_read() {
         let parameters = Parameters { parallel: 1, len: 1, ..Parameters::default() };

@@ -20,7 +20,7 @@ pub struct Opened {
 }
 
 /// Clock ticks of a second: netperf's measure of a CPU whose load `/proc/stat` tells.
-pub const CPU_RATE: f32 = 100.0;
+const CPU_RATE: f32 = 100.0;
 
 /// The answer to a request that is refused.
 pub fn refusal(kind: u32, errno: u32) -> Message {

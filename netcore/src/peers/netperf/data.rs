@@ -194,7 +194,7 @@ const LEAVE: Duration = Duration::from_millis(50);
 /// Interval of looking at the counters, where they tell of the end.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// How a load ended.
+/// The way a load ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// As the client meant it to.

@@ -80,7 +80,7 @@ pub fn add(sums: &mut [u8], numbers: &[u8]) {
 }
 
 /// Sends one part of a buffer and receives into another, at the same time.
-pub fn exchange_within<C: Communicator>(
+fn exchange_within<C: Communicator>(
     ranks: &mut C,
     buffer: &mut [u8],
     (to, out): (usize, Range<usize>),

@@ -135,7 +135,7 @@ impl<'a, C: Communicator> Calls<'a, C> {
     }
 
     /// Forgets the time and the messages so far.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         (self.time_ns, self.traffic) = (0, RankTraffic::default());
     }
 

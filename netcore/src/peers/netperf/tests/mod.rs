@@ -18,7 +18,7 @@ use crate::{
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// What a daemon makes of a message.
+/// A message as a daemon understands it.
 fn understood(message: &Message) -> Option<Result<Asked, super::asked::Refused>> {
     let known = ["cubic".to_owned(), "reno".to_owned()];
     asked(message, &Policy { longest_ns: HOUR_NS, congestion_controls: &known })
@@ -62,7 +62,7 @@ proptest! {
         );
     }
 
-    /// What is accepted can be run, and its memory is bounded.
+    /// An accepted request can be run, and its memory is bounded.
     #[test]
     fn an_accepted_request_is_a_test_of_bounded_cost(message in message()) {
         let Some(Ok(asked)) = understood(&message) else { return Ok(()) };
