@@ -14,8 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Place,
-    family::Family,
+    Family, Place,
     library::{Comm, Library, MpiError},
 };
 

@@ -4,8 +4,7 @@
 //! RNR-94-007, 1994, and version 3 of the programs); the code is our own. Sums travel as `f64`, so IS sends twice the bytes
 //! of the suite for the sizes of its buckets.
 
-mod ep;
-mod is;
+mod kernels;
 
 use super::{Communicator, RankError};
 use crate::{
@@ -24,8 +23,8 @@ use crate::{
 
 /// A kernel with its memory.
 pub enum Prepared {
-    Ep(ep::Ep),
-    Is(Box<is::Is>),
+    Ep(kernels::Ep),
+    Is(Box<kernels::Is>),
 }
 
 /// The timed part of a kernel at one rank.
@@ -44,16 +43,16 @@ pub struct Outcome {
 /// Memory that a kernel takes at the rank that needs most, bytes.
 pub fn memory_bytes(kernel: Kernel, class: Class, ranks: u32) -> u64 {
     match kernel {
-        Kernel::Ep => ep::BYTES,
-        Kernel::Is => is::memory_bytes(class, ranks),
+        Kernel::Ep => kernels::EP_BYTES,
+        Kernel::Is => kernels::memory_bytes(class, ranks),
     }
 }
 
 /// Operations of a kernel by all ranks, as its Mop/s counts them.
 pub fn operations(kernel: Kernel, class: Class) -> f64 {
     match kernel {
-        Kernel::Ep => ep::operations(class),
-        Kernel::Is => is::operations(class),
+        Kernel::Ep => kernels::operations_of_ep(class),
+        Kernel::Is => kernels::operations_of_is(class),
     }
 }
 
@@ -61,9 +60,9 @@ impl Prepared {
     pub fn new(kernel: Kernel, class: Class, ranks: &impl Communicator) -> Result<Self, EndError> {
         let (rank, size) = (ranks.rank(), ranks.size());
         Ok(match kernel {
-            Kernel::Ep => Self::Ep(ep::Ep::new(class, rank, size)),
-            Kernel::Is => Self::Is(Box::new(is::Is::new(class, rank, size).ok_or_else(|| {
-                let bytes = is::memory_bytes(class, u32::try_from(size).unwrap_or(u32::MAX));
+            Kernel::Ep => Self::Ep(kernels::Ep::new(class, rank, size)),
+            Kernel::Is => Self::Is(Box::new(kernels::Is::new(class, rank, size).ok_or_else(|| {
+                let bytes = kernels::memory_bytes(class, u32::try_from(size).unwrap_or(u32::MAX));
                 EndError::Impossible(format!(
                     "{} of class {} takes {bytes} bytes of memory per rank, which are not free here: use more hosts or a \
                      smaller class",

@@ -1,8 +1,10 @@
-//! IS, "integer sort": ranks of keys by a bucket sort in which all ranks send keys to all.
+//! The kernels EP and IS.
 //!
-//! Each iteration adds up the sizes of the buckets, gives each rank a run of buckets with nearly as many keys as any other,
-//! sends the keys there, and counts them. Any number of ranks sorts the same keys, since each begins at its place in the
-//! sequence; the suite asks for a power of two.
+//! EP, "embarrassingly parallel": Gaussian deviates from pairs of random numbers. The ranks talk only to add up their results.
+//!
+//! IS, "integer sort": ranks of keys by a bucket sort in which all ranks send keys to all. Each iteration adds up the sizes of
+//! the buckets, gives each rank a run of buckets with nearly as many keys as any other, sends the keys there, and counts them.
+//! Any number of ranks sorts the same keys, since each begins at its place in the sequence; the suite asks for a power of two.
 
 use super::{Calls, Random};
 use crate::{
@@ -10,7 +12,7 @@ use crate::{
     spec::ranks::Class,
 };
 
-const SEED: u64 = 314_159_265;
+const IS_SEED: u64 = 314_159_265;
 
 /// Timed iterations. One more comes before them.
 const ITERATIONS: u32 = 10;
@@ -31,7 +33,7 @@ struct Facts {
     moves: [(i64, i64); TESTS],
 }
 
-fn facts(class: Class) -> Facts {
+fn facts_of_is(class: Class) -> Facts {
     const UP: (i64, i64) = (1, 0);
     const DOWN: (i64, i64) = (-1, 0);
     match class {
@@ -73,7 +75,7 @@ fn facts(class: Class) -> Facts {
 /// Memory of the rank that needs most, bytes: its keys, the same in buckets, those that it gets with room for a third more,
 /// the same sorted, and a count for each value.
 pub fn memory_bytes(class: Class, ranks: u32) -> u64 {
-    let facts = facts(class);
+    let facts = facts_of_is(class);
     let own = (1_u64 << facts.keys).div_ceil(u64::from(ranks.max(1)));
     let values = (1_u64 << facts.greatest).div_ceil(u64::from(ranks.max(1))) * 3;
     let bytes = KEY_BYTES as u64;
@@ -86,8 +88,8 @@ fn most_keys(own: u64) -> u64 {
 }
 
 /// Keys ranked by all ranks.
-pub fn operations(class: Class) -> f64 {
-    f64::from(ITERATIONS) * (1_u64 << facts(class).keys) as f64
+pub fn operations_of_is(class: Class) -> f64 {
+    f64::from(ITERATIONS) * (1_u64 << facts_of_is(class).keys) as f64
 }
 
 pub struct Is {
@@ -114,14 +116,14 @@ pub struct Is {
 impl Is {
     /// Draws the keys. `None`: the memory is not there.
     pub fn new(class: Class, rank: usize, size: usize) -> Option<Self> {
-        let facts = facts(class);
+        let facts = facts_of_is(class);
         let all = 1_u128 << facts.keys;
         let start = |rank: usize| u64::try_from(all * rank as u128 / size as u128).unwrap_or(u64::MAX);
         let first = start(rank);
         let own = usize::try_from(start(rank + 1) - first).ok()?;
         let mut keys = Vec::new();
         keys.try_reserve_exact(own).ok()?;
-        let mut random = Random::after(SEED, 4 * first);
+        let mut random = Random::after(IS_SEED, 4 * first);
         let quarter = f64::from(1_u32 << facts.greatest) / 4.0;
         keys.extend((0..own).map(|_| {
             let sum = random.draw() + random.draw() + random.draw() + random.draw();
@@ -327,4 +329,98 @@ fn whole(sum: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = sum as u64;
     whole
+}
+
+/// Memory of a rank, bytes: there are no arrays.
+pub const EP_BYTES: u64 = 64 * 1024;
+
+const EP_SEED: u64 = 271_828_183;
+
+/// Pairs between two looks at whether to go on: some milliseconds.
+const LOOK_UP: u64 = 1 << 16;
+
+/// Square annuli in which deviates are counted.
+const ANNULI: usize = 10;
+
+pub struct Ep {
+    pub class: Class,
+    /// This rank's pairs.
+    first: u64,
+    end: u64,
+    /// Sums of the deviates, then counts by annulus.
+    sums: [f64; 2 + ANNULI],
+}
+
+/// The base-2 logarithm of the number of pairs, and the published sums.
+fn facts_of_ep(class: Class) -> (u32, [f64; 2]) {
+    match class {
+        Class::S => (24, [-3.247_834_652_034_74e3, -6.958_407_078_382_297e3]),
+        Class::W => (25, [-2.863_319_731_645_753e3, -6.320_053_679_109_499e3]),
+        Class::A => (28, [-4.295_875_165_629_892e3, -1.580_732_573_678_431e4]),
+        Class::B => (30, [4.033_815_542_441_498e4, -2.660_669_192_809_235e4]),
+    }
+}
+
+/// Random numbers drawn by all ranks.
+pub fn operations_of_ep(class: Class) -> f64 {
+    (1_u64 << (facts_of_ep(class).0 + 1)) as f64
+}
+
+impl Ep {
+    pub fn new(class: Class, rank: usize, size: usize) -> Self {
+        let pairs = 1_u128 << facts_of_ep(class).0;
+        // A part of 2^30 pairs.
+        let start = |rank: usize| u64::try_from(pairs * rank as u128 / size as u128).unwrap_or(u64::MAX);
+        Self { class, first: start(rank), end: start(rank + 1), sums: [0.0; 2 + ANNULI] }
+    }
+
+    /// The timed part.
+    pub fn generate<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<(), RankError> {
+        let mut random = Random::after(EP_SEED, 2 * self.first);
+        let (mut sums, mut counts) = ([0.0; 2], [0_u32; ANNULI]);
+        let mut left = self.end - self.first;
+        while left > 0 {
+            let pairs = left.min(LOOK_UP);
+            deviates(&mut random, pairs, &mut sums, &mut counts);
+            left -= pairs;
+            calls.go_on()?;
+        }
+        self.sums[..2].copy_from_slice(&sums);
+        for (sum, count) in self.sums[2..].iter_mut().zip(counts) {
+            *sum = f64::from(count);
+        }
+        // Three calls, as in the suite.
+        let (x, others) = self.sums.split_at_mut(1);
+        let (y, counts) = others.split_at_mut(1);
+        calls.allreduce(x)?;
+        calls.allreduce(y)?;
+        calls.allreduce(counts)
+    }
+
+    /// Checks, and those that held.
+    pub fn verify(&self) -> (u32, u32) {
+        let published = facts_of_ep(self.class).1;
+        let holds = |(sum, published): &(&f64, f64)| ((*sum - published) / published).abs() <= 1e-8;
+        let held = self.sums[..2].iter().zip(published).filter(holds).count();
+        (2, u32::try_from(held).unwrap_or(0))
+    }
+}
+
+/// Marsaglia's polar method on so many pairs.
+fn deviates(random: &mut Random, pairs: u64, sums: &mut [f64; 2], counts: &mut [u32; ANNULI]) {
+    for _ in 0..pairs {
+        let x = 2.0 * random.draw() - 1.0;
+        let y = 2.0 * random.draw() - 1.0;
+        let t = x * x + y * y;
+        if t <= 1.0 {
+            let factor = (-2.0 * t.ln() / t).sqrt();
+            let (x, y) = (x * factor, y * factor);
+            // No deviate of these sequences is beyond the last annulus.
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let annulus = x.abs().max(y.abs()) as usize;
+            counts[annulus.min(ANNULI - 1)] += 1;
+            sums[0] += x;
+            sums[1] += y;
+        }
+    }
 }
