@@ -340,8 +340,6 @@ pub(super) fn token() -> Result<Token, ClientError> {
     Ok(token)
 }
 
-// Waiting for turns at daemons that run the tests of one client at a time.
-
 /// Waits for a turn at each of the daemons that gives turns ([`crate::control::message::Limits::queue_ns`]), for one test
 /// of each session, to be prepared next. A group of tests needs all of its sessions here at once.
 ///

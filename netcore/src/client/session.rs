@@ -340,9 +340,8 @@ fn greeting_error(host: &HostLabel, error: ChannelError) -> ClientError {
     }
 }
 
-// Control connections that something else than the network carries.
-
-/// Opens control connections to one daemon: ends of socket pairs, which only this process can reach.
+/// Opens control connections to one daemon that something else than the network carries: ends of socket pairs, which only this
+/// process can reach.
 #[derive(Clone)]
 pub struct Relayed {
     /// Address of the daemon's traffic: the connection itself shows none.
@@ -366,9 +365,8 @@ impl fmt::Debug for Relayed {
     }
 }
 
-// The end of control connections from another thread: their daemon is known to be gone before the network says so.
-
-/// Cuts the control connections to a host. Clones cut the same ones.
+/// Cuts the control connections to a host from another thread: its daemon is known to be gone before the network says so. Clones
+/// cut the same ones.
 #[derive(Clone, Debug, Default)]
 pub struct Cutter(Arc<Mutex<Connections>>);
 

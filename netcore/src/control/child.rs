@@ -254,8 +254,6 @@ impl Output {
     }
 }
 
-// Failures of a program, as error messages.
-
 /// Lines of a failed program's output that its error message quotes, and characters of each.
 const LINES: usize = 3;
 const WIDTH: usize = 200;

@@ -312,9 +312,8 @@ impl Buffers {
     }
 }
 
-// The expected data of a test with `integrity`: the sender's buffers, made anew from the test itself.
-
-/// The messages of a ring, repeated.
+/// The expected data of a test with `integrity`: the messages of the sender's ring, repeated. They are made anew from the test
+/// itself.
 #[derive(Debug)]
 pub struct Expected {
     bytes: Vec<u8>,

@@ -157,15 +157,13 @@ impl ConstantPages {
     }
 }
 
-// A pipe between pages and a socket. `splice` moves references to pages through it, and no bytes.
-
 /// Capacity to ask for, bytes: that of 256 pages. It is the most that `fs.pipe-max-size` allows by default.
 const ASKED_BYTES: u32 = 1 << 20;
 
 /// Its name among the options in a report.
 const OPTION: &str = "pipe";
 
-/// The pipe of one sender.
+/// The pipe of one sender between pages and a socket. `splice` moves references to pages through it, and no bytes.
 #[derive(Debug)]
 pub struct Conduit {
     reader: OwnedFd,

@@ -216,6 +216,8 @@ fn pair(text: &str, group: &str, name: &str) -> Option<u64> {
     lines.next()?.split_whitespace().nth(place)?.parse().ok()
 }
 
+/// A file of the calling thread's network namespace: `/proc/net` shows that of the process's first thread, which is another one
+/// where a plan gives a host its own namespace.
 fn net(name: &str) -> String {
     text(format!("/proc/thread-self/net/{name}"))
 }

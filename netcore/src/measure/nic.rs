@@ -290,7 +290,8 @@ impl Answer {
 /// Header of UDP, UDP-Lite or an ICMP echo, bytes.
 const HEADER: u64 = 8;
 
-/// The note, if this end's messages to `peer` exceed the MTU of the interface that routes there.
+/// The note on messages that leave in several fragments, if this end's messages to `peer` exceed the MTU of the interface that
+/// routes there: such a test measures the network's handling of fragments.
 pub fn fragments_note(spec: &TestSpec, side: Side, peer: IpAddr, nic: &NicFacts) -> Option<String> {
     let mtu = u64::from(nic.mtu_bytes?);
     let (key, bytes) = sent(spec, side)?;

@@ -399,7 +399,8 @@ impl Ledger {
     }
 }
 
-/// Runs of the measure phase. Numbers are lost in ascending order.
+/// Runs of consecutive messages of the measure phase that were lost, from the numbers that leave the window unseen. Numbers are
+/// lost in ascending order.
 #[derive(Clone, Copy)]
 #[cfg_attr(test, derive(Debug, PartialEq))]
 pub struct Losses {

@@ -231,9 +231,8 @@ fn receive_loop<C: Channel, T: Timing>(
     }
 }
 
-// The receiver of a stream whose messages arrive in buffers that wait for them: several receives of MPI in progress.
-
-/// The receiving loop and its orderly end.
+/// The receiving loop, and its orderly end, of messages that arrive in buffers that wait for them: several receives of MPI in
+/// progress.
 pub fn receive_windowed<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let result = windowed_loop(worker, wait);
     worker.load_over();

@@ -376,6 +376,7 @@ impl TestSpec {
     }
 }
 
+// The data that a test collects besides byte counters, one row each.
 macro_rules! collect {
     ($($(#[$doc:meta])* $word:ident is $field:ident, $default:literal;)*) => {
         /// Data collected besides byte counters.

@@ -232,7 +232,8 @@ pub fn ends_by_word(spec: &TestSpec) -> bool {
         && !matches!(spec.phases.stop, Stop::AfterNs(_))
 }
 
-/// Unused keys by their names in plans. A key set to its default looks like an absent key.
+/// Keys that are set and mean nothing to the workload, by their names in plans. They are noted and accepted, since `defaults`
+/// serve many workloads. A key set to its default looks like an absent key.
 pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
     let default = TestSpec::new(spec.pattern, spec.transport);
     let (now, then) = (&spec.sizes, &default.sizes);

@@ -21,7 +21,7 @@ use crate::{
 const HEADERS_V4: u64 = 8 + 20;
 const HEADERS_V6: u64 = 8 + 40;
 
-/// Sets what the test asks of a flow in this role.
+/// Sets UDP_SEGMENT and UDP_GRO as the test asks of a flow in this role.
 pub fn set_segments(link: &Link, spec: &TestSpec, side: Side, role: Role) -> Result<(), EndError> {
     if spec.segments(side, role) > 1 {
         let bytes = i32::try_from(spec.sizes.message_bytes).unwrap_or(i32::MAX);
@@ -45,7 +45,7 @@ fn segments_refused(name: &str, option: &str, since: &str, source: io::Error) ->
     EndError::System { what, source }
 }
 
-/// Requested and granted values on a flow. They do not change after the start.
+/// Requested and granted numbers of segments on a flow. They do not change after the start.
 ///
 /// The kernel is told the size of a segment and not the number of them, so the number is granted if the size is a message's.
 pub fn segments_granted(link: &Link, spec: &TestSpec, side: Side) -> Vec<Granted> {
@@ -127,7 +127,7 @@ fn options(v6: bool) -> &'static [(Opt, Opt)] {
     if v6 { &BOTH } else { &BOTH[..1] }
 }
 
-/// Sets what the test asks of a flow in this role, or checks that its connection has it.
+/// Sets Explicit Congestion Notification as the test asks of a flow in this role, or checks that its connection has it.
 pub fn set_ecn(link: &Link, spec: &TestSpec, side: Side, role: Role, v6: bool) -> Result<(), EndError> {
     if !spec.asks_for_ecn(side) {
         return Ok(());
@@ -173,7 +173,7 @@ fn not_agreed(side: Side, sysctl: &str) -> String {
     )
 }
 
-/// Requested and granted values on a flow.
+/// Requested and granted Explicit Congestion Notification on a flow.
 pub fn ecn_granted(link: &Link, spec: &TestSpec, side: Side, v6: bool) -> Option<Granted> {
     let has_it = |role: &Role| match (spec.transport, role) {
         (Transport::Udp, Role::Sender) => options(v6)

@@ -212,6 +212,11 @@ pub fn pairwise<C: Communicator>(
     Ok(())
 }
 
+// Operations with a root, which is rank 0: its subtrees are ranges of ranks, so that no block has to be moved.
+//
+// In the binomial tree a rank's parent lacks its lowest bit, and its children are those that have one lower bit more. The
+// subtree of a rank is it and the ranks behind it, as many as its lowest bit says.
+
 /// Ranks in the subtree of a rank, if there were as many; the root's has all.
 fn subtree(rank: usize, ranks: usize) -> usize {
     if rank == 0 { ranks.next_power_of_two() } else { rank & rank.wrapping_neg() }
@@ -321,7 +326,7 @@ pub fn reduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], othe
     Ok(())
 }
 
-/// A way to do an operation.
+/// A way to do an operation, chosen before the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     Dissemination,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::{Communicator, RankError};
 
-/// Each rank begins with its own block and ends with all.
+/// Each rank begins with its own block and ends with all: every port carries each block once, at the price of n - 1 steps.
 pub fn ring_allgather<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
@@ -91,7 +91,10 @@ fn exchange_within<C: Communicator>(
     ranks.exchange(to, out, from, into)
 }
 
-/// A rank that takes part after the fold.
+/// A rank that takes part after the fold, in exchanges at halved and doubled distances.
+///
+/// With a number of ranks other than a power of two, each odd rank of the first pairs adds its numbers to its neighbour's and
+/// stays out (the "fold"). The others are members, counted without gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Halving {
     pub member: usize,
