@@ -22,9 +22,7 @@ use nix::{
 };
 
 use super::{
-    Communicator, RankError,
-    backend::{Backend, Ranks},
-    collectives,
+    Backend, Communicator, RankError, Ranks, collectives,
     measuring::{self, Loop, Measured},
     mesh::{GRACE, Guard, Listening},
     nas::{self, Outcome},
