@@ -16,8 +16,8 @@ use netcore::{
     measure::{
         clock::monotonic_ns,
         cpu::CpuReader,
-        evidence::EvidenceReader,
         histogram::{HistogramSlot, Recorder},
+        sample::EvidenceReader,
         tcp_info,
     },
     spec::Transport,

@@ -8,7 +8,6 @@
 //! message when one of them has finished. The other end then calls [`Running::stop_at`] with the present, since a receiver
 //! of datagrams cannot otherwise learn of a sender's end.
 
-pub(crate) mod files;
 mod running;
 
 use std::{
@@ -18,35 +17,37 @@ use std::{
     time::Duration,
 };
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
 use crate::{
     error::EndError,
-    io::{conduit, fill::FillFiles, zerocopy},
+    io::{fill::FillFiles, pages, zerocopy},
     measure::{
         counter_log::CounterLog,
-        evidence::EvidenceReader,
-        fragments,
-        sample::SampledFlow,
+        kernel, nic,
+        sample::{EvidenceReader, SampledFlow},
         sampler::{OnInterval, Sampled, Sampler},
         tasks::Tasks,
-        time_wait,
         watch::Watch,
     },
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
-    spec::{Dialect, Direction, Io, Role, Side, TestSpec, Transport, support, unused::unused},
+    spec::{
+        Dialect, Direction, Io, Role, Side, TestSpec, Transport,
+        support::{self, unused},
+    },
     transport::{
         self, Deadline, Link,
         control_port::DataPorts,
         datagram::effective,
-        ecn, opening, options,
-        pacing::kernel_pace,
+        flow_options::{self, kernel_pace},
+        options,
         rendezvous::{Connected, Rendezvous},
-        segments,
     },
 };
+use running::Reported;
 
 pub use crate::transport::{connection::Token, meeting::Endpoints};
-use running::Reported;
 pub use running::Running;
 
 /// One end of one iteration, before its start.
@@ -85,7 +86,7 @@ impl End {
             let reason = "another program's protocol opens the connections of this test, not a session";
             return Err(EndError::Impossible(reason.to_owned()));
         }
-        files::raise_limit();
+        raise_limit();
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side, &files)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
@@ -107,7 +108,7 @@ impl End {
     /// start.
     pub(crate) fn over(spec: &TestSpec, side: Side, links: Vec<Link>) -> Result<Self, EndError> {
         support::check(spec)?;
-        files::raise_limit();
+        raise_limit();
         let spec = Arc::new(spec.clone());
         // A client of another program names no files here.
         let files = if side == Side::Near { FillFiles::of_own(&spec, side)? } else { FillFiles::default() };
@@ -194,8 +195,8 @@ impl End {
         (0..).zip(&assignments).filter(|(_, each)| follows(each.role)).for_each(|(index, _)| watch.follows(index));
         for assignment in &assignments {
             let link = &connected.links[assignment.flow as usize];
-            segments::set(link, &spec, side, assignment.role)?;
-            ecn::set(link, &spec, side, assignment.role, connected.v6)?;
+            flow_options::set_segments(link, &spec, side, assignment.role)?;
+            flow_options::set_ecn(link, &spec, side, assignment.role, connected.v6)?;
             if assignment.role != Role::Sender {
                 continue;
             }
@@ -241,7 +242,7 @@ impl End {
         let by_thread = pattern::onto_threads(&spec, workers);
         let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
-        let time_wait = if spec.pattern.is_connecting() { time_wait::count() } else { None };
+        let time_wait = if spec.pattern.is_connecting() { kernel::time_wait() } else { None };
         let conclusion = Conclusion {
             watch: watch.clone(),
             spec,
@@ -293,13 +294,13 @@ fn granted(
         let mut list = options::granted(&link.send, link.flow, &asked, spec.transport, connected.v6);
         if spec.transport.is_tcp() {
             let opened = rendezvous.listener(link.flow).unwrap_or(&link.send);
-            opening::steered(&mut list, opened);
-            list.extend(opening::granted(opened, link.flow, &asked, side));
+            options::steered(&mut list, opened);
+            list.extend(options::opening_granted(opened, link.flow, &asked, side));
         }
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
-        list.extend(segments::granted(link, spec, side));
-        list.extend(ecn::granted(link, spec, side, connected.v6));
+        list.extend(flow_options::segments_granted(link, spec, side));
+        list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
     connected.links.iter().flat_map(of).collect()
@@ -376,7 +377,7 @@ impl Conclusion {
             let start = options.partition_point(|granted| granted.flow < link.flow);
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
-        let time_wait = time_wait.map(|before| time_wait::after(before, &spec));
+        let time_wait = time_wait.map(|before| kernel::time_wait_after(before, &spec));
         let Sampled {
             phases,
             intervals,
@@ -395,14 +396,14 @@ impl Conclusion {
                 .into_iter()
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
-        notes.extend(conduit::note(&options));
-        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| fragments::note(&spec, side, peer, nic)));
+        notes.extend(pages::conduit_note(&options));
+        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| nic::fragments_note(&spec, side, peer, nic)));
         notes.extend(submissions_note(side, watch.all_submitted()));
         if side == Side::Near {
             let unused = unused(&spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
             // Only the near end needs a port for every connection.
-            notes.extend(time_wait.as_ref().and_then(|counts| time_wait::note(counts, &spec)));
+            notes.extend(time_wait.as_ref().and_then(|counts| kernel::time_wait_note(counts, &spec)));
         }
         drop((links, rendezvous));
         SideReport {
@@ -452,6 +453,17 @@ fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandl
     std::thread::Builder::new().name(name).spawn(body).map_err(EndError::system(what))
 }
 
+/// Raises the soft limit of this process to the hard one. Without it a test of a few hundred flows, or the tests of several
+/// clients together, would reach the usual soft limit of 1024.
+pub fn raise_limit() {
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+    {
+        // A refusal leaves the limit as it is.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -472,5 +484,13 @@ mod tests {
         ] {
             assert_eq!(of(completions, 1000), format!("io_uring of the far end: {amount} per call"));
         }
+    }
+
+    #[test]
+    fn the_soft_limit_becomes_the_hard_one() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, hard / 2, hard).unwrap();
+        raise_limit();
+        assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
     }
 }

@@ -18,6 +18,7 @@ pub mod error;
 pub mod foreign;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
+#[path = "../fuzz/entries/mod.rs"]
 pub mod fuzz;
 mod io;
 pub mod measure;

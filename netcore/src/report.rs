@@ -4,7 +4,6 @@
 //! (warm-up is negative); wall-clock instants are Unix nanoseconds. Counters of a phase or interval are differences
 //! between two samples, and `elapsed_ns` is the time between exactly these samples.
 
-mod clocks;
 mod evidence;
 mod ranks;
 
@@ -17,8 +16,7 @@ use crate::{
     spec::{Role, Side},
 };
 
-pub use clocks::{ClockChange, ClockReading};
-pub use evidence::{CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
+pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
 
 /// Warm-up, measurement and cool-down.

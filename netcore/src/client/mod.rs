@@ -6,36 +6,27 @@
 //! together. [`RunningTest::wait`] gives the [`Outcome`]. A session runs one test at a time and as many as wanted one
 //! after another; tests at the same time have a session each.
 
-mod arrivals;
-mod cutter;
-mod instants;
 mod peer;
 pub(crate) mod plausible;
 pub(crate) mod ranks;
 mod ready;
-mod relay;
 mod running;
 mod session;
-mod turn;
 
 use std::{fmt, net::IpAddr, time::Duration};
-
-pub use arrivals::Arrivals;
-pub use cutter::Cutter;
-pub use peer::{Peer, PeerTarget};
-pub use ranks::{RankSeat, RanksOutcome, prepare_ranks};
-pub use ready::{DataAddresses, Far, Prepared, prepare};
-pub use relay::Relayed;
-pub(crate) use running::MESSAGES_A_TURN;
-pub use running::{Observer, Outcome, RunningTest};
-pub use session::{PeerFacts, Session};
-pub use turn::take_turns;
 
 use crate::{
     control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
     error::{EndError, remedy},
     peers::{PeerError, Program},
 };
+
+pub use peer::{Peer, PeerTarget};
+pub use ranks::{Arrivals, RankSession, RanksOutcome, prepare_ranks};
+pub use ready::{DataAddresses, Far, Prepared, prepare, take_turns};
+pub(crate) use running::MESSAGES_A_TURN;
+pub use running::{Observer, Outcome, RunningTest};
+pub use session::{Cutter, PeerFacts, Relayed, Session};
 
 /// The longest time that a daemon can make a client wait for a turn.
 pub const LONGEST_WAIT: Duration = Duration::from_hours(24);

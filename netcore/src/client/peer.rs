@@ -46,7 +46,7 @@ pub struct Peer {
     pub(super) host: HostLabel,
     program: Program,
     conversation: Box<dyn Conversation>,
-    told: bool,
+    knows_load_over: bool,
 }
 
 impl Peer {
@@ -76,7 +76,7 @@ impl Peer {
         let stream = stream.map_err(PeerError::Unreached);
         let conversation = stream.and_then(|stream| crate::peers::over(program, stream));
         let conversation = conversation.map_err(|source| ClientError::Peer { host: host.clone(), program, source })?;
-        Ok(Self { host, program, conversation, told: false })
+        Ok(Self { host, program, conversation, knows_load_over: false })
     }
 
     fn error(&self) -> impl FnOnce(PeerError) -> ClientError {
@@ -103,7 +103,7 @@ impl Peer {
 
     /// Tells it once that the near end's load is over. `Some(false)`: the near end must close its connections itself.
     pub(super) fn load_over(&mut self) -> Result<Option<bool>, ClientError> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.knows_load_over, true) {
             return Ok(None);
         }
         self.conversation.load_over().map(Some).map_err(self.error())

@@ -5,16 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Peer, Session, Timeouts, instants::Instants, plausible::Frame};
+use super::{
+    ClientError, HostLabel, Peer, Session, Timeouts,
+    plausible::{Frame, Instants},
+};
 use crate::{
     control::{
         channel::PROGRESS,
         clock::ClockOffset,
-        event::wait_any,
-        load::Load,
         message::{Reply, ReportBuilder, Request},
-        part::RunningPart,
-        stop::{StopFlag, Urgency},
+        part::{Load, RunningPart},
+        stop::{StopFlag, Urgency, wait_any},
     },
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},
@@ -126,12 +127,12 @@ impl Plan {
 }
 
 /// One part of a test under load.
-pub(super) struct Party<'s> {
-    end: PartyEnd<'s>,
+pub(super) struct Participant<'s> {
+    end: ParticipantEnd<'s>,
     pub(super) report: Option<Report>,
 }
 
-enum PartyEnd<'s> {
+enum ParticipantEnd<'s> {
     /// In this process; `None` once it has reported.
     Here(Option<Load>),
     There {
@@ -147,26 +148,26 @@ enum PartyEnd<'s> {
     Peer(&'s mut Peer),
 }
 
-impl<'s> Party<'s> {
+impl<'s> Participant<'s> {
     pub(super) fn here(load: Load) -> Self {
-        Self { end: PartyEnd::Here(Some(load)), report: None }
+        Self { end: ParticipantEnd::Here(Some(load)), report: None }
     }
 
     pub(super) fn there(session: &'s mut Session, plan: &Plan) -> Self {
         let (pieces, intervals) = plan.report();
-        let end = PartyEnd::There { session, pieces, intervals, has_sent: false, counted: 0 };
+        let end = ParticipantEnd::There { session, pieces, intervals, has_sent: false, counted: 0 };
         Self { end, report: None }
     }
 
     pub(super) fn peer(peer: &'s mut Peer) -> Self {
-        Self { end: PartyEnd::Peer(peer), report: None }
+        Self { end: ParticipantEnd::Peer(peer), report: None }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.end {
-            PartyEnd::Here(load) => load.as_ref().map(AsFd::as_fd),
-            PartyEnd::There { session, .. } => (!self.is_done()).then(|| session.channel.as_fd()),
-            PartyEnd::Peer(peer) => (!self.is_done()).then(|| peer.as_fd()),
+            ParticipantEnd::Here(load) => load.as_ref().map(AsFd::as_fd),
+            ParticipantEnd::There { session, .. } => (!self.is_done()).then(|| session.channel.as_fd()),
+            ParticipantEnd::Peer(peer) => (!self.is_done()).then(|| peer.as_fd()),
         }
     }
 
@@ -178,15 +179,15 @@ impl<'s> Party<'s> {
     /// ([`crate::spec::support::ends_by_word`]).
     fn is_awaiting_end_of_data(&self) -> bool {
         match &self.end {
-            PartyEnd::Here(load) => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
-            PartyEnd::There { has_sent, .. } => *has_sent,
-            PartyEnd::Peer(_) => false,
+            ParticipantEnd::Here(load) => load.as_ref().is_some_and(Load::is_awaiting_end_of_data),
+            ParticipantEnd::There { has_sent, .. } => *has_sent,
+            ParticipantEnd::Peer(_) => false,
         }
     }
 
     /// Whether a further part of a long report has arrived.
     fn has_progressed(&mut self) -> bool {
-        let PartyEnd::There { session, pieces, counted, .. } = &mut self.end else { return false };
+        let ParticipantEnd::There { session, pieces, counted, .. } = &mut self.end else { return false };
         let bytes = pieces.bytes() + session.channel.pending_bytes();
         let progressed = bytes >= *counted + PROGRESS;
         *counted = if progressed { bytes } else { *counted };
@@ -196,7 +197,7 @@ impl<'s> Party<'s> {
     /// Handles some of what has arrived. Returns whether there may be more.
     fn pump(&mut self, side: Side, observer: &mut dyn Observer) -> Result<bool, ClientError> {
         match &mut self.end {
-            PartyEnd::Here(slot) => {
+            ParticipantEnd::Here(slot) => {
                 let Some(load) = slot else { return Ok(false) };
                 load.clear_news();
                 // Asked first: the last interval is there before the end is.
@@ -208,7 +209,7 @@ impl<'s> Party<'s> {
                     self.report = slot.take().map(|load| Report::End(Box::new(load.finish())));
                 }
             }
-            PartyEnd::There { session, pieces, has_sent, intervals, .. } => {
+            ParticipantEnd::There { session, pieces, has_sent, intervals, .. } => {
                 for _ in 0..MESSAGES_A_TURN {
                     match session.try_recv()? {
                         None => return Ok(false),
@@ -232,7 +233,7 @@ impl<'s> Party<'s> {
                 }
                 return Ok(true);
             }
-            PartyEnd::Peer(peer) => peer.pump()?,
+            ParticipantEnd::Peer(peer) => peer.pump()?,
         }
         Ok(false)
     }
@@ -240,8 +241,8 @@ impl<'s> Party<'s> {
     /// Asks for the begin of the measure phase at an instant of this host's clock.
     fn begin_at(&mut self, at_ns: u64) -> Result<(), ClientError> {
         match &mut self.end {
-            PartyEnd::Here(Some(load)) => load.begin_at(at_ns),
-            PartyEnd::There { session, .. } if self.report.is_none() => {
+            ParticipantEnd::Here(Some(load)) => load.begin_at(at_ns),
+            ParticipantEnd::There { session, .. } if self.report.is_none() => {
                 if let Some(at_ns) = session.peer().clock.to_theirs(at_ns) {
                     session.send(&Request::Measure { at_ns })?;
                 }
@@ -254,8 +255,8 @@ impl<'s> Party<'s> {
     /// Asks for the end of the measure phase at an instant of this host's clock.
     fn stop_at(&mut self, at_ns: u64) {
         match &mut self.end {
-            PartyEnd::Here(Some(load)) => load.stop_at(at_ns),
-            PartyEnd::There { session, .. } if self.report.is_none() => {
+            ParticipantEnd::Here(Some(load)) => load.stop_at(at_ns),
+            ParticipantEnd::There { session, .. } if self.report.is_none() => {
                 if let Some(at_ns) = session.peer().clock.to_theirs(at_ns) {
                     // Fails only if the connection is broken, and the next pump reports that better.
                     let _ = session.send(&Request::Stop { at_ns });
@@ -266,12 +267,12 @@ impl<'s> Party<'s> {
     }
 
     pub(super) fn session(&mut self) -> Option<&mut Session> {
-        if let PartyEnd::There { session, .. } = &mut self.end { Some(session) } else { None }
+        if let ParticipantEnd::There { session, .. } = &mut self.end { Some(session) } else { None }
     }
 
     /// Relation of its clock to this host's; `None`: it is this host's.
     pub(super) fn clock(&self) -> Option<ClockOffset> {
-        if let PartyEnd::There { session, .. } = &self.end { Some(session.peer().clock) } else { None }
+        if let ParticipantEnd::There { session, .. } = &self.end { Some(session.peer().clock) } else { None }
     }
 
     /// Its report, after the test.
@@ -291,17 +292,17 @@ impl<'s> Party<'s> {
 
     fn host(&self) -> Option<&HostLabel> {
         match &self.end {
-            PartyEnd::Here(_) => None,
-            PartyEnd::There { session, .. } => Some(&session.host),
-            PartyEnd::Peer(peer) => Some(&peer.host),
+            ParticipantEnd::Here(_) => None,
+            ParticipantEnd::There { session, .. } => Some(&session.host),
+            ParticipantEnd::Peer(peer) => Some(&peer.host),
         }
     }
 }
 
-impl Drop for Party<'_> {
+impl Drop for Participant<'_> {
     fn drop(&mut self) {
         // An end in this process ends when it is dropped.
-        if let PartyEnd::There { session, .. } = &mut self.end {
+        if let ParticipantEnd::There { session, .. } = &mut self.end {
             session.forget();
         }
     }
@@ -309,8 +310,8 @@ impl Drop for Party<'_> {
 
 /// A test under load at all of its parts. Dropping it ends it at once.
 pub struct RunningTest<'s> {
-    /// Those that report: the far end, unless it is a service that takes no part, and the near end; or all ranks.
-    pub(super) parties: Vec<Party<'s>>,
+    /// All that report: the far end, unless it is a service that takes no part, and the near end; or all ranks.
+    pub(super) participants: Vec<Participant<'s>>,
     plan: Plan,
     t0_ns: u64,
     /// This host's clocks before the load.
@@ -318,8 +319,8 @@ pub struct RunningTest<'s> {
 }
 
 impl<'s> RunningTest<'s> {
-    pub(super) fn new(parties: Vec<Party<'s>>, plan: Plan, t0_ns: u64) -> Self {
-        Self { parties, plan, t0_ns, begun: clock::reading() }
+    pub(super) fn new(participants: Vec<Participant<'s>>, plan: Plan, t0_ns: u64) -> Self {
+        Self { participants, plan, t0_ns, begun: clock::reading() }
     }
 
     /// Begin of the load on this host's monotonic clock, nanoseconds.
@@ -331,10 +332,10 @@ impl<'s> RunningTest<'s> {
     /// same instant; raised twice, it ends everything at once and there is no outcome.
     pub fn wait(mut self, observer: &mut dyn Observer, stop: &StopFlag) -> Result<Outcome, ClientError> {
         self.watch(observer, stop)?;
-        let asked_bound_ns = self.parties.iter().filter_map(Party::clock).map(|clock| clock.bound_ns);
+        let asked_bound_ns = self.participants.iter().filter_map(Participant::clock).map(|clock| clock.bound_ns);
         let asked_bound_ns = asked_bound_ns.fold(0, u64::saturating_add);
         let lasted_ns = monotonic_ns().saturating_sub(self.t0_ns).saturating_add(asked_bound_ns);
-        let (mut far, near) = match &mut self.parties[..] {
+        let (mut far, near) = match &mut self.participants[..] {
             [near] => (None, near),
             [far, near] => (Some(far), near),
             _ => return Err(EndError::Impossible("a test of ranks has no two ends".to_owned()).into()),
@@ -349,7 +350,7 @@ impl<'s> RunningTest<'s> {
         }
         let read = (self.begun, clock::reading());
         // Another program does not tell its instants.
-        let far_clock = far.filter(|far| !matches!(far.end, PartyEnd::Peer(_))).map(|far| far.clock());
+        let far_clock = far.filter(|far| !matches!(far.end, ParticipantEnd::Peer(_))).map(|far| far.clock());
         let timed = far_report.as_ref().zip(far_clock);
         let instants = Instants::of((&near_report, near.clock()), timed, &read);
         let [near_loaded_ns, far_loaded_ns] = instants.loaded;
@@ -380,13 +381,13 @@ impl<'s> RunningTest<'s> {
         let mut notified = false;
         loop {
             let mut more = false;
-            let last = self.parties.len() - 1;
-            for (at, party) in self.parties.iter_mut().enumerate().rev() {
+            let last = self.participants.len() - 1;
+            for (at, participant) in self.participants.iter_mut().enumerate().rev() {
                 let side = if at == last { Side::Near } else { Side::Far };
-                more |= !party.is_done() && party.pump(side, observer)?;
+                more |= !participant.is_done() && participant.pump(side, observer)?;
             }
             self.converse(stop)?;
-            if self.parties.iter().all(Party::is_done) {
+            if self.participants.iter().all(Participant::is_done) {
                 return Ok(());
             }
             if self.plan.settles_within_ns.is_some() && seen == Urgency::None && observer.has_settled() {
@@ -394,7 +395,7 @@ impl<'s> RunningTest<'s> {
             }
             let now = Instant::now();
             // A long report may take long over a slow path.
-            let progressed: Vec<bool> = self.parties.iter_mut().map(Party::has_progressed).collect();
+            let progressed: Vec<bool> = self.participants.iter_mut().map(Participant::has_progressed).collect();
             if progressed.contains(&true) {
                 deadline = deadline.max(now + self.plan.timeouts.grace);
             }
@@ -409,13 +410,13 @@ impl<'s> RunningTest<'s> {
                 self.stop_soon();
                 deadline = deadline.min(now + self.plan.timeouts.grace);
             }
-            if !notified && self.parties.iter().all(Party::is_awaiting_end_of_data) {
+            if !notified && self.participants.iter().all(Participant::is_awaiting_end_of_data) {
                 self.stop_soon();
                 notified = true;
                 deadline = deadline.min(now + self.plan.timeouts.grace);
             }
             let mut wake = deadline;
-            if !notified && self.parties.iter().any(Party::is_done) {
+            if !notified && self.participants.iter().any(Participant::is_done) {
                 let since = *first_done.get_or_insert(now);
                 deadline = deadline.min(since + self.plan.timeouts.grace);
                 let linger = if self.plan.datagrams { Duration::ZERO } else { LINGER };
@@ -430,7 +431,7 @@ impl<'s> RunningTest<'s> {
             if more {
                 continue;
             }
-            let fds: Vec<_> = self.parties.iter().map(Party::fd).chain([stop.beyond(seen)]).collect();
+            let fds: Vec<_> = self.participants.iter().map(Participant::fd).chain([stop.beyond(seen)]).collect();
             wait_any(&fds, Some(wake))
                 .map_err(|source| ClientError::System { what: "waiting for the end of the test failed", source })?;
         }
@@ -438,10 +439,11 @@ impl<'s> RunningTest<'s> {
 
     /// Tells another program how far the near end is, and takes its report after the near end's.
     fn converse(&mut self, stop: &StopFlag) -> Result<(), ClientError> {
-        let [Party { end: PartyEnd::Peer(peer), report: far @ None }, near] = &mut self.parties[..] else {
+        let [Participant { end: ParticipantEnd::Peer(peer), report: far @ None }, near] = &mut self.participants[..]
+        else {
             return Ok(());
         };
-        let load = if let PartyEnd::Here(load) = &near.end { load.as_ref() } else { None };
+        let load = if let ParticipantEnd::Here(load) = &near.end { load.as_ref() } else { None };
         if load.is_none_or(Load::is_load_over)
             && let Some(closes) = peer.load_over()?
             && let (false, Some(load)) = (closes, load)
@@ -470,7 +472,7 @@ impl<'s> RunningTest<'s> {
         let at_ns = self.soon_ns();
         let saved_ns = (self.t0_ns + within_ns).saturating_sub(at_ns);
         if saved_ns > 0 {
-            self.parties.iter_mut().try_for_each(|party| party.begin_at(at_ns))?;
+            self.participants.iter_mut().try_for_each(|participant| participant.begin_at(at_ns))?;
             self.plan.length_ns = self.plan.length_ns.map(|length| length.saturating_sub(saved_ns));
         }
         Ok(())
@@ -478,30 +480,34 @@ impl<'s> RunningTest<'s> {
 
     /// An instant that all parts can still be told in time.
     fn soon_ns(&self) -> u64 {
-        let rtt_ns = self.parties.iter().filter_map(Party::clock).map(|clock| clock.rtt_ns).max().unwrap_or(0);
+        let rtt_ns =
+            self.participants.iter().filter_map(Participant::clock).map(|clock| clock.rtt_ns).max().unwrap_or(0);
         monotonic_ns() + 2_000_000 + rtt_ns.saturating_mul(2)
     }
 
     /// Ends the measure phase early, at an instant that all parts can still be told in time.
     fn stop_soon(&mut self) {
         let at_ns = self.soon_ns();
-        self.parties.iter_mut().for_each(|party| party.stop_at(at_ns));
+        self.participants.iter_mut().for_each(|participant| participant.stop_at(at_ns));
     }
 
     /// Tells the others that one part is done: they may have no other way to know. They are not stopped before their own time,
     /// unless the first one has failed.
     fn tell(&mut self) {
-        let mut reports = self.parties.iter().filter_map(|party| party.report.as_ref());
+        let mut reports = self.participants.iter().filter_map(|participant| participant.report.as_ref());
         let failed = reports.any(|report| matches!(report.ending(), Ending::Failed(_)));
         let scheduled = self.plan.length_ns.filter(|_| !failed).map_or(0, |length| self.t0_ns + length);
         let at_ns = monotonic_ns().max(scheduled);
-        self.parties.iter_mut().filter(|party| !party.is_done()).for_each(|party| party.stop_at(at_ns));
+        self.participants
+            .iter_mut()
+            .filter(|participant| !participant.is_done())
+            .for_each(|participant| participant.stop_at(at_ns));
     }
 
     fn silent(&self) -> ClientError {
         // A near end in this process waits for the far end, too.
-        let waiting = self.parties.iter().filter(|party| !party.is_done()).find_map(Party::host);
-        let blamed = waiting.or_else(|| self.parties.iter().rev().find_map(Party::host));
+        let waiting = self.participants.iter().filter(|participant| !participant.is_done()).find_map(Participant::host);
+        let blamed = waiting.or_else(|| self.participants.iter().rev().find_map(Participant::host));
         let here = || HostLabel { name: "local".to_owned(), control: "this process".to_owned(), launched: false };
         ClientError::Silent {
             host: blamed.cloned().unwrap_or_else(here),

@@ -17,11 +17,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use socket2::{Domain, Socket};
 
 use super::{
-    event::{wait, wait_writable},
     frame::{self, Decoder, FrameError, GREETING_BOUND},
-    key::Key,
-    secure::{Cipher, Handshake, Undecipherable},
-    stop::{StopFlag, Urgency},
+    key::{Cipher, Handshake, Key, Undecipherable},
+    stop::{StopFlag, Urgency, wait, wait_writable},
 };
 use crate::foreign;
 

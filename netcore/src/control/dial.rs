@@ -9,7 +9,7 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::DEFAULT_PORT;
-use crate::transport::opening::with_first_bytes;
+use crate::transport::options::with_first_bytes;
 
 /// The addresses of `host`, `host:port`, `address` or `[address]:port`; the port defaults to [`DEFAULT_PORT`].
 pub fn resolve(control: &str) -> io::Result<Vec<SocketAddr>> {

@@ -1,14 +1,26 @@
-//! A part of a test in this process, whatever its kind: what a session does with it, from its preparation to its report.
+//! A part of a test in this process, whatever its kind: what a session does with it, from its preparation to its report. One
+//! descriptor of an end under load wakes the control thread for each interval and at the end, so that it can poll it together
+//! with the control connection.
 
-use std::{net::IpAddr, os::fd::AsFd, time::Duration};
+use std::{
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
-use super::message::{Part, Peer};
+use super::{
+    message::{Part, Peer},
+    stop::Event,
+};
 use crate::{
-    end::{End, Endpoints, Token},
+    end::{End, Endpoints, Running, Token},
     error::EndError,
     io::fill::FillFiles,
+    measure::watch::News,
     ranks::{RankEnd, RankRunning},
-    report::{Report, Window},
+    report::{Counts, Report, SideReport, Window},
     transport::control_port::DataPorts,
 };
 
@@ -92,5 +104,144 @@ impl RunningPart for RankRunning {
 
     fn finish(self: Box<Self>) -> Report {
         Report::Rank(Box::new((*self).finish()))
+    }
+}
+
+/// Dropping it ends the test at once.
+pub(crate) struct Load {
+    running: Arc<Running>,
+    news: Arc<Event>,
+    intervals: mpsc::Receiver<Window>,
+    /// Present until [`Load::finish`].
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts an end. With `watch`, its intervals come through [`Load::take_interval`] and also in the report.
+    pub(crate) fn start(end: End, t0_ns: u64, watch: bool) -> Result<Self, EndError> {
+        let news = Arc::new(Event::new().map_err(EndError::system("no descriptors for a pipe"))?);
+        let (sender, intervals) = mpsc::channel();
+        let on_interval = watch.then(|| {
+            let news = Arc::clone(&news);
+            let notify = move |window: &Window| {
+                // It fails once the control thread has given up; the end goes on undisturbed.
+                if sender.send(window.clone()).is_ok() {
+                    news.set();
+                }
+            };
+            Box::new(notify) as Box<dyn FnMut(&Window) + Send>
+        });
+        let running = Arc::new(end.start(t0_ns, on_interval)?);
+        let waiter = {
+            let (running, news) = (Arc::clone(&running), Arc::clone(&news));
+            thread::Builder::new().name("waiter".into()).spawn(move || {
+                let mut known = News::default();
+                while !known.reported {
+                    known = running.wait_for_news(known, Duration::from_hours(1));
+                    news.set();
+                }
+            })
+        };
+        match waiter {
+            Ok(waiter) => Ok(Self { running, news, intervals, waiter: Some(waiter) }),
+            Err(error) => {
+                running.abort();
+                Err(EndError::system("no thread to wait for the end of the test")(error))
+            }
+        }
+    }
+
+    /// Whether the phases have ended and this end has sent its last.
+    pub(crate) fn is_load_over(&self) -> bool {
+        self.running.is_load_over()
+    }
+
+    /// Gives up what is under way after the load.
+    pub(crate) fn release(&self) {
+        self.running.release();
+    }
+
+    /// Payload counts of each flow so far.
+    pub(crate) fn counts(&self) -> Vec<Counts> {
+        self.running.counts()
+    }
+
+    pub(crate) fn abort(&self) {
+        self.running.abort();
+    }
+
+    /// Waits for the end and returns the report.
+    pub(crate) fn finish(mut self) -> SideReport {
+        self.join();
+        self.running.finish()
+    }
+
+    /// Waits for the end. Whether it was not waited for before.
+    fn join(&mut self) -> bool {
+        // The waiter cannot panic; if it did, waiting for the report would replace it.
+        self.waiter.take().map(JoinHandle::join).is_some()
+    }
+}
+
+impl PreparedPart for End {
+    fn endpoints(&self) -> Endpoints {
+        self.endpoints()
+    }
+
+    fn connect(&mut self, peers: &[Peer], within: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), EndError> {
+        self.connect_unless(peers.first().map(|far| (far.address, &far.endpoints)), within, cancelled)
+    }
+
+    fn accepted_from(&self) -> Vec<IpAddr> {
+        self.peers()
+    }
+
+    fn start(self: Box<Self>, t0_ns: u64, watch: bool) -> Result<Box<dyn RunningPart>, EndError> {
+        Ok(Box::new(Load::start(*self, t0_ns, watch)?))
+    }
+}
+
+impl RunningPart for Load {
+    fn clear_news(&self) {
+        self.news.clear();
+    }
+
+    fn take_interval(&self) -> Option<Window> {
+        self.intervals.try_recv().ok()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    fn is_awaiting_end_of_data(&self) -> bool {
+        self.running.is_awaiting_end_of_data()
+    }
+
+    fn begin_at(&self, monotonic_ns: u64) {
+        self.running.begin_at(monotonic_ns);
+    }
+
+    fn stop_at(&self, monotonic_ns: u64) {
+        self.running.stop_at(monotonic_ns);
+    }
+
+    fn finish(self: Box<Self>) -> Report {
+        Report::End(Box::new((*self).finish()))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.abort();
+        if self.join() {
+            drop(self.running.finish());
+        }
+    }
+}
+
+impl AsFd for Load {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Limits, Timeouts, admission, door, loads, session};
+use super::{Limits, Timeouts, admission, budget, session};
 use crate::{
     client,
     control::{
@@ -22,16 +22,16 @@ use crate::{
 /// The names of all bounds, and their values unless a flag changes them.
 pub fn bounds() -> Vec<(&'static str, String)> {
     let (limits, served, asked) = (Limits::default(), Timeouts::default(), client::Timeouts::default());
-    let (own, guests) = (door::Bounds::OWN, door::Bounds::GUESTS);
+    let (own, of_programs) = (budget::Bounds::OWN, budget::Bounds::OF_PROGRAMS);
     let minimum = |value: u64, unit: &str| format!("at least {value} {unit}");
     vec![
         ("client networks", "all".to_owned()),
         ("connections in their greeting", own.places.to_string()),
         ("connections in their greeting, of one address", own.of_an_address.to_string()),
         ("threads of connections in their greeting", own.threads().to_string()),
-        ("connections of other programs in their greeting", guests.places.to_string()),
-        ("connections of other programs in their greeting, of one address", guests.of_an_address.to_string()),
-        ("other programs: wait for a turn", time(super::guests::LONGEST_WAIT)),
+        ("connections of other programs in their greeting", of_programs.places.to_string()),
+        ("connections of other programs in their greeting, of one address", of_programs.of_an_address.to_string()),
+        ("other programs: wait for a turn", time(super::peer_clients::LONGEST_WAIT)),
         ("netperf: first message, and rest of one that has begun", time(netperf::MESSAGE)),
         ("netperf: next request", time(netperf::IDLE)),
         ("netperf: data connection of a test", time(netperf::CONNECT)),
@@ -66,7 +66,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
         ("draining of the data in flight", time(Duration::from_nanos(sampler::DRAIN_NS))),
         ("freeing of blocked data threads", time(Duration::from_nanos(sampler::LEAVE_NS))),
         ("silence of a client during a test without a known length", time(KEEPALIVE)),
-        ("remembered loads of other clients", loads::MOST_SPANS.to_string()),
+        ("remembered loads of other clients", budget::MOST_SPANS.to_string()),
         ("destinations of a near end and of datagrams", "the client and the daemon's own address".to_owned()),
         ("files that a test may read", "none".to_owned()),
         ("programs (hooks)", "none".to_owned()),

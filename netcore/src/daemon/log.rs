@@ -1,12 +1,20 @@
 //! Events of a daemon, for its log.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use super::Shared;
 use crate::{
     control::{
         channel::ChannelError,
-        message::{ErrorCode, Part, ReplyError},
+        message::{ErrorCode, Limits, Part, ReplyError},
     },
+    peers::Program,
     report::{Ending, RankReport, Report, SideReport},
 };
 
@@ -15,7 +23,7 @@ pub type Log = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
 /// The client of a session.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub struct ClientLabel {
     pub address: SocketAddr,
     /// Its host's name, by its own account.
     pub host: Option<String>,
@@ -31,13 +39,13 @@ pub enum Event<'a> {
     /// A connection got no session.
     Refused { address: String, reason: String, cause: Cause },
     /// A session began. `program` is the client's; its `version` is empty where it says none.
-    Opened { client: &'a Caller, program: &'static str, version: &'a str },
+    Opened { client: &'a ClientLabel, program: &'static str, version: &'a str },
     /// A session ended.
-    Closed { client: &'a Caller, reason: String },
+    Closed { client: &'a ClientLabel, reason: String },
     /// A program starts for a client.
-    Program { client: &'a Caller, argv: &'a [String] },
+    Program { client: &'a ClientLabel, argv: &'a [String] },
     /// A test ended, or was not admitted.
-    Test { client: &'a Caller, part: &'a Part, result: TestResult },
+    Test { client: &'a ClientLabel, part: &'a Part, result: TestResult },
 }
 
 /// The end of a session.
@@ -207,11 +215,150 @@ impl TestResult {
     }
 }
 
-impl fmt::Display for Caller {
+impl fmt::Display for ClientLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Some(host) => write!(f, "{} ({host})", self.address),
             None => self.address.fmt(f),
         }
+    }
+}
+
+// Counts of a daemon since its start, and its state at an instant, for those who watch it.
+//
+// Sessions count at their edges: where a connection comes or goes, and where a test begins or ends. The loops that move data
+// know nothing of it.
+
+/// Counts since the start of a daemon. Every name is there from the start.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// Sessions by the client's program.
+    pub opened: BTreeMap<&'static str, u64>,
+    /// Connections without a session.
+    pub refused: BTreeMap<Cause, u64>,
+    /// Tests by their ending ([`TestEnding::name`]).
+    pub tests: BTreeMap<&'static str, u64>,
+    /// Programs that were run for clients.
+    pub programs: u64,
+    /// Payload of ended tests.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+/// A daemon at an instant.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    pub limits: Limits,
+    pub sessions: u32,
+    /// Connections that have proven nothing yet.
+    pub greeting: usize,
+    /// Tests under load.
+    pub running: usize,
+    /// Flows of all admitted tests.
+    pub flows: u64,
+    /// Memory of all admitted tests.
+    pub memory_bytes: u64,
+    /// Sessions that wait for their turn at an exclusive daemon.
+    pub waiting: usize,
+    pub counts: Counts,
+}
+
+#[derive(Debug)]
+pub(super) struct Tally {
+    counts: Mutex<Counts>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let programs = std::iter::once("plumb").chain(Program::ALL.map(Program::name));
+        let counts = Counts {
+            opened: programs.map(|name| (name, 0)).collect(),
+            refused: Cause::ALL.map(|cause| (cause, 0)).into(),
+            tests: TestEnding::NAMES.map(|name| (name, 0)).into(),
+            programs: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+        };
+        Self { counts: Mutex::new(counts) }
+    }
+}
+
+impl Tally {
+    pub(super) fn count(&self, event: &Event<'_>) {
+        let mut counts = self.lock();
+        match event {
+            Event::Unaccepted { .. } | Event::Closed { .. } => {}
+            Event::Dropped { cause, .. } | Event::Refused { cause, .. } => {
+                *counts.refused.entry(*cause).or_default() += 1;
+            }
+            Event::Opened { program, .. } => *counts.opened.entry(program).or_default() += 1,
+            Event::Program { .. } => counts.programs += 1,
+            Event::Test { result, .. } => {
+                *counts.tests.entry(result.ending.name()).or_default() += 1;
+                counts.bytes_sent += result.bytes_sent;
+                counts.bytes_received += result.bytes_received;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let used = self.budget.in_use();
+        Snapshot {
+            limits: self.config.limits.clone(),
+            sessions: used.sessions,
+            greeting: self.unproven.occupied() + self.unproven_of_programs.occupied(),
+            running: self.loads.running(),
+            flows: used.flows,
+            memory_bytes: used.memory_bytes,
+            waiting: self.turns.waiting(),
+            counts: self.tally.lock().clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        control::{
+            channel::ChannelError,
+            message::{ErrorCode, ReplyError},
+        },
+        daemon::log::Over,
+    };
+
+    #[test]
+    fn every_ending_and_cause_has_its_name() {
+        let endings = [
+            TestEnding::Complete,
+            TestEnding::Stopped,
+            TestEnding::Aborted,
+            TestEnding::Refused(String::new()),
+            TestEnding::Failed(String::new()),
+        ];
+        assert_eq!(endings.map(|ending| ending.name()), TestEnding::NAMES);
+        let names: std::collections::HashSet<_> = Cause::ALL.map(Cause::name).into();
+        assert_eq!(names.len(), Cause::ALL.len());
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let busy = Over::Refused(ReplyError::new(ErrorCode::Busy, ""));
+        assert_eq!(Cause::of(&busy), Cause::Sessions);
+        assert_eq!(Cause::of(&ChannelError::KeyDiffers.into()), Cause::Key);
+        assert_eq!(Cause::of(&ChannelError::Closed.into()), Cause::Greeting);
+        let tally = Tally::default();
+        for cause in [Cause::Key, Cause::Key, Cause::Network] {
+            tally.count(&Event::Refused { address: String::new(), reason: String::new(), cause });
+        }
+        let counts = tally.lock().clone();
+        assert_eq!((counts.refused[&Cause::Key], counts.refused[&Cause::Network]), (2, 1));
+        assert_eq!(counts.refused.values().sum::<u64>(), 3);
     }
 }

@@ -7,16 +7,12 @@
 pub(crate) mod admission;
 mod bounds;
 mod budget;
-mod door;
 mod embedded;
-mod guests;
-mod listen;
-mod loads;
 mod log;
 mod network;
+mod peer_clients;
 mod programs;
 mod session;
-mod tally;
 mod turns;
 mod waiting;
 
@@ -32,33 +28,28 @@ use std::{
 
 use nix::sys::socket::{Shutdown, shutdown};
 
-pub use bounds::bounds;
-use budget::Budget;
-use door::{Bounds, Door};
-pub use embedded::Embedded;
-pub use listen::{Listen, listen};
-use loads::Loads;
-pub use log::{Caller, Cause, Event, Log, TestEnding, TestResult};
-pub use network::{Network, NetworkError, Networks};
-pub use session::LONGEST_LEAD;
-use tally::Tally;
-pub use tally::{Counts, Snapshot};
-use turns::Turns;
-
-pub use crate::control::message::{Limits, Part};
 use crate::{
     control::{
         DEFAULT_PORT,
         channel::Channel,
-        event::{wait, wait_any},
         key::Key,
         netns::{self, NetnsError},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait, wait_any},
     },
-    end::files,
+    end,
     peers::{self, Program},
     transport::control_port::ControlPort,
 };
+use budget::{Bounds, Budget, Loads, Unproven};
+use log::Tally;
+use turns::Turns;
+
+pub use crate::control::message::{Limits, Part};
+pub use bounds::bounds;
+pub use embedded::Embedded;
+pub use log::{Cause, ClientLabel, Counts, Event, Log, Snapshot, TestEnding, TestResult};
+pub use network::{Listen, Network, NetworkError, Networks, listen};
+pub use session::LONGEST_LEAD;
 
 #[derive(Clone)]
 pub struct Config {
@@ -202,10 +193,10 @@ pub struct Daemon {
 #[derive(Debug)]
 enum Listening {
     Own(Arc<ControlPort>),
-    Guests(TcpListener, SocketAddr, Program),
+    OfProgram(TcpListener, SocketAddr, Program),
 }
 
-/// How often a port of the kernel's choice is tried: the one for TCP may be in use for UDP.
+/// Attempts at a port of the kernel's choice: the one for TCP may be in use for UDP.
 const PORTS_TRIED: u32 = 16;
 
 /// The sockets of a control port.
@@ -224,11 +215,11 @@ fn bind_own(address: &SocketAddr) -> io::Result<(Listening, SocketAddr)> {
     }
 }
 
-fn bind_guests(address: &SocketAddr, program: Program) -> io::Result<(Listening, SocketAddr)> {
+fn bind_for_program(address: &SocketAddr, program: Program) -> io::Result<(Listening, SocketAddr)> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
-    Ok((Listening::Guests(listener, bound, program), bound))
+    Ok((Listening::OfProgram(listener, bound, program), bound))
 }
 
 /// State shared by the sessions of a daemon.
@@ -238,9 +229,9 @@ pub(crate) struct Shared {
     /// A random number of this daemon.
     number: u64,
     budget: Budget,
-    door: Door,
+    unproven: Unproven,
     /// For other programs' clients. A client of iperf3 opens many connections at once.
-    side_door: Door,
+    unproven_of_programs: Unproven,
     loads: Loads,
     turns: Turns,
     tally: Tally,
@@ -259,13 +250,13 @@ impl Shared {
 impl Daemon {
     /// Listens on those of the addresses that the machine has, at least one.
     pub fn bind(config: Config) -> Result<Self, DaemonError> {
-        files::raise_limit();
+        end::raise_limit();
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let bind_all = |program: Option<Program>, addresses: &[SocketAddr]| {
             let mut bound = Vec::new();
             let mut absent = None;
             for address in addresses.iter().take(2) {
-                match program.map_or_else(|| bind_own(address), |program| bind_guests(address, program)) {
+                match program.map_or_else(|| bind_own(address), |program| bind_for_program(address, program)) {
                     Ok(pair) => bound.push(pair),
                     // This machine lacks that version of IP, or the socket for both versions serves IPv4 already.
                     Err(error) if is_absent(&error) || (is_taken(&error) && serves_both(&bound)) => {
@@ -293,8 +284,8 @@ impl Daemon {
             // Without random numbers no test gets a token either.
             number: getrandom::u64().unwrap_or_default(),
             budget: Budget::default(),
-            door: Door::new(Bounds::OWN),
-            side_door: Door::new(Bounds::GUESTS),
+            unproven: Unproven::new(Bounds::OWN),
+            unproven_of_programs: Unproven::new(Bounds::OF_PROGRAMS),
             loads: Loads::default(),
             turns: Turns::default(),
             tally: Tally::default(),
@@ -316,7 +307,7 @@ impl Daemon {
     pub fn listening(&self, program: Option<Program>) -> impl Iterator<Item = SocketAddr> {
         self.listeners.iter().filter_map(move |listening| match listening {
             Listening::Own(port) => program.is_none().then(|| port.address()),
-            Listening::Guests(_, address, guests) => (program == Some(*guests)).then_some(*address),
+            Listening::OfProgram(_, address, served) => (program == Some(*served)).then_some(*address),
         })
     }
 
@@ -336,7 +327,7 @@ impl Daemon {
                     match listening {
                         Listening::Own(port) => port.close(),
                         // A failure does no harm.
-                        Listening::Guests(socket, ..) => drop(shutdown(socket.as_raw_fd(), Shutdown::Both)),
+                        Listening::OfProgram(socket, ..) => drop(shutdown(socket.as_raw_fd(), Shutdown::Both)),
                     }
                 }
                 accepted
@@ -362,9 +353,9 @@ impl Daemon {
                         }
                         ready[0].then(|| port.accept().map(|(socket, peer)| self.sort(scope, port, socket, peer, stop)))
                     }
-                    Listening::Guests(socket, _, program) => ready[0].then(|| {
+                    Listening::OfProgram(socket, _, program) => ready[0].then(|| {
                         let (stream, peer) = socket.accept()?;
-                        self.serve(scope, Client::Guest(*program), stream, peer, stop.clone());
+                        self.serve(scope, Client::OfProgram(*program), stream, peer, stop.clone());
                         Ok(())
                     }),
                 };
@@ -420,11 +411,11 @@ impl Daemon {
             dropped(peer.to_string(), "--allow does not name its network".to_owned(), Cause::Network);
             return;
         }
-        let door = match client {
-            Client::Own(_) => &shared.door,
-            Client::Guest(_) => &shared.side_door,
+        let unproven = match client {
+            Client::Own(_) => &shared.unproven,
+            Client::OfProgram(_) => &shared.unproven_of_programs,
         };
-        let place = match door.enter(&stream, address) {
+        let place = match unproven.enter(&stream, address) {
             Ok((place, evicted)) => {
                 if let Some(evicted) = evicted {
                     dropped(
@@ -442,7 +433,7 @@ impl Daemon {
         };
         let spawned = thread::Builder::new().name("session".into()).spawn_scoped(scope, move || match client {
             Client::Own(port) => session::serve(shared, port, stream, peer, place, &stop),
-            Client::Guest(program) => guests::serve(shared, program, stream, peer, place, &stop),
+            Client::OfProgram(program) => peer_clients::serve(shared, program, stream, peer, place, &stop),
         });
         if let Err(error) = spawned {
             dropped(peer.to_string(), format!("no thread for it: {error}"), Cause::Resources);
@@ -453,7 +444,7 @@ impl Daemon {
 /// The client that a connection comes from.
 enum Client<'s> {
     Own(&'s Arc<ControlPort>),
-    Guest(Program),
+    OfProgram(Program),
 }
 
 /// Descriptors of a port that the daemon waits for.
@@ -463,7 +454,7 @@ impl Listening {
     fn awaited(&self) -> [Option<BorrowedFd<'_>>; AWAITED] {
         match self {
             Self::Own(port) => port.awaited(),
-            Self::Guests(socket, ..) => [Some(socket.as_fd()), None, None],
+            Self::OfProgram(socket, ..) => [Some(socket.as_fd()), None, None],
         }
     }
 }

@@ -10,9 +10,8 @@ use std::{
 use crate::control::{
     channel::{Channel, ChannelError},
     child::{self, Failure, Program, Ran},
-    event::{Event, wait},
     message::{Execute, Executed, Request},
-    stop::{StopFlag, Urgency},
+    stop::{Event, StopFlag, Urgency, wait},
 };
 
 /// The reason for ending a program early.

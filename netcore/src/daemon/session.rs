@@ -21,23 +21,20 @@ use std::{
 use super::{
     Shared,
     admission::{self, Addresses, Admitted, reply_error},
-    budget::{Charge, Slot},
-    door::Place,
-    loads::Client,
-    log::{Caller, Cause, Event, Over, TestEnding, TestResult},
+    budget::{Charge, Client, Place, Slot},
+    log::{Cause, ClientLabel, Event, Over, TestEnding, TestResult},
     plain, programs,
     turns::Ticket,
 };
 use crate::{
     control::{
         channel::{Channel, ChannelError},
-        event::wait,
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         message::{
             Connect, ErrorCode, Execute, Greeting, Hello, Part, Prepare, Reply, ReplyError, Request, report_pieces,
         },
         part::{self, PreparedPart},
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     foreign::shortened,
     measure::{
@@ -74,7 +71,7 @@ pub(super) fn serve(
     match greeted {
         Ok((mut session, _slot)) => {
             let end = session.converse();
-            shared.log(&Event::Closed { client: &session.caller, reason: end.to_string() });
+            shared.log(&Event::Closed { client: &session.label, reason: end.to_string() });
         }
         Err(error) => {
             let cause = Cause::of(&error);
@@ -103,7 +100,8 @@ fn greet<'s>(
     };
     let client = hello.process;
     let short = |text: String| shortened(&text, LONGEST_NAME).into_owned();
-    let (caller, version) = (Caller { address: peer, host: hello.host.hostname.map(short) }, short(hello.tool_version));
+    let (label, version) =
+        (ClientLabel { address: peer, host: hello.host.hostname.map(short) }, short(hello.tool_version));
     let slot = match shared.budget.session(&shared.config.limits, plain(peer)) {
         Ok(slot) => slot,
         Err(error) => {
@@ -122,11 +120,11 @@ fn greet<'s>(
     channel.set_bound(REQUEST_BOUND);
     let local = channel.local_addr().map_err(|source| ChannelError::Io { what: "no local address", source })?;
     let addresses = Addresses { peer: plain(peer), local: plain(local) };
-    shared.log(&Event::Opened { client: &caller, program: "plumb", version: &version });
+    shared.log(&Event::Opened { client: &label, program: "plumb", version: &version });
     let session = Session {
         shared,
         client,
-        caller,
+        label,
         channel,
         addresses,
         ports: shared
@@ -170,7 +168,7 @@ pub(super) struct Test<'s> {
 pub(super) struct Session<'s> {
     pub(super) shared: &'s Shared,
     pub(super) client: Client,
-    pub(super) caller: Caller,
+    pub(super) label: ClientLabel,
     pub(super) channel: Channel,
     pub(super) addresses: Addresses,
     pub(super) ports: DataPorts,
@@ -318,7 +316,7 @@ impl<'s> Session<'s> {
     }
 
     fn execute(&mut self, asked: &Execute) -> Result<(), Over> {
-        self.shared.log(&Event::Program { client: &self.caller, argv: &asked.argv });
+        self.shared.log(&Event::Program { client: &self.label, argv: &asked.argv });
         // The program of a client that is gone must end soon.
         self.channel.set_keepalive(true)?;
         let (executed, cut) = programs::run(asked, &mut self.channel, &self.stop);
@@ -410,7 +408,7 @@ impl<'s> Session<'s> {
     }
 
     fn log_test(&self, part: &Part, result: TestResult) {
-        self.shared.log(&Event::Test { client: &self.caller, part, result });
+        self.shared.log(&Event::Test { client: &self.label, part, result });
     }
 
     /// [`Self::refuse`] of a test that was to run.

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::loads::Client;
-use crate::control::event::Event;
+use super::budget::Client;
+use crate::control::stop::Event;
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -159,7 +159,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::control::event::wait;
+    use crate::control::stop::wait;
 
     const HOLD: Duration = Duration::from_hours(1);
 

@@ -11,9 +11,8 @@ use super::{
 };
 use crate::control::{
     channel::ChannelError,
-    event::wait,
     message::{ErrorCode, Reply, ReplyError, Request},
-    stop::Urgency,
+    stop::{Urgency, wait},
 };
 
 impl Session<'_> {

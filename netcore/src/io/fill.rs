@@ -154,7 +154,7 @@ impl FillFiles {
 mod tests {
     use super::*;
 
-    /// What a path leads to may change between its check and its use.
+    /// The file behind a path may change between its check and its use.
     #[test]
     fn the_file_that_was_admitted_is_the_one_that_is_read() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use nix::{
 
 use super::{
     buffers::Buffers,
-    constant::{ConstantPages, SendPages},
+    pages::{ConstantPages, SendPages},
     retry,
 };
 use crate::{

@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::files::{line, text};
+use super::kernel::{line, text};
 
 /// Time of a control group on its CPUs, nanoseconds, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    files::again,
+    kernel::again,
     netlink::{Netlink, QdiscDrops},
 };
 use crate::{report::grown, sys::opt};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     cgroup,
-    files::{line, text},
+    kernel::{line, text},
 };
 
 /// Kernel settings that change the result of a network measurement, by their names below `/proc/sys`.

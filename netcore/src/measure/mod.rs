@@ -9,7 +9,7 @@
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
 //! | [`histogram`] | how latencies are spread |
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
-//! | [`evidence`] | what held this end back |
+//! | [`sample`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tasks`] | for how long the data threads ran, and waited for a CPU |
@@ -22,24 +22,17 @@ pub mod counter_log;
 pub(crate) mod counters;
 pub mod cpu;
 mod drops;
-pub mod evidence;
-mod files;
-pub(crate) mod fragments;
 pub mod histogram;
 pub mod host;
-mod interrupts;
-mod kernel_sample;
+pub(crate) mod kernel;
 #[cfg(test)]
 mod namespace;
 mod netlink;
 pub mod nic;
-pub(crate) mod sample;
+pub mod sample;
 pub(crate) mod sampler;
-mod snmp;
-mod system;
 pub mod tasks;
 pub mod tcp_info;
-pub(crate) mod time_wait;
 pub(crate) mod watch;
 mod windows;
 

@@ -1,21 +1,25 @@
-//! A sample: every counter of an end at one instant.
+//! A sample: every counter of an end at one instant. Beside those of its flows, evidence on what held the end back: its threads,
+//! soft interrupts, drops and congestion marks. Files and sockets stay open between two edges.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use super::{
     clock::{self, monotonic_ns, wall_ns},
     counters::FlowCell,
-    cpu::{CpuReader, CpuSnapshot},
-    evidence::{EvidenceReader, EvidenceSample},
+    cpu::{CpuReader, CpuSnapshot, Shares},
+    drops::{DropReader, DropSample},
     histogram::HistogramSlot,
+    host::{CpuSharesOf, HostFacts, cpu_shares_of},
+    kernel::{self, CeReader},
+    tasks::{self, TaskTime, Tasks},
     tcp_info,
 };
 use crate::{
-    report::{ClockReading, Counts, TcpInfo},
-    spec::Role,
+    report::{ClockReading, Counts, CpuShare, Drops, Evidence, TcpInfo, ThreadUse},
+    spec::{Role, Transport},
 };
 
 /// A flow as the sampler sees it.
@@ -102,3 +106,164 @@ impl Sample {
         self.counts.fill(Counts::default());
     }
 }
+
+/// Readings at an instant.
+#[derive(Clone, Debug)]
+pub struct EvidenceSample {
+    /// Monotonic clock, nanoseconds.
+    pub at_ns: u64,
+    /// By thread, in the order of their starts.
+    tasks: Vec<Option<TaskTime>>,
+    /// Threads that have started, also those beyond the limit of [`tasks`](super::tasks).
+    started: usize,
+    drops: DropSample,
+    ce_packets: Option<u64>,
+}
+
+/// Reads the evidence of an end. It belongs to the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct EvidenceReader {
+    tasks: Arc<Tasks>,
+    transport: Transport,
+    machine: Option<u64>,
+    has_link: bool,
+    /// The CPUs that `/proc/stat` shows here.
+    stat_of: CpuSharesOf,
+    drops: DropReader,
+    ce: Option<CeReader>,
+    buffer: Vec<u8>,
+}
+
+impl EvidenceReader {
+    /// `interface`: the name of the one that the route uses; `sockets`: those of the flows.
+    pub fn open(transport: Transport, interface: Option<&str>, sockets: Vec<Arc<OwnedFd>>) -> Self {
+        let interface = interface.filter(|_| transport.has_interface());
+        Self {
+            tasks: Arc::default(),
+            transport,
+            machine: HostFacts::boot_number(),
+            has_link: interface.is_some(),
+            stat_of: stat_of(),
+            drops: DropReader::open(interface, transport.has_interface(), sockets),
+            ce: if transport.uses_ip() { CeReader::open().ok() } else { None },
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The data threads of the end, which register themselves there.
+    pub fn tasks(&self) -> Arc<Tasks> {
+        self.tasks.clone()
+    }
+
+    pub fn read(&mut self) -> EvidenceSample {
+        let (at_ns, tasks, started) = (monotonic_ns(), self.tasks.read(), self.tasks.started());
+        let ce_packets = self.ce.as_ref().and_then(|ce| ce.read(&mut self.buffer));
+        EvidenceSample { at_ns, tasks, started, drops: self.drops.read(), ce_packets }
+    }
+
+    /// The evidence of a phase. `cpus`: the CPUs at its two edges, if they could be read.
+    pub fn between(
+        &self,
+        before: &EvidenceSample,
+        after: &EvidenceSample,
+        cpus: Option<(&CpuSnapshot, &CpuSnapshot)>,
+    ) -> Evidence {
+        let mut missing = Vec::new();
+        let cpus = self.shares(cpus).map_err(|why| missing.push(format!("soft interrupts ({why})")));
+        let cpus = cpus.unwrap_or_default();
+        let thread = busiest(before, after, &cpus);
+        missing.extend(unknown_threads(after, thread.as_ref()));
+        let peak = cpus.iter().copied().reduce(|peak, cpu| if cpu.softirq > peak.softirq { cpu } else { peak });
+        let grown = after.drops.since(&before.drops);
+        let drops =
+            Drops { qdisc: grown.qdisc, interface: grown.interface, softnet: grown.softnet, socket: grown.socket };
+        missing.extend(self.unknown_drops(&drops));
+        let ce_packets = after.ce_packets.zip(before.ce_packets).map(|(after, before)| after.saturating_sub(before));
+        if ce_packets.is_none() && self.transport.uses_ip() {
+            missing.push("congestion marks (/proc/net/netstat does not show them)".to_owned());
+        }
+        let softirq_peak = peak.map(|peak| CpuShare { cpu: peak.cpu, ratio: peak.softirq });
+        Evidence { machine: self.machine, thread, softirq_peak, drops, ce_packets, missing }
+    }
+
+    /// Shares of the CPUs, or why they are not known.
+    fn shares(&self, cpus: Option<(&CpuSnapshot, &CpuSnapshot)>) -> Result<Vec<Shares>, &'static str> {
+        let (before, after) = cpus.ok_or("/proc/stat names no CPU")?;
+        if self.stat_of == CpuSharesOf::Container {
+            // lxcfs numbers a container's CPUs anew, and leaves out soft interrupts.
+            return Err("/proc/stat is the container's own");
+        }
+        let shares = after.shares_since(before);
+        if shares.is_empty() { Err("/proc/stat counted no time") } else { Ok(shares) }
+    }
+
+    /// Drops that the transport can have and this host does not show.
+    fn unknown_drops(&self, drops: &Drops) -> impl Iterator<Item = String> {
+        let has_interface = self.transport.has_interface();
+        let no_route = has_interface && !self.has_link;
+        let has_sockets = self.drops.has_sockets();
+        [
+            (no_route, "drops of the interface (no interface with a route to the other end was found)"),
+            (
+                self.has_link && drops.qdisc.is_none(),
+                "drops of queueing disciplines (the kernel does not list them by RTM_GETQDISC)",
+            ),
+            (
+                self.has_link && drops.interface.is_none(),
+                "drops of the interface (the kernel does not list them as IFLA_STATS64)",
+            ),
+            (has_interface && drops.softnet.is_none(), "drops of softnet (/proc/net/softnet_stat cannot be read)"),
+            (
+                has_sockets && drops.socket.is_none(),
+                "drops of the sockets (the kernel lacks SO_MEMINFO, which came with Linux 4.12)",
+            ),
+        ]
+        .into_iter()
+        .filter(|(is_missing, _)| *is_missing)
+        .map(|(_, sentence)| sentence.to_owned())
+    }
+}
+
+/// The CPUs that `/proc/stat` shows to this process.
+fn stat_of() -> CpuSharesOf {
+    static OF: OnceLock<CpuSharesOf> = OnceLock::new();
+    *OF.get_or_init(|| cpu_shares_of(&kernel::text("/proc/self/mountinfo")))
+}
+
+/// The thread that was on a CPU or waited for one for the longest time.
+fn busiest(before: &EvidenceSample, after: &EvidenceSample, cpus: &[Shares]) -> Option<ThreadUse> {
+    let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
+    let threads = after.tasks.iter().enumerate().filter_map(|(place, time)| {
+        // A thread that was not there had used no time.
+        let start = before.tasks.get(place).map_or(Some(TaskTime::default()), |start| *start)?;
+        Some((*time)?.since(start))
+    });
+    let time = threads.max_by_key(|time| time.busy_ns + time.waiting_ns.unwrap_or(0))?;
+    let of_cpu = cpus.iter().find(|one| one.cpu == time.cpu);
+    Some(ThreadUse {
+        threads: u32::try_from(after.started).unwrap_or(u32::MAX),
+        cpu_busy: of_cpu.map(|one| one.busy),
+        cpu_softirq: of_cpu.map(|one| one.softirq),
+        ..time.within(elapsed_ns)
+    })
+}
+
+/// Times of threads that this host does not show.
+fn unknown_threads(after: &EvidenceSample, thread: Option<&ThreadUse>) -> Option<String> {
+    if after.started > tasks::MOST {
+        let (started, most) = (after.started, tasks::MOST);
+        return Some(format!("the times of {} data threads (plumb watches {most})", started - most));
+    }
+    match thread {
+        None if after.started > 0 => {
+            Some("the times of the data threads (/proc/thread-self/stat cannot be read)".to_owned())
+        }
+        Some(ThreadUse { waiting: None, .. }) => {
+            Some("the time that threads wait for a CPU (/proc/thread-self/schedstat does not show it)".to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,7 @@ use super::{
     counter_log::CounterLog,
     counters::{AFTER, epoch, phase_index},
     cpu::CpuReader,
-    evidence::{EvidenceReader, EvidenceSample},
-    sample::{Edge, Readers, Sample, SampledFlow},
+    sample::{Edge, EvidenceReader, EvidenceSample, Readers, Sample, SampledFlow},
     watch::{Wake, Watch},
     windows::Windows,
 };

@@ -68,7 +68,7 @@ pub enum Wake {
     Aborted,
 }
 
-/// How near an end is to its report.
+/// The last steps of an end before its report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
     /// It has sent all and waits for its peer's end of data.

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use super::{
     KEPT_BYTES,
     counters::{phase_index, phase_of},
-    evidence::EvidenceReader,
     histogram::{self, Histogram},
-    sample::{Sample, SampledFlow},
+    sample::{EvidenceReader, Sample, SampledFlow},
 };
 use crate::{
     report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window, grown},

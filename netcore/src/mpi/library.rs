@@ -13,9 +13,9 @@ use std::{
     ptr::NonNull,
 };
 
-pub mod collectives;
+use super::{Family, Handle, Length};
 
-use super::family::{Family, Handle, Length};
+pub mod collectives;
 
 /// Bytes of the texts that a library writes; more than any `MPI_MAX_…` of the families.
 const TEXT_BYTES: usize = 8192;

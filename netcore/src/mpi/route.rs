@@ -249,7 +249,7 @@ impl Route {
 /// The first messages of a test, by which the ends find each other. The caller has the lease and bounds the wait by `left`.
 impl Lease {
     /// Sends a short message.
-    pub fn knock(&self, to: i32, tag: i32, bytes: &[u8], left: &dyn Fn() -> Duration) -> Result<bool, MpiError> {
+    pub fn greet(&self, to: i32, tag: i32, bytes: &[u8], left: &dyn Fn() -> Duration) -> Result<bool, MpiError> {
         self.world().library().send_kept(self.world().everyone(), bytes, to, tag, || pause(left))
     }
 

@@ -16,9 +16,9 @@ use std::{
 
 use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
 
-use super::{Worker, WorkerError, between, offered::Offer};
+use super::{Worker, WorkerError, between, request_response::Offer};
 use crate::{
-    io::{expected::Expected, wait::Wait},
+    io::{buffers::Expected, wait::Wait},
     measure::clock::monotonic_ns,
     spec::{Close, Pattern},
     transport::{

@@ -14,11 +14,11 @@ use nix::sys::socket::MsgFlags;
 
 use super::{Worker, WorkerError, between, sequence};
 use crate::{
-    io::{batch::Batch, expected::Expected, wait::Wait},
+    io::{batch::Batch, buffers::Expected, wait::Wait},
     measure::{clock::monotonic_ns, counters::phase_of},
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{Dialect, PaceMode, TestSpec, Transport, shape::stamped},
-    transport::{connection::is_greeting, datagram::send_to, link, listener::Event, segments},
+    spec::{Dialect, PaceMode, TestSpec, Transport, memory::stamped},
+    transport::{connection::is_greeting, datagram::send_to, flow_options, link, listener::Event},
 };
 
 /// Longest time that the receiver goes on after the end while datagrams still come.
@@ -162,7 +162,7 @@ impl Worker {
     #[cold]
     fn send_error(&self, error: io::Error, segments: usize) -> WorkerError {
         let meaning = (segments > 1)
-            .then(|| segments::explain(&self.link, self.spec.sizes.message_bytes, segments, &error))
+            .then(|| flow_options::explain_segments(&self.link, self.spec.sizes.message_bytes, segments, &error))
             .flatten();
         match meaning {
             Some(sentence) => {

@@ -21,13 +21,13 @@ use nix::sys::socket::MsgFlags;
 use socket2::SockRef;
 
 use self::numbers::Numbers;
-use super::{Worker, WorkerError, between, datagram::end_of_datagrams, offered::Offer};
+use super::{Worker, WorkerError, between, datagram::end_of_datagrams, request_response::Offer};
 use crate::{
     io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
         Dialect, Transport,
-        shape::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
+        memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
     },
     transport::{
         connection::is_greeting,

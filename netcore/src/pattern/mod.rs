@@ -7,11 +7,9 @@ mod connect;
 mod datagram;
 mod exchange;
 mod multiplex;
-mod offered;
 mod request_response;
 pub(crate) mod sequence;
 mod stream;
-mod windowed;
 mod workers;
 
 #[cfg(any(test, fuzzing))]
@@ -26,19 +24,12 @@ use nix::sys::socket::MsgFlags;
 
 use crate::{
     io::{
-        Channel,
-        blocking::{Blocking, Pipe},
-        buffers::Buffers,
-        conduit::Conduit,
-        expected::Expected,
+        Blocking, Channel, Nonblocking, Pipe,
+        buffers::{Buffers, Expected},
         fill::FillFiles,
         message::{Messages, Window},
-        nonblocking::Nonblocking,
-        sendfile::Sendfile,
-        spin::Spin,
-        splice::Splice,
-        vmsplice::Vmsplice,
-        wait::{Block, Poll, Wait},
+        pages::{Conduit, Sendfile, Splice, Vmsplice},
+        wait::{Block, Poll, Spin, Wait},
         zerocopy::Zerocopy,
     },
     measure::{
@@ -47,7 +38,7 @@ use crate::{
         histogram::{HistogramSlot, Recorder},
         watch::Watch,
     },
-    spec::{Io, Receive, Role, Side, TestSpec, Transport, shape},
+    spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
     transport::{Link, link},
 };
 
@@ -333,9 +324,9 @@ fn by_messages<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError>
     }
     let receives = matches!(worker.role, Role::Receiver | Role::Duplex);
     if receives && worker.spec.has_window() {
-        return windowed::receive(worker, &wait);
+        return stream::receive_windowed(worker, &wait);
     }
-    let (shape, _) = shape::shapes(&worker.spec, worker.side, worker.role);
+    let (shape, _) = memory::shapes(&worker.spec, worker.side, worker.role);
     let contents = worker.files.contents(&worker.spec, worker.side);
     let ring = Buffers::to_send(shape, &worker.spec.end(worker.side).buffers, contents);
     let ring = ring.map_err(|error| worker.error(WHAT)(io::Error::other(error)))?;
@@ -378,7 +369,7 @@ fn over<C: Channel>(worker: &mut Worker, channel: C) -> Result<(), WorkerError> 
         Role::Sender => stream::send(worker, channel),
         Role::Receiver | Role::Duplex => stream::receive(worker, channel),
         Role::Requester => match worker.spec.pace {
-            Some(pace) => offered::request(worker, channel, &pace),
+            Some(pace) => request_response::request_offered(worker, channel, &pace),
             None => request_response::request(worker, channel),
         },
         Role::Responder => request_response::respond(worker, channel),

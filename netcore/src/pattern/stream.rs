@@ -7,10 +7,15 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use super::{Worker, WorkerError, between, drain};
 use crate::{
-    io::{Channel, expected::Expected, wait::Sleep},
+    io::{
+        Channel,
+        buffers::{Buffers, Expected},
+        message::Receives,
+        wait::{Sleep, Wait},
+    },
     measure::histogram::Recorder,
     pace::{Pacer, Schedule, Unpaced},
-    spec::{PaceMode, Side},
+    spec::{PaceMode, Role, Side, memory},
 };
 
 /// Timing of each call, or none: chosen before the loop.
@@ -223,5 +228,55 @@ fn receive_loop<C: Channel, T: Timing>(
             Err(_) if worker.is_over() => return Ok(()),
             Err(error) => return Err(worker.error("receive")(error)),
         }
+    }
+}
+
+/// The receiving loop, and its orderly end, of messages that arrive in buffers that wait for them: several receives of MPI in
+/// progress.
+pub fn receive_windowed<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
+    let result = windowed_loop(worker, wait);
+    worker.load_over();
+    if !worker.duplex {
+        worker.link.end_of_stream();
+    }
+    result
+}
+
+fn windowed_loop<W: Wait>(worker: &Worker, wait: &W) -> Result<(), WorkerError> {
+    let mut expected = worker.expected(worker.spec.sizes.message_bytes)?;
+    let (_, shape) = memory::shapes(&worker.spec, worker.side, Role::Receiver);
+    let buffer = |_| Buffers::to_receive(shape, &worker.spec.end(worker.side).buffers);
+    let buffers: Result<Vec<_>, _> = (0..worker.spec.inflight).map(buffer).collect();
+    let buffers = buffers.map_err(|error| worker.error("make its buffers")(std::io::Error::other(error)))?;
+    let mut receives = Receives::begin(worker.link.clone(), buffers).map_err(worker.error("receive"))?;
+    let mut timed = Timed::of(worker);
+    let (mut bytes, mut calls) = (0u64, 0u64);
+    loop {
+        if let Some(timed) = &mut timed {
+            timed.start = Instant::now();
+        }
+        let message = loop {
+            if let Some(message) = receives.poll().map_err(worker.error("receive"))? {
+                break message;
+            }
+            if worker.link.is_freed() {
+                return Ok(());
+            }
+            wait.yield_now();
+        };
+        if message.is_empty() {
+            return Ok(());
+        }
+        if let Some(timed) = &mut timed {
+            timed.recorder.record(worker.cell.epoch(), between(timed.start, Instant::now()));
+        }
+        if let Some(expected) = &mut expected {
+            expected.check(message).map_err(|at| worker.corrupt("the stream", bytes + at as u64))?;
+        }
+        bytes += message.len() as u64;
+        calls += 1;
+        worker.cell.received.0.bytes.store(bytes, Relaxed);
+        worker.cell.received.0.calls.store(calls, Relaxed);
+        receives.next().map_err(worker.error("receive"))?;
     }
 }

@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{
     error::EndError,
-    io::{buffers::Buffers, conduit::Conduit, fill::FillFiles},
+    io::{buffers::Buffers, fill::FillFiles, pages::Conduit},
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
         sample::SampledFlow,
         watch::Watch,
     },
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, shape, support},
+    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     sys,
     transport::Link,
 };
@@ -63,7 +63,7 @@ pub fn awaiting_end_of_data<'a>(spec: &TestSpec, assignments: &'a [Assignment]) 
 }
 
 fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFiles) -> Result<Assignment, EndError> {
-    let (send, receive) = shape::shapes(spec, side, role);
+    let (send, receive) = memory::shapes(spec, side, role);
     let options = &spec.end(side).buffers;
     Ok(Assignment {
         flow,

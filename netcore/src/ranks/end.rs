@@ -22,12 +22,9 @@ use nix::{
 };
 
 use super::{
-    Communicator, RankError,
-    backend::Backend,
-    collectives::all,
+    Backend, Communicator, RankError, Ranks, collectives,
     measuring::{self, Loop, Measured},
-    mesh::{GRACE, Guard, meeting::Listening},
-    mpi::Ranks,
+    mesh::{GRACE, Guard, Listening},
     nas::{self, Outcome},
     prepared::Prepared,
 };
@@ -251,7 +248,7 @@ impl Worker {
             return report;
         }
         let done = self.shared.guard.sleep_until(self.t0_ns).and_then(|()| self.work(&mut report));
-        if let Err(error) = done.and_then(|()| all::part(&mut self.ranks)) {
+        if let Err(error) = done.and_then(|()| collectives::part(&mut self.ranks)) {
             report.ending = Ending::Failed(error.to_string());
             if let RankError::Gone { .. } = error {
                 thread::sleep(GRACE);

@@ -5,11 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{
-    Communicator, RankError,
-    collectives::{all, rooted},
-    prepared::Prepared,
-};
+use super::{Communicator, RankError, collectives, prepared::Prepared};
 use crate::{
     measure::{
         clock::{monotonic_ns, wall_ns},
@@ -265,7 +261,7 @@ pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Me
         if ranks.rank() == 0 {
             bytes = decision.next(&work, measured.operations).bytes();
         }
-        rooted::bcast_binomial(ranks, &mut bytes)?;
+        collectives::bcast_binomial(ranks, &mut bytes)?;
         let (operations, counts) = match Word::read(bytes) {
             Word::Warmup(operations) => (operations, false),
             Word::Measure(operations) => (operations, true),
@@ -300,7 +296,7 @@ fn one<C: Communicator>(
         work.prepared.fill(round);
     }
     if work.prepared.needs_barrier() {
-        all::barrier(ranks)?;
+        collectives::barrier(ranks)?;
     }
     let mut unmeasured = RankTraffic::default();
     let busy_ns = work.prepared.busy.spent_ns;
@@ -322,7 +318,7 @@ fn one<C: Communicator>(
 mod tests {
     use super::*;
     use crate::{
-        ranks::{algorithm::Algorithm, memory},
+        ranks::{collectives::Algorithm, memory},
         spec::ranks::Operation,
     };
 

@@ -10,7 +10,7 @@ use super::{Communicator, RankError};
 use crate::{measure::clock::monotonic_ns, spec::ranks::Operation};
 
 /// Fronts in each direction of an operation of `wavefront`.
-pub const FRONTS: usize = 8;
+const FRONTS: usize = 8;
 
 /// CPU time between two looks of a busy rank, nanoseconds.
 const LOOK_NS: u64 = 1_000_000;

@@ -1,4 +1,5 @@
-//! Evidence on what held an end back: its threads, its CPUs, its drops.
+//! Evidence on what held an end back: its threads, its CPUs, its drops. Readings of a host's clocks, and what happened to the
+//! clocks between two of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -82,4 +83,109 @@ pub struct TcpLimits {
     pub segments_sent: Option<u64>,
     /// Whether the two ends agreed on Explicit Congestion Notification.
     pub ecn: Option<bool>,
+}
+
+/// The clocks of a host, read at one instant. Two readings tell what happened to the clocks between them
+/// ([`ClockReading::since`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClockReading {
+    /// CLOCK_MONOTONIC, nanoseconds. NTP steers its rate.
+    pub monotonic_ns: u64,
+    /// CLOCK_MONOTONIC_RAW, nanoseconds: the oscillator's own rate.
+    pub raw_ns: u64,
+    /// CLOCK_BOOTTIME, nanoseconds: it goes on while the machine is suspended.
+    pub boot_ns: u64,
+    /// CLOCK_REALTIME, Unix nanoseconds. It has the rate of CLOCK_MONOTONIC, and may be set.
+    pub wall_ns: i64,
+    /// Longest time between two of these readings, nanoseconds.
+    pub within_ns: u64,
+}
+
+/// Events of a host's clocks between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockChange {
+    /// Time by which CLOCK_MONOTONIC ran faster than the oscillator, nanoseconds; negative: slower.
+    pub slewed_ns: i64,
+    /// Time for which the machine was suspended, nanoseconds. CLOCK_MONOTONIC stood still then.
+    pub suspended_ns: i64,
+    /// Sum of the wall clock's steps, nanoseconds; negative: backwards. Excludes slewing.
+    pub stepped_ns: i64,
+    /// Bound of the error of each, nanoseconds.
+    pub within_ns: u64,
+}
+
+/// Bound of slewing, as a divisor of the time: adjtimex(2) takes ticks of 90 to 110 %, and the frequency and a single
+/// adjustment add 500 parts per million each.
+const SLEWED_AT_MOST: u64 = 9;
+
+impl ClockReading {
+    /// The clocks at an instant of CLOCK_MONOTONIC between two readings, as far as these tell: at an even rate, and the
+    /// error of that in `within_ns`, if the rate was changed in one direction. An instant outside counts as the nearer end.
+    pub fn between((start, end): &(Self, Self), monotonic_ns: u64) -> Self {
+        let whole_ns = end.monotonic_ns.saturating_sub(start.monotonic_ns);
+        let part_ns = monotonic_ns.saturating_sub(start.monotonic_ns).min(whole_ns);
+        if part_ns == 0 {
+            return *start;
+        }
+        let change = end.since(start);
+        let slewed = i128::from(change.slewed_ns) * i128::from(part_ns) / i128::from(whole_ns);
+        // Its size is at most that of the whole change.
+        let slewed_ns = i64::try_from(slewed).unwrap_or(0);
+        // All or nothing of the slewing may lie before the instant, as far as the part's length allows.
+        let uneven_ns = change.slewed_ns.unsigned_abs().min(part_ns / SLEWED_AT_MOST);
+        let unknown = [change.within_ns, uneven_ns, change.suspended_ns.unsigned_abs()];
+        Self {
+            monotonic_ns: start.monotonic_ns + part_ns,
+            raw_ns: start.raw_ns.wrapping_add(part_ns).wrapping_sub_signed(slewed_ns),
+            boot_ns: start.boot_ns.wrapping_add(part_ns),
+            wall_ns: start.wall_ns.wrapping_add_unsigned(part_ns),
+            within_ns: unknown.into_iter().fold(start.within_ns, u64::saturating_add),
+        }
+    }
+
+    /// Events between an earlier reading and this one.
+    pub fn since(&self, before: &Self) -> ClockChange {
+        // Readings come from another host, too: they may be any numbers.
+        let ahead = |clock: i64, than: i64| clock.wrapping_sub(than);
+        let monotonic = |reading: &Self| reading.monotonic_ns.cast_signed();
+        let change =
+            |of: fn(&Self) -> i64| ahead(of(self), monotonic(self)).wrapping_sub(ahead(of(before), monotonic(before)));
+        ClockChange {
+            slewed_ns: change(|reading| reading.raw_ns.cast_signed()).wrapping_neg(),
+            suspended_ns: change(|reading| reading.boot_ns.cast_signed()),
+            stepped_ns: change(|reading| reading.wall_ns).wrapping_sub(change(|reading| reading.boot_ns.cast_signed())),
+            within_ns: self.within_ns.saturating_add(before.within_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clocks after times of the oscillator with a slew each.
+    fn after(parts: &[(u64, i64)]) -> ClockReading {
+        let raw_ns = 1_000_000_000 + parts.iter().map(|(ns, _)| ns).sum::<u64>();
+        let slewed = |(ns, per_mille): &(u64, i64)| ns.cast_signed() / 1000 * per_mille;
+        let monotonic_ns = raw_ns.checked_add_signed(parts.iter().map(slewed).sum()).unwrap();
+        ClockReading { raw_ns, monotonic_ns, boot_ns: monotonic_ns, wall_ns: monotonic_ns.cast_signed(), within_ns: 0 }
+    }
+
+    #[test]
+    fn the_bound_holds_for_a_clock_that_is_slewed_unevenly() {
+        let part = 1_000_000;
+        for (first, rest) in [(100, 0), (0, 100), (-90, 0), (0, -90), (50, 100), (1, 1)] {
+            for parts in 1..20 {
+                let begin = after(&[]);
+                let end = after(&[(part, first), (parts * part, rest)]);
+                let truth = after(&[(part, first)]);
+                let found = ClockReading::between(&(begin, end), truth.monotonic_ns);
+                let error_ns = found.raw_ns.abs_diff(truth.raw_ns);
+                assert!(error_ns <= found.within_ns + 1, "{first}, {rest}, {parts}: {error_ns} of {found:?}");
+                // It is of use at the begin of a long time.
+                assert!(found.within_ns <= part / 8, "{found:?}");
+            }
+        }
+    }
 }

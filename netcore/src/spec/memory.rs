@@ -1,8 +1,172 @@
-//! Memory for the buffers of a test at an end, and its limit.
-//!
-//! It is allocated, filled and touched before the load, while the other end waits.
+//! Layout of the buffers of a test at an end, from the test and the worker's role: their length, number and alignment; their
+//! memory, and its limit. It is allocated, filled and touched before the load, while the other end waits.
 
-use super::{Io, Role, Side, TestSpec, Transport, key, rings, shape::shapes};
+use super::{
+    BufferOptions, Io, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, key, segments::CHUNK_BYTES,
+};
+
+/// Bytes that a message needs for its sequence number.
+pub const NUMBERED_BYTES: usize = 8;
+
+/// Bytes that a datagram of a stream needs for its sequence number and the time of its sending.
+pub const STAMPED_BYTES: usize = 16;
+
+/// Bytes before a message on the link layer: the Ethernet header (14), session, flow and length.
+pub const LINK_HEADER_BYTES: usize = 14 + 4 + 4 + 2;
+
+/// Bytes before the payload of an ICMP echo.
+pub const ICMP_HEADER_BYTES: usize = 8;
+
+/// The longest header that may precede the message on a raw IPv4 socket.
+const IP_HEADER_BYTES: usize = 60;
+
+/// Messages per call of `io: batch`, by default.
+const BATCH_MESSAGES: usize = 32;
+
+/// Datagrams of several messages that a call of `io: batch` receives: each has room for the longest.
+const CHUNKS_PER_CALL: usize = 16;
+
+/// The kernel takes no more messages from one call (UIO_MAXIOV).
+const MOST_PER_CALL: u32 = 1024;
+
+/// Limit for reads of several requests or responses in flight, bytes, unless one alone is larger.
+const PIPELINE_BYTES: u64 = 256 * 1024;
+
+/// Largest datagram that a service may answer with, bytes.
+const LARGEST_ANSWER: u64 = 65_536;
+
+/// Default alignment of buffers: a page, bytes.
+const PAGE: u64 = 4096;
+
+/// Layout of a worker's buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// Bytes of a message.
+    pub message_bytes: u64,
+    /// Bytes before the message that the engine writes: a frame's header.
+    pub header_bytes: usize,
+    /// Bytes at the message's start that the engine writes too, such as its number.
+    pub stamp_bytes: usize,
+    /// Datagrams per call, each in a buffer of its own; 0: bytes of a stream, or one datagram at a time.
+    pub per_call: usize,
+}
+
+impl Shape {
+    /// Messages of `message_bytes` without a header, one at a time.
+    pub fn plain(message_bytes: u64) -> Self {
+        Self { message_bytes, ..Self::default() }
+    }
+
+    /// Alignment of the buffers' starts less their offset, bytes. The buffers of a call are contiguous unless the test
+    /// asks for an alignment or offset.
+    pub(crate) fn alignment(self, options: &BufferOptions) -> u64 {
+        let unasked = if self.per_call > 0 && options.offset == 0 { 1 } else { PAGE };
+        options.alignment.unwrap_or(unasked).max(1)
+    }
+
+    /// Bytes from one buffer to the next.
+    pub(crate) fn stride(self, options: &BufferOptions) -> u128 {
+        let bytes = u128::from(self.message_bytes) + self.header_bytes as u128 + u128::from(options.offset);
+        bytes.next_multiple_of(self.alignment(options).into())
+    }
+
+    /// Number of buffers: the ring's, or, without a ring, those of a call.
+    pub(crate) fn count(self, options: &BufferOptions) -> usize {
+        if options.ring > 1 { options.ring as usize } else { self.per_call.max(1) }
+    }
+
+    /// Bytes of memory that buffers of this shape take.
+    pub fn memory_bytes(self, options: &BufferOptions) -> u128 {
+        self.stride(options) * self.count(options) as u128 + u128::from(self.alignment(options))
+    }
+
+    /// The bytes that count towards the limit: 0 where nothing is sent or received, and without the page for alignment.
+    fn counted_bytes(self, options: &BufferOptions) -> u128 {
+        if self.message_bytes == 0 {
+            return 0;
+        }
+        self.memory_bytes(options) - u128::from(self.alignment(options).min(PAGE))
+    }
+}
+
+impl TestSpec {
+    /// Messages per call, if there are as many buffers.
+    fn messages_per_call(&self, side: Side, role: Role) -> usize {
+        if self.merges(side, role) {
+            return self.buffers_per_call(role).min(CHUNKS_PER_CALL);
+        }
+        // The kernel is given whole datagrams.
+        self.buffers_per_call(role).next_multiple_of(self.segments(side, role))
+    }
+
+    fn buffers_per_call(&self, role: Role) -> usize {
+        match (self.resolved_io(), &self.pace) {
+            (Io::Batch, Some(pace)) if pace.mode == PaceMode::User && role == Role::Sender => {
+                pace.burst.clamp(1, MOST_PER_CALL) as usize
+            }
+            (Io::Batch, _) => BATCH_MESSAGES,
+            _ => 1,
+        }
+    }
+
+    /// Bytes at the start of every message that the engine writes: its number, and its time of sending.
+    pub(super) fn stamp_bytes(&self) -> usize {
+        match (self.pattern, self.transport) {
+            (_, Transport::Icmp) => ICMP_HEADER_BYTES,
+            (_, transport) if !transport.is_datagram() => 0,
+            (Pattern::Stream, _) => {
+                self.dialect.mark().bytes(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX))
+            }
+            _ => self.request_number_bytes(),
+        }
+    }
+}
+
+/// Length of the header in a stream's datagram of this length: number and phase, and time of sending.
+pub fn stamped(length: usize) -> usize {
+    match length {
+        STAMPED_BYTES.. => STAMPED_BYTES,
+        NUMBERED_BYTES.. => NUMBERED_BYTES,
+        _ => 0,
+    }
+}
+
+/// Layouts of the send and the receive buffers; of 0 bytes where there are none.
+pub(crate) fn shapes(spec: &TestSpec, side: Side, role: Role) -> (Shape, Shape) {
+    let (sizes, datagrams) = (spec.sizes, spec.transport.is_datagram());
+    let several = |bytes: u64| {
+        let all = bytes.saturating_mul(spec.inflight.into());
+        match spec.inflight {
+            1 => bytes,
+            _ if spec.coalesce => all,
+            _ => all.min(bytes.max(PIPELINE_BYTES)),
+        }
+    };
+    let header_bytes = if spec.transport == Transport::Link { LINK_HEADER_BYTES } else { 0 };
+    let stamp_bytes = spec.stamp_bytes();
+    let message = |message_bytes| Shape { header_bytes, stamp_bytes, ..Shape::plain(message_bytes) };
+    let call = |message_bytes| Shape { per_call: spec.messages_per_call(side, role), ..message(message_bytes) };
+    let none = Shape::default();
+    match role {
+        Role::Sender if datagrams => (call(sizes.message_bytes), none),
+        Role::Sender => (message(sizes.message_bytes), none),
+        // Only what the engine reads of each.
+        Role::Receiver | Role::Duplex if datagrams && spec.receive == Receive::Discard => {
+            (none, call(stamp_bytes as u64))
+        }
+        // A datagram longer than its buffer would be cut off without an error.
+        Role::Receiver if spec.merges(side, role) => (none, call(CHUNK_BYTES)),
+        Role::Receiver | Role::Duplex if datagrams => (none, call(sizes.receive_bytes.max(sizes.message_bytes))),
+        Role::Receiver | Role::Duplex => (none, message(sizes.receive_bytes)),
+        Role::Requester if spec.transport == Transport::Icmp => {
+            let bytes = sizes.message_bytes.saturating_add(ICMP_HEADER_BYTES as u64);
+            (message(bytes), message(bytes.saturating_add(IP_HEADER_BYTES as u64)))
+        }
+        Role::Requester if spec.is_alone() && datagrams => (message(sizes.request_bytes), message(LARGEST_ANSWER)),
+        Role::Requester => (message(sizes.request_bytes), message(several(sizes.response_bytes))),
+        Role::Responder => (message(sizes.response_bytes), message(several(sizes.request_bytes))),
+    }
+}
 
 /// Limit for the buffers of a test at one end, bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -25,7 +189,7 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
-    let all = forward.saturating_add(reverse).saturating_add(rings::bytes(spec, side));
+    let all = forward.saturating_add(reverse).saturating_add(ring_bytes(spec, side));
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 
@@ -89,13 +253,47 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), key::Unsupported> {
     Ok(())
 }
 
+// Memory of submission rings (`io: uring`): each thread receives small messages into buffers of its ring's own.
+
+/// Largest receive that is served from a ring's own buffers, bytes: for a larger one the copy from there costs more than
+/// is saved.
+pub const LARGEST_RECEIVE: usize = 4096;
+
+/// Alignment of each buffer, bytes: a cache line.
+pub const LINE: usize = 64;
+
+/// Buffers per loop, so that a flow which is read late does not take those of the others.
+const PER_LOOP: usize = 4;
+
+/// Number of buffers of a thread with so many loops: a power of two, as the kernel asks for.
+pub fn ring_buffers(loops: usize) -> u16 {
+    let count = loops.saturating_mul(PER_LOOP).clamp(16, 1 << 15).next_power_of_two();
+    u16::try_from(count).unwrap_or(1 << 15)
+}
+
+/// Bytes of the buffers of all rings of an end.
+pub(super) fn ring_bytes(spec: &TestSpec, side: Side) -> u128 {
+    if spec.io != Io::Uring {
+        return 0;
+    }
+    let roles = [0, spec.flows().saturating_sub(1)].into_iter().flat_map(|flow| spec.roles(side, flow));
+    let receive = roles.map(|role| shapes(spec, side, *role).1.message_bytes).max().unwrap_or(0);
+    let bytes = usize::try_from(receive).unwrap_or(usize::MAX);
+    if !(1..=LARGEST_RECEIVE).contains(&bytes) {
+        return 0;
+    }
+    let threads = spec.threads.unwrap_or(u32::MAX).min(spec.loops()).max(1);
+    let loops = spec.loops().div_ceil(threads) as usize;
+    u128::from(threads) * u128::from(ring_buffers(loops)) * bytes.next_multiple_of(LINE) as u128
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         io::fill::FillFiles,
         pattern,
-        spec::{Dialect, Direction, Pattern, Receive},
+        spec::{Dialect, Direction, Pattern, Receive, Transport},
     };
 
     fn spec(change: impl FnOnce(&mut TestSpec)) -> TestSpec {
@@ -169,5 +367,22 @@ mod tests {
         let mut alone = spec(|s| s.far.buffers.ring = u32::MAX);
         alone.dialect = Dialect::Service;
         assert_eq!(check(&alone), Ok(()));
+    }
+
+    #[test]
+    fn small_messages_have_buffers_of_the_rings() {
+        let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Tcp);
+        assert_eq!(ring_bytes(&spec, Side::Far), 0);
+        spec.io = Io::Uring;
+        assert_eq!(ring_bytes(&spec, Side::Far), 16 * 64, "one thread with the least number");
+        spec.streams = 256;
+        assert_eq!(ring_bytes(&spec, Side::Far), 256 * 16 * 64);
+        spec.threads = Some(2);
+        spec.sizes.response_bytes = 100;
+        assert_eq!(ring_bytes(&spec, Side::Near), 2 * 512 * 128);
+        assert_eq!(ring_bytes(&spec, Side::Far), 2 * 512 * 64);
+        spec.sizes.response_bytes = 5000;
+        assert_eq!(ring_bytes(&spec, Side::Near), 0, "received into the flow's own buffer");
+        assert_eq!((ring_buffers(0), ring_buffers(5), ring_buffers(1 << 20)), (16, 32, 1 << 15));
     }
 }

@@ -1,8 +1,8 @@
-//! The two ends of a test, and what a flow does at each.
+//! The two ends of a test, what a flow does at each, and the program at the other end of the data connections.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Direction, EndSpec, Pattern, TestSpec, Transport};
+use super::{Direction, EndSpec, Pattern, TestSpec, Transport, memory};
 
 /// One of the two ends of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,5 +66,107 @@ impl TestSpec {
     pub(crate) fn has_role(&self, side: Side, role: Role) -> bool {
         // The flows of a direction are alike, and the last one is of the other direction where there are two.
         [0, self.flows().saturating_sub(1)].iter().any(|flow| self.roles(side, *flow).contains(&role))
+    }
+}
+
+/// The way data connections begin, end, and mark their messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dialect {
+    /// Both ends are Plumbline: connections prove that they belong to the test, messages have numbers, and a control
+    /// connection tells the end of datagrams.
+    #[default]
+    Plumb,
+    /// The far end is a plain service (echo, discard, chargen: RFC 862 to 864). The near end connects to its port,
+    /// `far.port`, without a proof, and reports alone.
+    Service,
+    /// One end is netperf or netserver: messages have no numbers, an empty datagram ends a test over datagrams.
+    Netperf,
+    /// One end is iperf3: its control connection tells the end of streams too, and datagrams have its header.
+    Iperf3 {
+        /// Whether the counter in a datagram has 64 bits instead of 32.
+        wide_counter: bool,
+    },
+}
+
+/// The mark at the beginning of a stream's datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// None: datagrams can only be counted.
+    None,
+    /// Number and phase, time of sending (see `pattern::sequence`).
+    Plumb,
+    /// Time of sending, counter of 32 or 64 bits.
+    Iperf3 { wide_counter: bool },
+}
+
+impl Dialect {
+    pub fn is_iperf3(self) -> bool {
+        matches!(self, Self::Iperf3 { .. })
+    }
+
+    /// Whether an empty datagram says that no more will come.
+    pub(crate) fn ends_with_empty_datagram(self) -> bool {
+        self == Self::Netperf
+    }
+
+    pub(crate) fn mark(self) -> Mark {
+        match self {
+            Self::Plumb | Self::Service => Mark::Plumb,
+            Self::Netperf => Mark::None,
+            Self::Iperf3 { wide_counter } => Mark::Iperf3 { wide_counter },
+        }
+    }
+}
+
+impl Mark {
+    /// Bytes of the mark in a datagram of this length.
+    pub(crate) fn bytes(self, length: usize) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Plumb => memory::stamped(length),
+            Self::Iperf3 { wide_counter } => (if wide_counter { 16 } else { 12 }).min(length),
+        }
+    }
+}
+
+impl TestSpec {
+    /// Whether the far end is a daemon of ours.
+    pub fn has_daemon(&self) -> bool {
+        self.dialect == Dialect::Plumb
+    }
+
+    /// Whether the near end reports alone.
+    pub fn is_alone(&self) -> bool {
+        self.dialect == Dialect::Service
+    }
+
+    /// Bytes of the number with which datagram requests and their responses begin; 0: they have none. Shorter messages
+    /// have a shorter number. A service may return anything, so that only a long number tells an echo from it.
+    pub(crate) fn request_number_bytes(&self) -> usize {
+        match (self.dialect, self.sizes.request_bytes.min(self.sizes.response_bytes)) {
+            (Dialect::Netperf, _) | (_, 0) => 0,
+            (_, bytes) if bytes >= memory::NUMBERED_BYTES as u64 => memory::NUMBERED_BYTES,
+            (Dialect::Service, _) => 0,
+            (_, 1) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whether messages have room for a sequence number (8 bytes). Loss, order and repetition need one.
+    pub fn numbers_messages(&self) -> bool {
+        self.has_mark_of(memory::NUMBERED_BYTES)
+    }
+
+    /// Whether messages also have room for their send time (16 bytes). Jitter needs it.
+    pub fn times_messages(&self) -> bool {
+        self.has_mark_of(memory::STAMPED_BYTES)
+    }
+
+    fn has_mark_of(&self, bytes: usize) -> bool {
+        match self.dialect.mark() {
+            Mark::None => false,
+            _ => self.pattern != Pattern::Stream || self.sizes.message_bytes >= bytes as u64,
+        }
     }
 }

@@ -2,18 +2,16 @@
 //!
 //! The plan's check and the daemon's admission both call [`check`]: the engines can run every test that passes.
 
-mod pages;
-mod transports;
+mod rules;
 
-use pages::{constant, discard};
-use transports::{datagrams, messages, pipes};
+use super::{
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ends, key,
+    memory, segments,
+};
+use rules::{constant, datagrams, discard, messages, pipes};
 
 pub use super::key::Unsupported;
 pub(crate) use super::key::refuse_if;
-use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, key,
-    memory, segments, threads,
-};
 
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let (transport, io) = (spec.transport.name(), spec.io.name());
@@ -21,13 +19,13 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! { methods.is_empty() => key::workload, "this pattern over {transport} is not available yet"; }
     sizes(spec)?;
     memory::check(spec)?;
-    threads::check(spec)?;
+    ends::check_threads(spec)?;
     // A thread of several flows must not block in a call.
     let in_turn = spec.io == Io::Nonblocking && spec.shares_threads();
     let known = || methods.iter().map(|io| io.name()).collect::<Vec<_>>().join(", ");
     refuse_if! {
         spec.transport == Transport::Sctp && matches!(spec.io, Io::Nonblocking | Io::Spin) =>
-            key::io, "{}: leave `io` out, or `blocking`", threads::NO_END_OF_SCTP;
+            key::io, "{}: leave `io` out, or `blocking`", ends::NO_END_OF_SCTP;
         spec.io != Io::Auto && !in_turn && !methods.contains(&spec.io) =>
             key::io, "io: {io} does not run this workload: leave `io` out, or write {}", known();
     }
@@ -86,7 +84,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         messages(spec)?;
     }
     segments::check(spec)?;
-    ecn::check(spec)?;
+    rules::ecn(spec)?;
     pace(spec)
 }
 
@@ -234,10 +232,44 @@ pub fn ends_by_word(spec: &TestSpec) -> bool {
         && !matches!(spec.phases.stop, Stop::AfterNs(_))
 }
 
+/// Keys that are set and mean nothing to the workload, by their names in plans. They are noted and accepted, since `defaults`
+/// serve many workloads. A key set to its default looks like an absent key.
+pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
+    let default = TestSpec::new(spec.pattern, spec.transport);
+    let (now, then) = (&spec.sizes, &default.sizes);
+    let stream = spec.pattern == Pattern::Stream;
+    let exchange = matches!(spec.pattern, Pattern::RequestResponse | Pattern::ConnectRequestResponse);
+    let answers_may_be_lost = spec.transport.is_datagram() && !stream;
+    let ports = spec.transport.uses_ip() && spec.transport != Transport::Icmp;
+    let remote_ports = ports || spec.transport == Transport::Vsock;
+    [
+        (key::message_size, now.message_bytes != then.message_bytes && !stream && spec.pattern != Pattern::Ping),
+        (key::receive_size, now.receive_bytes > then.receive_bytes.max(now.message_bytes) && !stream),
+        (key::request_size, now.request_bytes != then.request_bytes && !exchange),
+        (key::response_size, now.response_bytes != then.response_bytes && !exchange),
+        (
+            key::inflight,
+            spec.inflight != default.inflight
+                && stream
+                && !(spec.has_window() && spec.resolved_io() == Io::Nonblocking),
+        ),
+        (key::coalesce, spec.coalesce && spec.pattern != Pattern::RequestResponse),
+        (key::close, spec.close != default.close && !spec.pattern.is_connecting()),
+        (key::reply_timeout, spec.reply_timeout_ns != default.reply_timeout_ns && !answers_may_be_lost),
+        (key::payload, spec.payload != default.payload && spec.pattern == Pattern::Connect),
+        (key::ports, spec.near.port.is_some() && !ports),
+        (key::remote_ports, spec.far.port.is_some() && !remote_ports),
+    ]
+    .into_iter()
+    .chain(segments::is_unused(spec))
+    .filter_map(|(key, is_unused)| is_unused.then_some(key))
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Dialect, Pace, quantity::Seconds};
+    use crate::spec::{Close, Dialect, Pace, quantity::Seconds};
 
     #[track_caller]
     fn refused(spec: &TestSpec, key: &str) {
@@ -393,5 +425,19 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
         spec.phases.stop = Stop::AfterTransactions(1);
         assert!(learns_its_end(&spec, Side::Far) && !learns_its_end(&spec, Side::Near));
+    }
+
+    #[test]
+    fn defaults_for_many_workloads_are_told_where_they_do_nothing() {
+        let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
+        assert!(unused(&spec).is_empty());
+        (spec.inflight, spec.close, spec.reply_timeout_ns, spec.near.port) = (4, Close::Reset, 1, Some(5000));
+        (spec.sizes.request_bytes, spec.sizes.message_bytes) = (10, 10);
+        assert_eq!(unused(&spec), ["request_size", "inflight", "close", "reply_timeout"]);
+        (spec.pattern, spec.transport, spec.sizes.receive_bytes) =
+            (Pattern::RequestResponse, Transport::UnixDatagram, 1472);
+        assert_eq!(unused(&spec), ["message_size", "close", "ports"]);
+        (spec.pattern, spec.transport) = (Pattern::ConnectRequestResponse, Transport::Tcp);
+        assert_eq!(unused(&spec), ["message_size", "reply_timeout"]);
     }
 }

@@ -17,7 +17,7 @@ use nix::{
     sys::socket::{Backlog, MsgFlags, listen, recv, send},
 };
 
-use super::{Deadline, Protocol, address::Address, opening, options};
+use super::{Deadline, Protocol, address::Address, options};
 use crate::{
     error::EndError,
     spec::{EndSpec, Side, SocketOptions, Transport, quantity::Seconds},
@@ -102,14 +102,14 @@ pub fn bound(protocol: Protocol, address: &Address, end: &EndSpec) -> Result<Own
                 .map_err(EndError::system(format!("the kernel refuses {name} = {value}")))
         };
         if end.socket.fastopen == Some(true) {
-            opening::fast_open_is_on(Side::Far)?;
+            options::fast_open_is_on(Side::Far)?;
             set("fastopen", opt::TCP_FASTOPEN, 1024)?;
         }
         if let Some(Seconds(seconds)) = end.socket.defer_accept {
             set("defer_accept", opt::TCP_DEFER_ACCEPT, i32::try_from(seconds).unwrap_or(i32::MAX))?;
         }
         if end.socket.reuseport.is_some() {
-            opening::share_port(&socket)?;
+            options::share_port(&socket)?;
         }
     }
     address.bind(&socket)?;
@@ -127,7 +127,7 @@ pub fn connect_and_prove(
 ) -> Result<OwnedFd, EndError> {
     let socket = protocol.socket(to.family())?;
     if protocol.transport == Transport::Tcp {
-        opening::with_first_bytes(&socket);
+        options::with_first_bytes(&socket);
     }
     let socket = connect_socket(socket, protocol, from, to, socket_options, deadline)?;
     prove(&socket, token, number)?;
@@ -155,7 +155,7 @@ fn connect_socket(
 ) -> Result<OwnedFd, EndError> {
     options::apply(&socket, socket_options, protocol.transport, to.family() == libc::AF_INET6)?;
     if socket_options.fastopen == Some(true) && protocol.transport.is_tcp() {
-        opening::fast_open(&socket)?;
+        options::fast_open(&socket)?;
     }
     if let Some(from) = from {
         opt::set_int(&socket, opt::SO_REUSEADDR, 1).map_err(EndError::system("cannot set SO_REUSEADDR"))?;

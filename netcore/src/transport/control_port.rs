@@ -7,7 +7,7 @@
 //! The connections of a connect workload have no token, and handing each one over would cost more than the connection. So
 //! the threads of such a test accept in the daemon's place while it runs. They know their peer's address, and give back
 //! every connection that begins like a control or a data connection. Near ends and clients send these bytes together with
-//! the last packet of the handshake ([`opening::with_first_bytes`]), so they are there when the connection is accepted.
+//! the last packet of the handshake ([`options::with_first_bytes`]), so they are there when the connection is accepted.
 
 use std::{
     collections::VecDeque,
@@ -37,7 +37,7 @@ use super::{
     connection::{self, CANDIDATES, MAGIC, PREAMBLE_BYTES, Token, flow_of},
     datagram,
     meeting::Endpoints,
-    opening, options,
+    options,
 };
 use crate::{
     error::{self, EndError},
@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// First bytes of a control connection.
-pub const CONTROL_MAGIC: [u8; 6] = *b"plumb\0";
+const CONTROL_MAGIC: [u8; 6] = *b"plumb\0";
 
 /// Datagrams that are read before connections are looked at again.
 const DATAGRAMS_A_TURN: usize = 64;
@@ -435,7 +435,7 @@ impl Reserved {
                 return Ok(None);
             }
             let socket = datagram::socket(spec, &spec.far.socket, &here, false)?;
-            opening::share_port(&socket)?;
+            options::share_port(&socket)?;
             match here.bind(&socket) {
                 // Behind a gateway that translates addresses the near end names the gateway's. The route back has this host's.
                 Err(EndError::System { source, .. }) if source.kind() == io::ErrorKind::AddrNotAvailable => {

@@ -33,7 +33,7 @@ use crate::{
 const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Interval at which the near end sends its preamble until it is answered.
-const KNOCK: Duration = Duration::from_millis(50);
+const GREETING_PAUSE: Duration = Duration::from_millis(50);
 
 /// Copies of the answer: the near end must get one of them.
 pub const ANSWERS: usize = 3;
@@ -119,7 +119,7 @@ pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Res
 }
 
 /// Near end: connects the socket (or not) and sends the preamble until it is answered.
-pub fn knock(
+pub fn greet(
     socket: OwnedFd,
     to: &Address,
     connected: bool,
@@ -169,7 +169,7 @@ pub fn repeat_until_answered(
             return Err(deadline.missed(flow as usize, flow + 1, hint));
         }
         send()?;
-        if wait(socket, PollFlags::POLLIN, KNOCK.min(left))? && is_answered()? {
+        if wait(socket, PollFlags::POLLIN, GREETING_PAUSE.min(left))? && is_answered()? {
             return Ok(());
         }
     }

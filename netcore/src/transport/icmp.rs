@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::EndError,
-    spec::{TestSpec, shape::ICMP_HEADER_BYTES},
+    spec::{TestSpec, memory::ICMP_HEADER_BYTES},
     sys::{self, opt},
 };
 

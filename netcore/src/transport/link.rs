@@ -26,7 +26,7 @@ use super::{
 use crate::{
     error::EndError,
     report::NicFacts,
-    spec::{Side, SocketOptions, TestSpec, shape::LINK_HEADER_BYTES as HEADER_BYTES},
+    spec::{Side, SocketOptions, TestSpec, memory::LINK_HEADER_BYTES as HEADER_BYTES},
     sys,
 };
 
@@ -58,7 +58,7 @@ pub fn open(to: Destination<'_>, meeting: Meeting<'_>) -> Result<Vec<Link>, EndE
     let Endpoints { mac: Some(to), .. } = *to.endpoints else {
         return Err(EndError::Impossible("the far end did not name its hardware address".to_owned()));
     };
-    (0..meeting.spec.flows()).map(|flow| knock(to, flow, meeting)).collect()
+    (0..meeting.spec.flows()).map(|flow| greet(to, flow, meeting)).collect()
 }
 
 /// A socket on the test's interface that receives the frames of one flow, and the interface's hardware address.
@@ -155,7 +155,7 @@ fn frame(header: &[u8], message: &[u8]) -> Vec<u8> {
 }
 
 /// Near end: sends the preamble until it is answered.
-fn knock(to: [u8; 6], flow: u32, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Link, EndError> {
+fn greet(to: [u8; 6], flow: u32, Meeting { spec, token, deadline }: Meeting<'_>) -> Result<Link, EndError> {
     let (socket, own) = socket(spec, token, flow, Side::Near)?;
     let header = header(to, own, token, mark(flow, Side::Near, true));
     let hello = frame(&header, &preamble(token, flow));

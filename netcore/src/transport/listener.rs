@@ -19,7 +19,6 @@ use super::{
     address::{Address, is_v6, peer_ip},
     connection::{self, Token},
     control_port::{Acceptor, Reserved},
-    opening,
     options::{self, Prepared},
 };
 use crate::{
@@ -456,7 +455,7 @@ pub fn towards_service(
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
     if spec.near.socket.fastopen == Some(true) {
-        opening::fast_open(&socket)?;
+        options::fast_open(&socket)?;
     }
     let mut link = Link::of_socket(flow, socket);
     link.connector = Some(Connector::new(spec, protocol, to.clone(), from));

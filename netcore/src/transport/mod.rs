@@ -5,20 +5,15 @@ pub mod address;
 pub mod connection;
 pub mod control_port;
 pub mod datagram;
-pub mod ecn;
-pub mod folder;
+pub mod flow_options;
 pub mod icmp;
 pub mod link;
 pub mod listener;
 pub mod meeting;
 pub mod mpi;
-pub mod opening;
 pub mod options;
-pub mod pacing;
 pub mod pipe;
 pub mod rendezvous;
-pub mod segments;
-mod vsock;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -30,7 +25,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use listener::{Connector, Listener};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::{
@@ -39,6 +33,7 @@ use crate::{
     spec::{Family, Pattern, TestSpec, Transport},
     sys::{self, opt},
 };
+use listener::{Connector, Listener};
 
 /// The descriptors of one flow. For a socket both are the same.
 #[derive(Debug)]
@@ -104,7 +99,7 @@ impl Link {
     /// Whether both ends are on this host, as far as the addresses tell.
     pub fn is_within_host(&self, transport: Transport) -> bool {
         let here = || address::local_ip(&self.send).map(|address| address.ip().to_canonical());
-        folder::has_names(transport)
+        meeting::has_names(transport)
             || self.peer_ip().is_some_and(|peer| peer.is_loopback() || here().is_ok_and(|here| here == peer))
     }
 

@@ -53,7 +53,7 @@ fn lease(deadline: &Deadline<'_>) -> Result<Lease, EndError> {
 }
 
 /// Bytes of the near end's first message: the token, and its rank.
-const KNOCK_BYTES: usize = size_of::<Token>() + size_of::<u32>();
+const GREETING_BYTES: usize = size_of::<Token>() + size_of::<u32>();
 
 /// This rank, with tags for messages both ways: one pair for each flow.
 fn place(flows: u32) -> Result<Place, EndError> {
@@ -74,14 +74,16 @@ pub fn accept(at: &Listening, Meeting { spec, token, deadline }: Meeting<'_>) ->
     let missed = || deadline.missed(0, spec.flows(), "no message of the near end's rank came over MPI");
     let left = || deadline.left();
     loop {
-        let knock = lease.answer(None, place.tag, &left)?.ok_or_else(missed)?;
-        let Some((sent, rank)) = knock.split_last_chunk().filter(|_| knock.len() == KNOCK_BYTES) else { continue };
+        let greeting = lease.answer(None, place.tag, &left)?.ok_or_else(missed)?;
+        let Some((sent, rank)) = greeting.split_last_chunk().filter(|_| greeting.len() == GREETING_BYTES) else {
+            continue;
+        };
         if sent != token {
             // A test that was given up.
             continue;
         }
         let peer = i32::from_le_bytes(*rank);
-        if !lease.knock(peer, place.tag + 1, token, &left)? {
+        if !lease.greet(peer, place.tag + 1, token, &left)? {
             return Err(missed());
         }
         return links(&Routes::new(lease, peer, place.tag, spec.flows(), false), spec);
@@ -102,8 +104,8 @@ pub fn open(to: Destination<'_>, Meeting { spec, token, deadline }: Meeting<'_>)
     let left = || deadline.left();
     let missed = || deadline.missed(0, spec.flows(), "the far end's rank did not answer over MPI");
     let peer = i32::try_from(place.rank).unwrap_or(-1);
-    let knock = [&token[..], &world.facts.rank.to_le_bytes()].concat();
-    if !lease.knock(peer, place.tag, &knock, &left)? {
+    let greeting = [&token[..], &world.facts.rank.to_le_bytes()].concat();
+    if !lease.greet(peer, place.tag, &greeting, &left)? {
         return Err(missed());
     }
     loop {
@@ -141,16 +143,16 @@ pub fn group(rank: usize, places: &[Place], token: &Token, deadline: &Deadline<'
     if rank == 0 {
         let mut there = 1;
         while there < places.len() {
-            let knock = lease.answer(None, tag, &left)?.ok_or_else(|| missed(there))?;
-            there += usize::from(knock == token);
+            let greeting = lease.answer(None, tag, &left)?.ok_or_else(|| missed(there))?;
+            there += usize::from(greeting == token);
         }
         for other in others {
-            if !lease.knock(number(other), tag + 1, token, &left)? {
+            if !lease.greet(number(other), tag + 1, token, &left)? {
                 return Err(missed(there));
             }
         }
     } else {
-        if !lease.knock(number(first), tag, token, &left)? {
+        if !lease.greet(number(first), tag, token, &left)? {
             return Err(missed(1));
         }
         while lease.answer(Some(number(first)), tag + 1, &left)?.ok_or_else(|| missed(1))? != token {}

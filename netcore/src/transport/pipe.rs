@@ -19,8 +19,7 @@ use nix::{
 use super::{
     Link,
     connection::{PREAMBLE_BYTES, Token, flow_of, preamble, set_blocking, wait},
-    folder::Folder,
-    meeting::{Destination, Listening, Meeting},
+    meeting::{Destination, Folder, Listening, Meeting},
 };
 use crate::{
     error::EndError,

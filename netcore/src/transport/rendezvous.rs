@@ -12,17 +12,16 @@ use super::{
     check_family,
     connection::{self, Token},
     control_port::{DataPorts, Reserved},
-    datagram,
-    folder::{self, Folder},
-    has_socket_pairs, icmp, largest_message, link, listener,
-    meeting::{Destination, Endpoints, Listening, Meeting},
-    mpi, opening,
-    options::Prepared,
-    pipe, vsock,
+    datagram, has_socket_pairs, icmp, largest_message, link, listener,
+    meeting::{self, Destination, Endpoints, Folder, Listening, Meeting},
+    mpi,
+    options::{self, Prepared},
+    pipe,
 };
 use crate::{
     error::EndError,
-    spec::{Family, Reuseport, Side, TestSpec, Transport},
+    spec::{EndSpec, Family, Reuseport, Side, TestSpec, Transport},
+    sys,
 };
 
 /// An end before its flows are connected.
@@ -36,7 +35,7 @@ pub enum Rendezvous {
     AtControl(Reserved),
 }
 
-/// How the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
+/// The way the two ends of a transport without sockets of IP, Unix or vsock meet. No loop calls it.
 struct Carrier {
     /// Far end: listens.
     listen: fn(&TestSpec, &Token) -> Result<Listening, EndError>,
@@ -143,7 +142,7 @@ impl Rendezvous {
             (Self::Far(listening), None) => accept(listening, meeting).map(Connected::of),
             (Self::AtControl(reserved), None) => admit_at_control(spec, reserved, deadline).map(Connected::of),
             (Self::Near { data_ip }, Some((ip, endpoints))) => {
-                let folder = if folder::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
+                let folder = if meeting::has_names(spec.transport) { Some(Folder::find(token)?) } else { None };
                 let destination = Destination { ip, endpoints, data_ip: *data_ip, folder: folder.as_ref() };
                 let mut connected = open(destination, meeting).map(Connected::of)?;
                 if spec.is_alone() || matches!(spec.transport, Transport::Icmp | Transport::Mpi) {
@@ -208,7 +207,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &T
     let reuseport = spec.reuseport();
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
-    let folder = if folder::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
+    let folder = if meeting::has_names(spec.transport) { Some(Folder::make(token)?) } else { None };
     let open = |address: &Address| match protocol {
         // Listeners that share a port begin to listen after the proofs, which all come to the first one.
         Some(protocol) if reuseport.is_some() => connection::bound(protocol, address, &spec.far),
@@ -221,7 +220,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &T
         let socket = if let Some(folder) = &folder {
             open(&Address::Path(folder.place(&far_name(index))))?
         } else if let (Transport::Vsock, Some(protocol)) = (spec.transport, protocol) {
-            let (socket, cid, port) = vsock::listen(protocol, &spec.far, backlog)?;
+            let (socket, cid, port) = listen_vsock(protocol, &spec.far, backlog)?;
             endpoints.cid = Some(cid);
             endpoints.ports.push(port);
             socket
@@ -242,7 +241,7 @@ fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &T
     }
     if let (Some(reuseport), Some(first)) = (reuseport, sockets.first()) {
         if reuseport == Reuseport::Cpu {
-            opening::steer(first, spec)?;
+            options::steer(first, spec)?;
         }
         connection::start_listening(first, backlog, &"the shared data port")?;
     }
@@ -286,7 +285,7 @@ fn open(destination: Destination<'_>, Meeting { spec, token, deadline }: Meeting
             if is_alone {
                 return datagram::to_service(socket, &to, spec.connected, flow);
             }
-            return datagram::knock(socket, &to, spec.connected, token, flow, deadline);
+            return datagram::greet(socket, &to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.pattern.is_connecting() {
@@ -340,7 +339,7 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
     let index = number as usize;
     let port = *destination.endpoints.ports.get(index).ok_or_else(unsaid)?;
     if spec.transport == Transport::Vsock {
-        return Ok(vsock::address(destination.endpoints.cid.ok_or_else(unsaid)?, port));
+        return Ok(vsock_address(destination.endpoints.cid.ok_or_else(unsaid)?, port));
     }
     Ok(Address::Ip((destination.ip(spec)?, port).into()))
 }
@@ -348,4 +347,39 @@ fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<A
 fn protocol(spec: &TestSpec) -> Result<Protocol, EndError> {
     Protocol::connecting(spec.transport)
         .ok_or_else(|| EndError::Impossible(format!("{} has no connections", spec.transport.name())))
+}
+
+// `AF_VSOCK`: the machine's context identifier, and listening on a free port.
+
+/// This machine, whatever its identifier (VMADDR_CID_LOCAL); needs the module `vsock_loopback`.
+const LOCAL_CID: u32 = 1;
+
+/// Any local identifier (VMADDR_CID_ANY).
+const ANY_CID: u32 = u32::MAX;
+
+/// This machine's context identifier; `None`: it has none.
+fn own_cid() -> Option<u32> {
+    sys::vsock_cid().ok().filter(|cid| *cid != ANY_CID)
+}
+
+/// Listens on the test's port, or on a free one; returns the socket, the identifier and the port.
+fn listen_vsock(protocol: Protocol, end: &EndSpec, backlog: u32) -> Result<(OwnedFd, u32, u16), EndError> {
+    let mut port = end.port.unwrap_or(20_000);
+    loop {
+        match connection::listener(protocol, &Address::Vsock(ANY_CID, port.into()), end, backlog) {
+            Ok(socket) => return Ok((socket, own_cid().unwrap_or(LOCAL_CID), port)),
+            Err(EndError::System { source, .. })
+                if source.raw_os_error() == Some(libc::EADDRINUSE) && end.port.is_none() && port < u16::MAX =>
+            {
+                port += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The far end's address as the near end reaches it.
+fn vsock_address(cid: u32, port: u16) -> Address {
+    let cid = if own_cid() == Some(cid) { LOCAL_CID } else { cid };
+    Address::Vsock(cid, port.into())
 }

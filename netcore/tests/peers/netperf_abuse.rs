@@ -11,8 +11,7 @@ use netcore::{
     peers::{
         Program,
         netperf::{
-            classic,
-            omni::{self, direction, flag, socket_type},
+            messages::{self, direction, flag, socket_type},
             request::{Place, request},
             wire::{MESSAGE_BYTES, Message, Text, WireIp, kind},
         },
@@ -63,21 +62,21 @@ fn daemon() -> Serving {
 }
 
 /// A request of OMNI, changed.
-fn omni(pattern: Pattern, transport: Transport, change: impl FnOnce(&mut omni::Request)) -> Message {
+fn omni(pattern: Pattern, transport: Transport, change: impl FnOnce(&mut messages::OmniRequest)) -> Message {
     let mut message = request(&spec(pattern, transport, Stop::AfterNs(1_000_000_000)), &Place::default());
-    let mut request = omni::Request::read(&message);
+    let mut request = messages::OmniRequest::read(&message);
     change(&mut request);
     request.write(&mut message);
     message
 }
 
-fn stream(change: impl FnOnce(&mut omni::Request)) -> Message {
+fn stream(change: impl FnOnce(&mut messages::OmniRequest)) -> Message {
     omni(Pattern::Stream, Transport::Tcp, change)
 }
 
 fn data_port(response: &Message) -> u16 {
     assert_eq!(response.second(), 0, "{response:?}");
-    omni::Response::read(response).data_port.try_into().unwrap()
+    messages::OmniResponse::read(response).data_port.try_into().unwrap()
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn requests_beyond_the_bounds_are_refused_with_their_errno() {
     });
     message.0[4..8].copy_from_slice(&63u32.to_be_bytes());
     let response = raw.ask(&message);
-    assert_eq!(omni::Response::read(&response).priority, -1, "it needs a privilege");
+    assert_eq!(messages::OmniResponse::read(&response).priority, -1, "it needs a privilege");
     drop(TcpStream::connect(("127.0.0.1", data_port(&response))).unwrap());
     assert_eq!(raw.hear().unwrap().second(), 0);
 }
@@ -130,7 +129,7 @@ fn a_slow_reader_gets_all_that_was_sent() {
     let response = raw.ask(&request(&spec, &Place::default()));
     let mut data = TcpStream::connect(("127.0.0.1", data_port(&response))).unwrap();
     // The daemon has ended, blocked by a full buffer.
-    let results = omni::Results::read(&raw.hear().unwrap());
+    let results = messages::OmniResults::read(&raw.hear().unwrap());
     let mut received = Vec::new();
     data.read_to_end(&mut received).expect("an end, and no reset");
     assert_eq!(received.len() as u64, results.bytes_sent);
@@ -150,7 +149,7 @@ fn other_questions_leave_the_session_open() {
     assert_eq!(raw.ask(&Message::new(kind::SYSINFO, 0)).kind(), kind::SYSINFO + 1);
     let port = data_port(&raw.ask(&stream(|_| ())));
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&[7; 12_345]).unwrap();
-    let results = omni::Results::read(&raw.hear().unwrap());
+    let results = messages::OmniResults::read(&raw.hear().unwrap());
     assert_eq!(results.bytes_received, 12_345);
 }
 
@@ -192,15 +191,16 @@ fn classic_clients_end_without_a_word() {
         let mut raw = Raw::new(&daemon);
         let mut message = Message::new(kind::TCP_RR, u32::MAX);
         let (request_size, response_size) = (10, 20);
-        classic::ExchangeRequest { request_size, response_size, test_length, ..Default::default() }.write(&mut message);
+        messages::ExchangeRequest { request_size, response_size, test_length, ..Default::default() }
+            .write(&mut message);
         let response = raw.ask(&message);
-        let port = classic::ExchangeResponse::read(&response).data_port.try_into().unwrap();
+        let port = messages::ExchangeResponse::read(&response).data_port.try_into().unwrap();
         let mut data = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
         for _ in 0..exchanges {
             data.write_all(&[1; 10]).unwrap();
             data.read_exact(&mut [0; 20]).unwrap();
         }
-        let results = classic::ExchangeResults::read(&raw.hear().unwrap());
+        let results = messages::ExchangeResults::read(&raw.hear().unwrap());
         assert_eq!((results.transactions, results.bytes_received), (exchanges, 10 * exchanges));
     }
 }
@@ -213,7 +213,7 @@ fn a_client_that_reads_no_more_gets_its_results_at_once() {
     let mut data = TcpStream::connect(("127.0.0.1", port)).unwrap();
     data.read_exact(&mut [0; 10_000]).unwrap();
     data.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(omni::Results::read(&raw.hear().unwrap()).bytes_sent >= 10_000);
+    assert!(messages::OmniResults::read(&raw.hear().unwrap()).bytes_sent >= 10_000);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn only_the_client_can_take_its_data_connection() {
     let mut stranger = from([127, 0, 0, 3]);
     assert!(matches!(stranger.read(&mut [0]), Ok(0) | Err(_)), "it is dropped");
     from([127, 0, 0, 1]).write_all(&[1; 1000]).unwrap();
-    assert_eq!(omni::Results::read(&raw.hear().unwrap()).bytes_received, 1000);
+    assert_eq!(messages::OmniResults::read(&raw.hear().unwrap()).bytes_received, 1000);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_client_opens_no_address_that_the_daemon_does_not_serve() {
     let port = data_port(&raw.ask(&stream(|r| r.server_address = WireIp::of(elsewhere))));
     assert!(TcpStream::connect((elsewhere, port)).is_err(), "nothing listens there");
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&[1; 1000]).unwrap();
-    assert_eq!(omni::Results::read(&raw.hear().unwrap()).bytes_received, 1000);
+    assert_eq!(messages::OmniResults::read(&raw.hear().unwrap()).bytes_received, 1000);
 }
 
 /// A socket of another host, and whether anything has come to it.
@@ -266,7 +266,7 @@ impl Third {
 #[test]
 fn a_third_host_never_gets_a_datagram() {
     let (daemon, third) = (daemon(), Third::new());
-    let aim = |r: &mut omni::Request| {
+    let aim = |r: &mut messages::OmniRequest| {
         (r.client_address, r.client_port) = (WireIp::of(third.address().ip()), third.address().port().into());
     };
     // A stream of datagrams to it, and answers to it.
@@ -297,7 +297,7 @@ fn a_third_host_never_gets_a_datagram() {
         let _ = third.0.send_to(&[], to);
     }
     client.send(&[]).unwrap();
-    let results = omni::Results::read(&raw.hear().unwrap());
+    let results = messages::OmniResults::read(&raw.hear().unwrap());
     assert_eq!((results.transactions, results.bytes_received, results.bytes_sent), (3, 300, 600));
     assert!(!third.has_heard());
 }
@@ -313,7 +313,7 @@ fn datagrams_that_never_come_or_never_end_have_their_time() {
         for _ in 0..datagrams {
             client.send_to(&[1; 1400], ("127.0.0.1", port)).unwrap();
         }
-        let results = omni::Results::read(&raw.hear().unwrap());
+        let results = messages::OmniResults::read(&raw.hear().unwrap());
         assert_eq!(results.bytes_received, u64::from(1400 * datagrams));
         results.receives
     };
@@ -433,5 +433,5 @@ fn random_sessions_leave_the_daemon_as_it_was() {
     let mut raw = Raw::new(&daemon);
     let port = data_port(&raw.ask(&stream(|_| ())));
     TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(&[7; 4711]).unwrap();
-    assert_eq!(omni::Results::read(&raw.hear().unwrap()).bytes_received, 4711);
+    assert_eq!(messages::OmniResults::read(&raw.hear().unwrap()).bytes_received, 4711);
 }

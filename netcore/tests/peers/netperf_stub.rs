@@ -9,7 +9,7 @@ use std::{
 
 use netcore::{
     peers::netperf::{
-        omni,
+        messages,
         wire::{MESSAGE_BYTES, Message},
     },
     spec::{Direction, Pattern, Stop, TestSpec, Transport},
@@ -38,7 +38,7 @@ fn respond(control: &mut TcpStream) -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut message = Message::new(98, 0);
     let data_port = listener.local_addr().unwrap().port().into();
-    omni::Response { data_port, ..omni::Response::default() }.write(&mut message);
+    messages::OmniResponse { data_port, ..messages::OmniResponse::default() }.write(&mut message);
     control.write_all(&message.0).unwrap();
     listener
 }
@@ -64,7 +64,8 @@ fn results_of_any_type_are_taken() {
         let listener = respond(&mut control);
         let bytes_received = std::io::copy(&mut listener.accept().unwrap().0, &mut std::io::sink()).unwrap();
         let mut message = Message::new(0x6200_0000, 0);
-        omni::Results { bytes_received, receives: 7, retransmits: -1, ..omni::Results::default() }.write(&mut message);
+        messages::OmniResults { bytes_received, receives: 7, retransmits: -1, ..messages::OmniResults::default() }
+            .write(&mut message);
         control.write_all(&message.0).unwrap();
         // The client says that it is done.
         assert_eq!(control.read(&mut [0]).unwrap(), 0);
@@ -126,7 +127,7 @@ fn a_far_end_that_refuses_leaves_or_lies_is_an_error_that_says_so() {
         let listener = respond(&mut control);
         drop(std::io::copy(&mut listener.accept().unwrap().0, &mut std::io::sink()));
         let mut message = Message::new(99, 0);
-        omni::Results { bytes_received: u64::MAX, ..omni::Results::default() }.write(&mut message);
+        messages::OmniResults { bytes_received: u64::MAX, ..messages::OmniResults::default() }.write(&mut message);
         control.write_all(&message.0).unwrap();
         let _ = control.read(&mut [0]);
     });

@@ -7,7 +7,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, RankSeat, Session, Target, Timeouts},
+    client::{self, ClientError, DataAddresses, RankSession, Session, Target, Timeouts},
     control::{
         channel::{Channel, PROGRESS},
         frame::{GREETING_BOUND, REPLY_BOUND},
@@ -173,7 +173,7 @@ fn run_ranks(reports: [RankReport; 2]) -> Result<Vec<RankReport>, ClientError> {
     let mut sessions = reports.map(|report| Session::connect(&impatient(rank(report))).unwrap());
     let work = Work::Operation { operation: Operation::Barrier, message_bytes: 0, compute_ns: 0 };
     let spec = RanksSpec { stop: Stop::AfterNs(50_000_000), ..RanksSpec::new(Transport::Tcp, work) };
-    let seats = sessions.iter_mut().map(|session| RankSeat { session, address: None }).collect();
+    let seats = sessions.iter_mut().map(|session| RankSession { session, address: None }).collect();
     let running = client::prepare_ranks(seats, &spec, impatient(([127, 0, 0, 1], 1).into()).timeouts)?.start(None)?;
     Ok(running.wait_ranks(&mut (), &never_stopped())?.reports)
 }

@@ -13,7 +13,7 @@ use std::{
 
 use clap::ValueEnum;
 use netcore::{
-    daemon::{Caller, Event, Part},
+    daemon::{ClientLabel, Event, Part},
     foreign::shortened,
     spec::Side,
 };
@@ -338,7 +338,7 @@ fn name(event: &Event<'_>) -> &'static str {
 
 fn object(event: &Event<'_>) -> Value {
     let mut object = json!({"event": name(event)});
-    let mut of_client = |client: &Caller| {
+    let mut of_client = |client: &ClientLabel| {
         object["client"] = client.address.to_string().into();
         object["client_host"] = client.host.clone().into();
     };
@@ -393,11 +393,11 @@ mod tests {
 
     use super::*;
 
-    fn client(host: &str) -> Caller {
-        Caller { address: "10.0.0.1:4000".parse().unwrap(), host: Some(host.into()) }
+    fn client(host: &str) -> ClientLabel {
+        ClientLabel { address: "10.0.0.1:4000".parse().unwrap(), host: Some(host.into()) }
     }
 
-    fn test(client: &Caller, ending: TestEnding, of: impl Fn(&Event<'_>) -> String) -> String {
+    fn test(client: &ClientLabel, ending: TestEnding, of: impl Fn(&Event<'_>) -> String) -> String {
         let spec = TestSpec { streams: 4, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         let elapsed = Duration::from_millis(2500);
         let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending };

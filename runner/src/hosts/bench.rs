@@ -10,7 +10,7 @@ use std::{
 
 use netcore::{
     client::{
-        self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSeat, RunningTest, Session, Timeouts,
+        self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSession, RunningTest, Session, Timeouts,
     },
     control::{message::ErrorCode, stop::StopFlag},
     measure::clock::{monotonic_ns, nanoseconds},
@@ -268,7 +268,7 @@ impl Slot<'_> {
         match &self.test {
             Test::Ranks(spec) => {
                 let slots = sessions.flatten().zip(&self.data);
-                let slots = slots.map(|(session, address)| RankSeat { session, address: *address });
+                let slots = slots.map(|(session, address)| RankSession { session, address: *address });
                 client::prepare_ranks(slots.collect(), spec, timeouts)
             }
             Test::Ends(spec) => {

@@ -15,15 +15,13 @@ use std::{
 
 use netcore::{
     control::{
-        event::wait,
         key::Key,
-        stop::{StopFlag, Urgency},
+        stop::{StopFlag, Urgency, wait},
     },
     daemon::{Config, Daemon, Event, Limits, Network, Networks, Timeouts},
     measure::{addresses::addresses, host::HostFacts},
     mpi,
 };
-
 use nix::unistd::getppid;
 
 use super::contract::{CONTRACT, Greeting, LONGEST_DATA, Message, read_line};

@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use netcore::control::event::wait;
+use netcore::control::stop::wait;
 
 /// Time for the first clean-up when the run ends. It goes on by itself after that.
 const PATIENCE: Duration = Duration::from_secs(15);

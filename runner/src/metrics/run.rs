@@ -9,7 +9,7 @@ use std::{
 };
 
 use netcore::{
-    control::event::{Event, wait},
+    control::stop::{Event, wait},
     daemon::{Daemon, Snapshot},
 };
 use schemas::{

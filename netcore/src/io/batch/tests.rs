@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     io::fill::Contents,
-    spec::{BufferOptions, shape::Shape},
+    spec::{BufferOptions, memory::Shape},
     sys::opt,
 };
 

@@ -13,7 +13,7 @@ use std::{
 use io_uring::{IoUring, types::BufRingEntry};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-use crate::spec::rings::{self, LINE};
+use crate::spec::memory::{self, LINE};
 
 /// Number of the ring's only group of buffers.
 pub const GROUP: u16 = 0;
@@ -53,7 +53,7 @@ pub struct Provided {
 impl Provided {
     /// Maps the buffers, registers them and hands over all of them.
     pub fn new(uring: &IoUring, flows: usize, size: usize) -> io::Result<Self> {
-        let entries = rings::buffers(flows);
+        let entries = memory::ring_buffers(flows);
         let (count, stride) = (usize::from(entries), size.next_multiple_of(LINE));
         let buffers = (count * size_of::<BufRingEntry>()).next_multiple_of(PAGE);
         let bytes = buffers + count * stride;

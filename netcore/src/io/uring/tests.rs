@@ -45,7 +45,7 @@ impl Ring {
 #[test]
 fn bytes_cross_in_order_through_buffers_of_any_size() {
     // Small messages come through the ring's own buffers, of which there are fewer than messages.
-    for receive_bytes in [1, 7, 100, rings::LARGEST_RECEIVE, 100_000] {
+    for receive_bytes in [1, 7, 100, memory::LARGEST_RECEIVE, 100_000] {
         let Some((ring, _ours, mut theirs)) = ring(2, receive_bytes) else { return };
         let sent: Vec<u8> = (0..50_000u32).map(|i| (i % 251) as u8).collect();
         let mut received = Vec::new();
@@ -195,5 +195,26 @@ fn each_message_has_a_buffer_of_its_own() {
             assert_eq!(ring.receive_now(0, &mut buffer).unwrap(), length);
             assert!(buffer[..length].iter().all(|byte| *byte == round));
         }
+    }
+}
+
+#[test]
+fn a_refusal_names_its_reason_and_the_remedy() {
+    let sentence = |errno| explain(&io::Error::from_raw_os_error(errno)).to_string();
+    assert!(sentence(libc::ENOSYS).contains("has no io_uring (ENOSYS)"));
+    assert!(sentence(libc::EPERM).contains("leave `io` out"));
+    assert!(sentence(libc::ENOMEM).contains("raise `ulimit -l`"));
+    assert!(sentence(libc::EMFILE).contains("Too many open files"));
+    assert!(forbidden("2\n").contains("kernel.io_uring_disabled is 2): set it to 0"));
+    assert!(forbidden("1\n").contains("kernel.io_uring_group"));
+    assert!(forbidden("0\n").contains("seccomp") || forbidden("").contains("a filter of system calls"));
+}
+
+#[test]
+fn any_number_of_flows_has_a_ring() {
+    for flows in [1, 3, 1000, 100_000] {
+        // A kernel or a container without rings says so in the tests of the program.
+        let Ok((uring, _)) = set_up(flows) else { return };
+        assert!(uring.params().cq_entries() >= uring.params().sq_entries());
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use nix::sys::socket::{recv, send};
 
 use super::*;
-use crate::io::{Channel as _, nonblocking::Nonblocking};
+use crate::io::{Channel as _, Nonblocking};
 
 /// A flow's link over one end of a pair of sockets, and the other end.
 fn pair(flow: u32) -> (Arc<Link>, UnixStream) {
@@ -173,7 +173,7 @@ fn input_that_was_there_before_the_wait_is_seen() {
 #[test]
 fn connections_come_and_go_and_what_wakes_a_flow_may_be_another_sockets() {
     let mut multiplexer = Multiplexer::new().unwrap();
-    // The lasting one stirs all the time, as a listener does that strangers knock at.
+    // The lasting one stirs all the time, as a listener does to which strangers connect.
     let (link, mut noise) = pair(0);
     let (hand_over, next) = mpsc::channel::<UnixStream>();
     let seen: Log<u8> = Rc::default();

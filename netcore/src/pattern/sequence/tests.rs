@@ -136,7 +136,7 @@ fn a_senders_datagrams_out_of_order_and_twice_are_told_by_message() {
 
     use crate::{
         io::{batch::Batch, buffers::Buffers},
-        spec::{BufferOptions, shape::Shape},
+        spec::{BufferOptions, memory::Shape},
         sys::opt,
     };
     let eight = |first: u64| (first..first + 8).map(|number| (number, 1, 1000)).collect::<Vec<_>>();

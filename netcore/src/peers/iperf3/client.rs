@@ -1,7 +1,5 @@
 //! Our client's conversation with `iperf3 -s`.
 
-mod far;
-
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},
@@ -17,13 +15,9 @@ use nix::{
 
 use super::{
     control::{Control, ControlError},
-    cookie::{COOKIE_BYTES, Cookie},
-    fault,
-    hello::{HELLO, HELLO_BYTES, is_reply},
-    json::MOST_RESULTS,
-    mapping,
+    mapping, outcome,
     results::Results,
-    state::State,
+    wire::{self, COOKIE_BYTES, Cookie, HELLO, HELLO_BYTES, MOST_RESULTS, State, is_reply},
 };
 use crate::{
     control::dial::dial,
@@ -149,7 +143,7 @@ impl Client {
     /// The sentence behind [`State::ServerError`].
     fn server_error(&mut self, deadline: &Deadline<'_>) -> PeerError {
         match self.control.error_numbers(deadline) {
-            Ok((code, errno)) => PeerError::Refused(fault::sentence(code, errno)),
+            Ok((code, errno)) => PeerError::Refused(wire::sentence(code, errno)),
             Err(error) => failed("in the middle of an error", "its error's number did not come")(error),
         }
     }
@@ -169,7 +163,7 @@ impl Client {
         }
     }
 
-    /// What a state means that does not continue the conversation.
+    /// The error that a state means if it does not continue the conversation.
     fn refusal(&mut self, state: State, when: &'static str, deadline: &Deadline<'_>) -> PeerError {
         match state {
             State::ServerError => self.server_error(deadline),
@@ -283,12 +277,12 @@ impl Conversation for Client {
         let Some(agreed) = &self.agreed else {
             return Err(EndError::Impossible("no test was agreed on".to_owned()).into());
         };
-        let ours = far::results(&agreed.spec, near).encode();
+        let ours = outcome::client_results(&agreed.spec, near).encode();
         self.control.send_text(&ours, deadline).map_err(failed(when, "our results were not read"))?;
         let text = self.control.text(MOST_RESULTS, deadline).map_err(failed(when, "its results did not come"))?;
         let theirs =
             Results::decode(&text).map_err(|why| PeerError::Broken(format!("its results cannot be true: {why}")))?;
-        let report = far::report(&agreed.spec, near, &theirs, self.end)
+        let report = outcome::report(&agreed.spec, near, &theirs, self.end)
             .map_err(|why| PeerError::Broken(format!("its results cannot be true: {why}")))?;
         // The results are here: whatever happens to the last words changes nothing.
         let last = Deadline::after(deadline.left().min(Duration::from_secs(1)), &|| false);

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
 use nix::{
@@ -11,12 +11,8 @@ use nix::{
     sys::socket::{MsgFlags, recv},
 };
 use serde_json::Value;
-use std::os::fd::AsRawFd;
 
-use super::{
-    json::{self, Malformed},
-    state::State,
-};
+use super::wire::{self, Malformed, State};
 use crate::transport::{Deadline, connection::wait};
 
 /// The end of a control connection, or of its use.
@@ -162,7 +158,7 @@ impl Control {
     }
 
     pub fn send_text(&mut self, value: &Value, deadline: &Deadline<'_>) -> Result<(), ControlError> {
-        self.write(&json::frame(value), deadline)
+        self.write(&wire::frame(value), deadline)
     }
 
     /// A text of at most `most` bytes. Memory grows with what arrives, not with what was announced.
@@ -170,7 +166,7 @@ impl Control {
         const STEP: usize = 16 << 10;
         let mut head = [0; 4];
         self.read(&mut head, deadline)?;
-        let length = json::length(head, most)?;
+        let length = wire::length(head, most)?;
         let mut text = Vec::new();
         while text.len() < length {
             let from = text.len();

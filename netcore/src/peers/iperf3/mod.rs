@@ -2,26 +2,23 @@
 //!
 //! Both ends talk over one control connection: the client's cookie, state bytes, and JSON texts behind their length. Data
 //! connections go to the same port; those over TCP begin with the cookie, those over UDP with a hello and a reply. The
-//! client decides when the test ends. To begin reading: `state`, `parameters` and `results` are the messages,
+//! client decides when the test ends. To begin reading: `wire`, `parameters` and `results` are the messages,
 //! `mapping` turns a [`TestSpec`](crate::spec::TestSpec) into parameters and back, `client` and `server` hold the
 //! conversation.
 
-mod check;
 mod client;
 mod control;
-mod cookie;
-mod fault;
-mod hello;
-mod json;
 pub(crate) mod mapping;
+mod outcome;
 pub(crate) mod parameters;
 pub(crate) mod results;
 mod server;
-mod state;
+mod wire;
 
 #[cfg(any(test, fuzzing))]
+#[path = "../../../fuzz/entries/iperf3_sessions.rs"]
 pub(crate) mod fuzz;
 
-pub use check::check;
 pub(crate) use client::Client;
+pub use mapping::check;
 pub(crate) use server::{Sessions, serve};

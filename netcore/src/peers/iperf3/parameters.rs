@@ -4,10 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    fault::{Code, Fault},
-    json::{self, Malformed},
-};
+use super::wire::{self, Code, Fault, Malformed};
 
 /// Bounds of a server, each inclusive.
 pub const MOST_STREAMS: u32 = 128;
@@ -138,9 +135,9 @@ impl Parameters {
         Value::Object(object)
     }
 
-    /// What a client sent, within a server's bounds. A token of a user is not looked at.
+    /// The parameters that a client sent, within a server's bounds. A token of a user is not looked at.
     pub fn decode(text: &[u8]) -> Result<Self, Fault> {
-        let object = json::object(text).map_err(|Malformed(why)| Fault::new(Code::Parameters, why))?;
+        let object = wire::object(text).map_err(|Malformed(why)| Fault::new(Code::Parameters, why))?;
         let read = Reader { object: &object };
         if read.flag("sctp")? {
             return Err(Fault::new(Code::NoSctp, "SCTP is not served"));
@@ -220,7 +217,7 @@ impl Reader<'_> {
 
     fn number(&self, key: &str, least: u64, most: u64, code: Code) -> Result<u64, Fault> {
         let Some(value) = self.present(key) else { return Ok(0) };
-        match json::count(value) {
+        match wire::count(value) {
             Some(number) if (least..=most).contains(&number) => Ok(number),
             // The value is printed as JSON, which escapes it, and numbers are short.
             _ if value.is_number() => Err(Fault::new(code, format!("`{key}` is {value}"))),
@@ -301,7 +298,7 @@ mod tests {
         assert_eq!(many, options);
     }
 
-    /// What is off is absent: iperf3's servers look only for the key.
+    /// A flag that is off is absent: iperf3's servers look only for the key.
     #[test]
     fn flags_that_are_off_are_absent_but_read() {
         let parameters = Parameters { parallel: 1, len: 1, ..Parameters::default() };
@@ -391,7 +388,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(parameters in valid()) {
             let text = parameters.encode().to_string();
-            prop_assert!(text.len() <= json::MOST_PARAMETERS);
+            prop_assert!(text.len() <= wire::MOST_PARAMETERS);
             prop_assert_eq!(Parameters::decode(text.as_bytes()), Ok(parameters));
         }
 

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    json::{Malformed, amount, count, count_or_unknown},
     parameters::MOST_STREAMS,
+    wire::{Malformed, amount, count, count_or_unknown},
 };
 
 /// An end's results of a test.
@@ -76,7 +76,7 @@ impl Results {
         value
     }
 
-    /// What an end sent, if it can be true. The other end's own texts are not kept.
+    /// The results that an end sent, if they can be true. The other end's own texts are not kept.
     pub fn decode(text: &[u8]) -> Result<Self, Malformed> {
         let raw: Raw = serde_json::from_slice(text).map_err(|error| Malformed(format!("no results: {error}")))?;
         if raw.streams.len() > 2 * MOST_STREAMS as usize {

@@ -6,8 +6,6 @@
 //! The client decides when the test ends, within the daemon's limits. Then this end counts on until what the client has sent
 //! is here: its results, which come first, say how much that is.
 
-mod outcome;
-mod sessions;
 mod streams;
 
 use std::{
@@ -18,23 +16,20 @@ use std::{
 
 use socket2::SockRef;
 
-use outcome::{CpuTime, Times};
-pub use sessions::Sessions;
-use sessions::{Offer, Session};
-use streams::{Opening, StreamError};
-
 use super::{
     control::{Control, ControlError},
-    cookie::{COOKIE_BYTES, Cookie},
-    fault::{Code, Fault},
-    json::{MOST_PARAMETERS, MOST_RESULTS, Malformed},
     mapping,
+    outcome::{self, CpuTime, Times},
     parameters::{Parameters, Way},
     results::Results,
-    state::{State, stream_id},
+    wire::{COOKIE_BYTES, Code, Cookie, Fault, MOST_PARAMETERS, MOST_RESULTS, Malformed, State, stream_id},
 };
 use crate::{
-    control::{event::wait, load::Load, message::ErrorCode, part::RunningPart, stop::Urgency},
+    control::{
+        message::ErrorCode,
+        part::{Load, RunningPart},
+        stop::{Urgency, wait},
+    },
     end::End,
     measure::clock::monotonic_ns,
     peers::{self, Host, KEEPALIVE},
@@ -42,6 +37,9 @@ use crate::{
     spec::{Role, Side, TestSpec, Transport},
     transport::Deadline,
 };
+use streams::{Offer, Opening, Session, StreamError};
+
+pub use streams::Sessions;
 
 /// The longest time for a client's first messages, as a real server's.
 const GREETED: Duration = Duration::from_secs(30);
@@ -49,7 +47,7 @@ const GREETED: Duration = Duration::from_secs(30);
 /// The longest time for the data connections.
 const OPENED: Duration = Duration::from_secs(30);
 
-/// The longest time for the results, and for the client's last word.
+/// The longest time for the results, and for the client's last message.
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// The longest time after the end of a test in which what is under way may arrive.
@@ -64,7 +62,7 @@ const SHORT_SILENCE: Duration = Duration::from_millis(250);
 /// Interval at which the counts are looked at.
 const LOOK_UP: Duration = Duration::from_millis(2);
 
-/// Why a session ended before its client's last word.
+/// Why a session ended before its client's last message.
 #[derive(Debug, thiserror::Error)]
 enum Over {
     #[error("{0}")]
@@ -244,13 +242,13 @@ impl Conversation<'_> {
         };
         let begin = t0_ns.saturating_add(spec.phases.warmup_ns);
         let times = Times { begin, end: end_ns, arrived: arrived_ns };
-        let ours = outcome::results(spec, asked, &report, &theirs, times, cpu);
+        let ours = outcome::server_results(spec, asked, &report, &theirs, times, cpu);
         complete(&mut report, end_ns >= begin);
         host.ran(spec, &report);
         let deadline = Deadline::after(ANSWERED, &stopping);
         self.control.send_text(&ours.encode(), &deadline)?;
         self.control.send(State::DisplayResults, &deadline)?;
-        // Its last word, or its end, which is the same. It then waits for ours.
+        // Its last message, or its end, which is the same. It then waits for ours.
         let _ = self.control.state(&deadline);
         Ok(())
     }

@@ -2,8 +2,7 @@
 
 use super::{
     asked::{Asked, Form},
-    classic::{self, Test},
-    omni::{self, CPU_BY_PROC_STAT, flag},
+    messages::{self, CPU_BY_PROC_STAT, Test, flag},
     wire::{Message, Text, kind},
 };
 use crate::{
@@ -21,7 +20,7 @@ pub struct Opened {
 }
 
 /// Clock ticks of a second: netperf's measure of a CPU whose load `/proc/stat` tells.
-pub const CPU_RATE: f32 = 100.0;
+const CPU_RATE: f32 = 100.0;
 
 /// The answer to a request that is refused.
 pub fn refusal(kind: u32, errno: u32) -> Message {
@@ -67,7 +66,7 @@ pub fn response(asked: &Asked, opened: &Opened) -> Message {
     let data_port = data_port.into();
     let mut message = Message::new(asked.form.kind() + 1, 0);
     match asked.form {
-        Form::Omni => omni::Response {
+        Form::Omni => messages::OmniResponse {
             receive_buffer,
             receive_size: size(spec.sizes.receive_bytes),
             receive_width: 1,
@@ -80,13 +79,13 @@ pub fn response(asked: &Asked, opened: &Opened) -> Message {
             data_port,
             priority: asked.priority,
             tos: asked.tos,
-            ..omni::Response::default()
+            ..messages::OmniResponse::default()
         }
         .write(&mut message),
         Form::Classic(test @ (Test::TcpStream | Test::TcpMaerts)) => {
             let sizes = &spec.sizes;
             let bytes = if test == Test::TcpStream { sizes.receive_bytes } else { sizes.message_bytes };
-            let response = classic::StreamResponse {
+            let response = messages::StreamResponse {
                 receive_buffer,
                 size: size(bytes),
                 no_delay,
@@ -94,27 +93,27 @@ pub fn response(asked: &Asked, opened: &Opened) -> Message {
                 send_buffer,
                 data_port,
                 cpu_rate,
-                ..classic::StreamResponse::default()
+                ..messages::StreamResponse::default()
             };
             response.write(&mut message);
         }
-        Form::Classic(Test::UdpStream) => classic::DatagramResponse {
+        Form::Classic(Test::UdpStream) => messages::DatagramResponse {
             receive_buffer,
             send_buffer,
             measure_cpu,
             data_port,
             cpu_rate,
-            ..classic::DatagramResponse::default()
+            ..messages::DatagramResponse::default()
         }
         .write(&mut message),
-        Form::Classic(Test::TcpRr | Test::TcpCrr | Test::TcpCc | Test::UdpRr) => classic::ExchangeResponse {
+        Form::Classic(Test::TcpRr | Test::TcpCrr | Test::TcpCc | Test::UdpRr) => messages::ExchangeResponse {
             receive_buffer,
             no_delay,
             measure_cpu,
             send_buffer,
             data_port,
             cpu_rate,
-            ..classic::ExchangeResponse::default()
+            ..messages::ExchangeResponse::default()
         }
         .write(&mut message),
     }
@@ -183,7 +182,7 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
         Form::Omni => {
             let congestion_control = last_value(&report.options, "congestion_control").and_then(Text::new);
             let retransmits = report.totals.iter().filter_map(|flow| flow.tcp_info).map(|info| info.retransmits).sum();
-            omni::Results {
+            messages::OmniResults {
                 bytes_received,
                 receives,
                 receive_buffer,
@@ -209,7 +208,7 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
         }
         Form::Classic(test @ (Test::TcpStream | Test::TcpMaerts)) => {
             let receives_data = test == Test::TcpStream;
-            let results = classic::StreamResults {
+            let results = messages::StreamResults {
                 bytes: if receives_data { bytes_received as f64 } else { bytes_sent as f64 },
                 calls: if receives_data { receives } else { sends },
                 elapsed_s,
@@ -222,7 +221,7 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
             };
             results.write(&mut message);
         }
-        Form::Classic(Test::UdpStream) => classic::DatagramResults {
+        Form::Classic(Test::UdpStream) => messages::DatagramResults {
             messages: receives,
             bytes_received: bytes_received as u32,
             elapsed_s,
@@ -231,7 +230,7 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
             cpus,
         }
         .write(&mut message),
-        Form::Classic(Test::TcpRr | Test::TcpCrr | Test::TcpCc | Test::UdpRr) => classic::ExchangeResults {
+        Form::Classic(Test::TcpRr | Test::TcpCrr | Test::TcpCc | Test::UdpRr) => messages::ExchangeResults {
             bytes_received: bytes_received as u32,
             receives,
             transactions,

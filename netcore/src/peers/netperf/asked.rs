@@ -5,8 +5,7 @@ use std::net::IpAddr;
 use nix::errno::Errno;
 
 use super::{
-    classic::{self, Test},
-    omni::{self, direction, flag, socket_type},
+    messages::{self, Test, direction, flag, socket_type},
     wire::{Message, family, kind},
 };
 use crate::spec::{Bytes, Dialect, Direction, Dscp, Family, Pattern, SocketOptions, Stop, TestSpec, Transport};
@@ -108,7 +107,7 @@ pub struct Policy<'a> {
 /// Reads the request for a test; `None`: the message asks for something else.
 pub fn asked(message: &Message, policy: &Policy<'_>) -> Option<Result<Asked, Refused>> {
     if message.kind() == kind::OMNI {
-        return Some(omni(&omni::Request::read(message), policy));
+        return Some(omni(&messages::OmniRequest::read(message), policy));
     }
     let test = Test::of(message)?;
     Some(classic(test, message, policy))
@@ -151,7 +150,7 @@ fn ip_family(value: u32) -> Result<Family, Refused> {
 }
 
 /// Pattern and direction of a request, from what the server receives and sends.
-fn pattern(asked: &omni::Request, transport: Transport) -> Result<(Pattern, Direction), Refused> {
+fn pattern(asked: &messages::OmniRequest, transport: Transport) -> Result<(Pattern, Direction), Refused> {
     const BOTH: u32 = direction::SEND | direction::RECEIVE;
     let connects = asked.flags & flag::CONNECT != 0;
     let tcp = transport == Transport::Tcp;
@@ -169,7 +168,7 @@ fn pattern(asked: &omni::Request, transport: Transport) -> Result<(Pattern, Dire
     }
 }
 
-fn omni(asked: &omni::Request, policy: &Policy<'_>) -> Result<Asked, Refused> {
+fn omni(asked: &messages::OmniRequest, policy: &Policy<'_>) -> Result<Asked, Refused> {
     const PROTOCOLS: [(i32, u32, Transport); 3] = [
         (libc::IPPROTO_TCP, socket_type::STREAM, Transport::Tcp),
         (libc::IPPROTO_UDP, socket_type::DATAGRAM, Transport::Udp),
@@ -293,7 +292,7 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
     };
     let (test_length, data_port, family, measure_cpu) = match test {
         Test::TcpStream | Test::TcpMaerts => {
-            let asked = classic::StreamRequest::read(message);
+            let asked = messages::StreamRequest::read(message);
             if test == Test::TcpMaerts {
                 spec.direction = Direction::Reverse;
             }
@@ -306,7 +305,7 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
             (if counts { 0 } else { asked.test_length }, asked.data_port, asked.family, asked.measure_cpu)
         }
         Test::UdpStream => {
-            let asked = classic::DatagramRequest::read(message);
+            let asked = messages::DatagramRequest::read(message);
             stream_sizes(&mut spec, None, None);
             // A shorter datagram ends the test.
             bytes("a message", asked.message_size, MOST_DATAGRAM_BYTES.into())?;
@@ -314,7 +313,7 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
             (asked.test_length, asked.data_port, asked.family, asked.measure_cpu)
         }
         Test::TcpRr | Test::TcpCrr | Test::TcpCc | Test::UdpRr => {
-            let asked = classic::ExchangeRequest::read(message);
+            let asked = messages::ExchangeRequest::read(message);
             if test != Test::TcpCc {
                 exchange_sizes(&mut spec, asked.request_size, asked.response_size)?;
             }

@@ -1,26 +1,21 @@
 //! netperf's protocol: a netserver as the far end of our tests, and this daemon as the far end of a netperf's.
 //!
-//! A control connection carries messages of 656 bytes ([`wire`]). A test is a request ([`omni`], [`classic`]), a response that
+//! A control connection carries messages of 656 bytes ([`wire`]). A test is a request ([`messages`]), a response that
 //! names the data port, the data, and the results. [`check`] says which tests a netserver can run, and [`request`] asks for one;
 //! [`asked`] turns a client's request into a test here, and [`answer`] answers it.
 
 pub mod answer;
 pub mod asked;
-mod check;
-pub mod classic;
-mod client;
-mod control;
+pub(crate) mod client;
 mod data;
-mod load;
-pub mod omni;
-pub(crate) mod report;
+pub mod messages;
 pub mod request;
 mod server;
 pub mod wire;
 
 pub(crate) use asked::{MOST_EXCHANGE_BYTES, MOST_STREAM_BYTES};
-pub use check::check;
 pub(super) use client::Client;
+pub use request::check;
 pub(super) use server::serve;
 pub(crate) use server::{CONNECT, IDLE, MESSAGE};
 

@@ -12,16 +12,13 @@ use socket2::SockRef;
 use super::{
     answer,
     asked::{Asked, Policy, Refused, asked},
-    control::Control,
-    data::{Ends, Waiting, refused},
-    load::{Ended, Watched},
-    wire::{Message, OLD_MESSAGE_BYTES, error, kind},
+    data::{Ended, Ends, Waiting, Watched, refused},
+    wire::{Control, Message, OLD_MESSAGE_BYTES, error, kind},
 };
 use crate::{
     control::{
-        event::wait,
         message::{ErrorCode, ReplyError},
-        stop::Urgency,
+        stop::{Urgency, wait},
     },
     end::End,
     peers::{self, Host, KEEPALIVE, Share},

@@ -2,7 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::super::{Communicator, algorithm::Algorithm, memory, prepared::Prepared};
+use super::{
+    super::{Communicator, memory, prepared::Prepared},
+    Algorithm, *,
+};
 use crate::spec::ranks::Operation;
 
 /// Two rounds of an operation; the second would show bytes that the first left under way.
@@ -64,4 +67,20 @@ fn a_wrong_byte_and_a_wrong_sum_are_found() {
             "rank 1 got a wrong result of allreduce at byte 0",
         ]
     );
+}
+
+#[test]
+fn every_rank_but_the_root_is_the_child_of_its_parent() {
+    for ranks in 1..40 {
+        let mut parents = vec![0; ranks];
+        for rank in 0..ranks {
+            for distance in children(rank, ranks) {
+                parents[rank + distance] += 1;
+                assert_eq!(rank + distance - subtree(rank + distance, ranks), rank);
+                assert_eq!(subtree(rank + distance, ranks), distance);
+            }
+        }
+        assert_eq!(parents[0], 0);
+        assert!(parents[1..].iter().all(|count| *count == 1), "{ranks}: {parents:?}");
+    }
 }

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use super::{meeting::Listening, *};
+use super::{Listening, *};
 use crate::{
     ranks::{
         Endpoints,
-        collectives::{all::part, tests::each_way},
+        collectives::{part, tests::each_way},
     },
     spec::{
         Transport,
@@ -27,7 +27,7 @@ fn spec() -> RanksSpec {
     RanksSpec::new(Transport::Tcp, work)
 }
 
-fn listening(size: usize, spec: &RanksSpec) -> (Vec<Listening>, Vec<(std::net::IpAddr, Endpoints)>) {
+fn listening(size: usize, spec: &RanksSpec) -> (Vec<Listening>, Vec<(IpAddr, Endpoints)>) {
     let loopback = Ipv4Addr::LOCALHOST.into();
     let listening: Vec<_> =
         (0..size).map(|rank| Listening::new(spec, rank, (Some(loopback), &DataPorts::Any), [7; 16]).unwrap()).collect();

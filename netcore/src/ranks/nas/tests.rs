@@ -1,7 +1,7 @@
 //! The published values, over threads and over connections.
 
 use super::*;
-use crate::ranks::{collectives::all::part, memory, mesh};
+use crate::ranks::{collectives::part, memory, mesh};
 
 fn verified<C: Communicator>(ranks: &mut C, kernel: Kernel, class: Class) -> Outcome {
     let mut outcome = Outcome::default();
@@ -80,4 +80,17 @@ fn memory_is_told_before() {
     let (one, four) = (memory_bytes(Kernel::Is, Class::B, 1), memory_bytes(Kernel::Is, Class::B, 4));
     assert!(one > 4 * (1 << 25) * 4 && one < 2 * 4 * (1 << 25) * 4, "{one}");
     assert!(four < one / 3);
+}
+
+#[test]
+fn a_sequence_goes_on_where_it_is_entered() {
+    let mut random = Random::after(314_159_265, 0);
+    let drawn: Vec<f64> = (0..1000).map(|_| random.draw()).collect();
+    for place in [1, 2, 999] {
+        assert_eq!(
+            Random::after(314_159_265, place).draw().to_bits(),
+            drawn[usize::try_from(place).unwrap()].to_bits()
+        );
+    }
+    assert!(drawn.iter().all(|number| (0.0..1.0).contains(number)));
 }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{
     answer,
     asked::{Asked, Length, Policy, asked},
-    check, classic, omni,
-    request::{Place, request},
+    messages,
+    request::{Place, check, request},
     wire::{MESSAGE_BYTES, Message, kind},
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// What a daemon makes of a message.
+/// A message as a daemon understands it.
 fn understood(message: &Message) -> Option<Result<Asked, super::asked::Refused>> {
     let known = ["cubic".to_owned(), "reno".to_owned()];
     asked(message, &Policy { longest_ns: HOUR_NS, congestion_controls: &known })
@@ -56,13 +56,13 @@ proptest! {
             )*};
         }
         read_back!(
-            omni::Request, omni::Response, omni::Results, classic::StreamRequest, classic::StreamResponse,
-            classic::StreamResults, classic::ExchangeRequest, classic::ExchangeResponse, classic::ExchangeResults,
-            classic::DatagramRequest, classic::DatagramResponse, classic::DatagramResults
+            messages::OmniRequest, messages::OmniResponse, messages::OmniResults, messages::StreamRequest, messages::StreamResponse,
+            messages::StreamResults, messages::ExchangeRequest, messages::ExchangeResponse, messages::ExchangeResults,
+            messages::DatagramRequest, messages::DatagramResponse, messages::DatagramResults
         );
     }
 
-    /// What is accepted can be run, and its memory is bounded.
+    /// An accepted request can be run, and its memory is bounded.
     #[test]
     fn an_accepted_request_is_a_test_of_bounded_cost(message in message()) {
         let Some(Ok(asked)) = understood(&message) else { return Ok(()) };

@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::*;
-use crate::peers::netperf::{asked::Form, classic::Test, wire::Text};
+use crate::peers::netperf::{asked::Form, messages::Test, wire::Text};
 
 /// A message from its words.
 pub fn message(words: &str) -> Message {
@@ -27,11 +27,11 @@ fn recorded(command: &str) -> (Vec<Message>, Vec<Message>) {
 }
 
 /// The only request of a command, as OMNI.
-fn request_of(command: &str) -> (omni::Request, Asked) {
+fn request_of(command: &str) -> (messages::OmniRequest, Asked) {
     let (sent, _) = recorded(command);
     let message = sent.last().unwrap();
     assert_eq!(message.kind(), kind::OMNI);
-    let request = omni::Request::read(message);
+    let request = messages::OmniRequest::read(message);
     let mut again = Message::new(kind::OMNI, message.second());
     request.write(&mut again);
     assert_eq!(&again, message, "the fields are the whole message");
@@ -47,9 +47,9 @@ fn a_stream_is_received_here() {
     assert_eq!(asked.spec.phases.stop, Stop::AfterNs(5_000_000_000));
     assert!(asked.wants_congestion_control && !asked.spec.collect.cpu && asked.spec.far.socket.dont_route.is_none());
     let (_, answers) = recorded("netperf -l 1 -t TCP_STREAM");
-    let response = omni::Response::read(&answers[0]);
+    let response = messages::OmniResponse::read(&answers[0]);
     assert_eq!((response.data_port, response.receive_buffer, response.receive_size), (0x80bb, 131_072, 131_072));
-    let results = omni::Results::read(&answers[1]);
+    let results = messages::OmniResults::read(&answers[1]);
     assert_eq!((answers[1].kind(), answers[1].second()), (0x6200_0000, 0), "its type is reversed");
     assert_eq!((results.bytes_received, results.receives, results.retransmits), (0x85d1_176c, 0x59f7, 0));
     assert_eq!(results.congestion_control, Text::new("bbr").unwrap());
@@ -62,8 +62,8 @@ fn a_reverse_stream_is_sent_here_and_has_cpu_figures() {
     assert_eq!((asked.spec.direction, asked.spec.phases.stop), (Direction::Reverse, Stop::AfterNs(1_000_000_000)));
     assert!(asked.spec.collect.cpu);
     let (_, answers) = recorded(command);
-    assert_eq!(omni::Response::read(&answers[0]).send_size, 16_384);
-    let results = omni::Results::read(&answers[1]);
+    assert_eq!(messages::OmniResponse::read(&answers[0]).send_size, 16_384);
+    let results = messages::OmniResults::read(&answers[1]);
     assert_eq!((results.bytes_sent, results.sends, results.bytes_received), (0x6ada_0000, 0x1_ab68, 0));
     assert_eq!((results.cpu_method, results.cpus, results.peak_cpu, results.retransmits), (8, 2, 1, 2));
     assert_eq!((results.cpu_percent, results.peak_percent), (99.5, 100.0));
@@ -77,8 +77,8 @@ fn requests_have_sizes_and_counts() {
     assert_eq!((asked.spec.sizes.request_bytes, asked.spec.sizes.response_bytes), (100, 200));
     assert_eq!(asked.spec.far.socket.no_delay, Some(true));
     let (_, answers) = recorded("netperf -l 1 -t TCP_RR -- -r 100,200 -D");
-    assert_eq!(omni::Response::read(&answers[0]).flags, omni::flag::NO_DELAY);
-    assert_eq!(omni::Results::read(&answers[1]).transactions, 68_188);
+    assert_eq!(messages::OmniResponse::read(&answers[0]).flags, messages::flag::NO_DELAY);
+    assert_eq!(messages::OmniResults::read(&answers[1]).transactions, 68_188);
     let (request, asked) = request_of("netperf -l -100 -t TCP_RR -- -s 32768 -S 65536");
     assert_eq!((request.test_length, asked.length), (-100, Length::Count(100)));
     assert_eq!(asked.spec.far.socket.receive_buffer, Some(Bytes(65_536)));
@@ -116,8 +116,8 @@ fn classic_tests_are_read_and_answered() {
     let (sent, answers) = recorded("netperf -l 1 -t TCP_CC");
     let asked = understood(&sent[0]).unwrap().unwrap();
     assert_eq!((asked.form, asked.spec.pattern), (Form::Classic(Test::TcpCc), Pattern::Connect));
-    assert_eq!(classic::ExchangeResponse::read(&answers[0]).data_port, 0x8e23);
-    let results = classic::ExchangeResults::read(&answers[1]);
+    assert_eq!(messages::ExchangeResponse::read(&answers[0]).data_port, 0x8e23);
+    let results = messages::ExchangeResults::read(&answers[1]);
     assert_eq!((results.transactions, answers[1].kind()), (0x378d, 0x2d01_0000));
     let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
     (spec.phases.stop, spec.collect.cpu) = (Stop::AfterNs(1_000_000_000), false);
@@ -126,10 +126,10 @@ fn classic_tests_are_read_and_answered() {
         let (sent, answers) = recorded(command);
         let asked = understood(&sent[0]).unwrap().unwrap();
         assert_eq!((asked.form, asked.spec.direction), (Form::Classic(Test::TcpStream), Direction::Forward));
-        assert_eq!(classic::StreamResponse::read(&answers[0]).size, 131_072);
+        assert_eq!(messages::StreamResponse::read(&answers[0]).size, 131_072);
     }
     let (_, answers) = recorded("netperf -l 1 -t TCP_SENDFILE -F fill");
-    let results = classic::StreamResults::read(&answers[1]);
+    let results = messages::StreamResults::read(&answers[1]);
     assert_eq!((results.bytes, results.calls), (1_396_830_965.0, 0x3dec));
 }
 
@@ -145,7 +145,7 @@ fn our_requests_look_like_those_of_netperf() {
         let mut spec = TestSpec::new(pattern, Transport::Tcp);
         (spec.direction, spec.collect.cpu) = (direction, false);
         spec.phases.stop = Stop::AfterNs(1_000_000_000);
-        let mut ours = omni::Request::read(&request(&spec, &Place::default()));
+        let mut ours = messages::OmniRequest::read(&request(&spec, &Place::default()));
         assert_eq!(ours.receive_size, if pattern == Pattern::Stream { 131_072 } else { -1 });
         ours.receive_size = theirs.receive_size;
         (ours.send_width, ours.receive_width) = (theirs.send_width, theirs.receive_width);

@@ -1,0 +1,308 @@
+//! Rules of single transports, of ends that do not copy (senders of pages and receivers that discard), and of Explicit Congestion
+//! Notification (`socket.ecn`).
+
+use super::{Unsupported, refuse_if};
+use crate::spec::{Dialect, Direction, EndSpec, Io, Pattern, Role, Side, TestSpec, Transport, key, memory::stamped};
+
+/// Whether an end sends from a ring of buffers.
+fn sends_from_ring(spec: &TestSpec) -> bool {
+    let ring = |end: &EndSpec| end.buffers.ring > 1;
+    let streams = spec.pattern == Pattern::Stream;
+    let near_sends = !streams || spec.direction != Direction::Reverse;
+    // A plain service echoes the near end's bytes.
+    let far_sends = !spec.is_alone() && (!streams || spec.direction != Direction::Forward);
+    near_sends && ring(&spec.near) || far_sends && ring(&spec.far)
+}
+
+pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
+    let sizes = &spec.sizes;
+    let (key, largest) = match spec.pattern {
+        Pattern::Stream => ("message_size", sizes.message_bytes),
+        _ if sizes.request_bytes >= sizes.response_bytes => ("request_size", sizes.request_bytes),
+        _ => ("response_size", sizes.response_bytes),
+    };
+    let number_bytes = match spec.pattern {
+        Pattern::Stream => stamped(usize::try_from(sizes.message_bytes).unwrap_or(usize::MAX)),
+        _ => spec.request_number_bytes(),
+    };
+    let (ping, link) = (spec.pattern == Pattern::Ping, spec.transport == Transport::Link);
+    refuse_if! {
+        spec.direction == Direction::Duplex => key::workload,
+            "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead";
+        ping && sizes.message_bytes > LARGEST_UDP => key::message_size,
+            "an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes;
+        ping && spec.inflight > 1 << 16 => key::inflight,
+            "an ICMP echo's number has 16 bits: at most 65536 can be told apart";
+    }
+    if ping {
+        return Ok(());
+    }
+    refuse_if! {
+        matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP => key,
+            "a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}";
+        link && largest > LARGEST_FRAME => key,
+            "a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}";
+        link && (spec.near.socket.device.is_none() || spec.far.socket.device.is_none()) => "socket.device",
+            "a link test needs the interface of each end: socket.device and remote_socket.device";
+        spec.integrity && number_bytes == 0 && sends_from_ring(spec) => key::integrity,
+            "integrity: a datagram of less than {NUMBERED} bytes has no room for the number that names its buffer of the \
+             ring: choose longer ones, or one buffer";
+        spec.pattern == Pattern::RequestResponse && number_bytes == 0 && spec.inflight > 1 => key::inflight,
+            "these messages have no number, by which the answers of several requests can be told apart: leave `inflight` \
+             out, or choose request_size and response_size of at least {NUMBERED} bytes and a far end that returns the number";
+        spec.pattern == Pattern::RequestResponse && number_bytes < 4 && u64::from(spec.inflight) > 1 << (8 * number_bytes) => key::inflight,
+            "messages of less than {NUMBERED} bytes have a number of {} bits: at most {} can be told apart. Choose \
+             request_size and response_size of at least {NUMBERED} bytes", 8 * number_bytes, 1 << (8 * number_bytes);
+        spec.coalesce => key::coalesce, "datagrams keep their boundaries: requests cannot share one";
+    }
+    Ok(())
+}
+
+pub(super) fn pipes(spec: &TestSpec) -> Result<(), Unsupported> {
+    let sizes = &spec.sizes;
+    let all = u64::from(spec.inflight).saturating_mul(sizes.request_bytes.max(sizes.response_bytes));
+    refuse_if! {
+        // Calls on a pipe block: everything in flight must fit.
+        spec.pattern == Pattern::RequestResponse && spec.inflight > 1 && all > PIPE_BYTES => key::inflight,
+            "a pipe holds {PIPE_BYTES} bytes: {all} in flight could lock both ends up";
+    }
+    Ok(())
+}
+
+/// Rules of messages between ranks.
+pub(super) fn messages(spec: &TestSpec) -> Result<(), Unsupported> {
+    let touches = |end: &EndSpec| end.buffers.dirty.max(end.buffers.clean) > 0;
+    refuse_if! {
+        spec.io == Io::Blocking && spec.pattern == Pattern::RequestResponse && spec.inflight > 1 => key::inflight,
+            "both ends would wait in MPI_Send: leave `io` out, or write nonblocking";
+        spec.resolved_io() == Io::Nonblocking && (touches(&spec.near) || touches(&spec.far)) => key::buffers,
+            "io: nonblocking over mpi leaves messages in progress, whose buffers must stay as they are: leave `dirty` and \
+             `clean` out, or write io: blocking";
+        spec.coalesce => key::coalesce, "messages of MPI keep their boundaries: requests cannot share one";
+        spec.streams > MOST_STREAMS => key::streams,
+            "each stream over MPI has tags of its own: at most {MOST_STREAMS}, not {}", spec.streams;
+        sizes_of(spec).any(|bytes| bytes > LARGEST_MPI) => key::message_size,
+            "a message of MPI has at most {LARGEST_MPI} bytes";
+    }
+    Ok(())
+}
+
+fn sizes_of(spec: &TestSpec) -> impl Iterator<Item = u64> {
+    let sizes = spec.sizes;
+    [sizes.message_bytes, sizes.receive_bytes, sizes.request_bytes, sizes.response_bytes].into_iter()
+}
+
+/// Most streams over MPI. Tags are below 32767, and leftovers of tests that were given up keep theirs.
+const MOST_STREAMS: u32 = 1024;
+
+/// Largest count of elements of a call.
+const LARGEST_MPI: u64 = i32::MAX as u64;
+
+/// Default capacity of a pipe, bytes.
+const PIPE_BYTES: u64 = 65_536;
+
+/// Shortest message with a number, bytes.
+const NUMBERED: u64 = crate::spec::memory::NUMBERED_BYTES as u64;
+
+/// Payload of the longest UDP datagram over IPv4, bytes.
+const LARGEST_UDP: u64 = 65_507;
+
+/// Longest frame of any interface (loopback's MTU), less the bytes that tell flows apart.
+const LARGEST_FRAME: u64 = 65_536 - 10;
+
+/// Whether a loop writes to, or reads from, more of an end's buffers than its calls do.
+fn is_touched(spec: &TestSpec, side: Side, role: Role) -> bool {
+    let buffers = &spec.end(side).buffers;
+    spec.has_role(side, role) && buffers.dirty.max(buffers.clean) > 0
+}
+
+/// Rules of a sender whose pages the kernel sends.
+pub(super) fn constant(spec: &TestSpec) -> Result<(), Unsupported> {
+    let io = spec.io.name();
+    let dirty = spec.near.buffers.dirty > 0 || spec.far.buffers.dirty > 0;
+    // The file that sendfile sends from was never one of the buffers.
+    let of_pages = matches!(spec.io, Io::Splice | Io::Vmsplice | Io::Zerocopy);
+    let touched = |side| of_pages && is_touched(spec, side, Role::Sender);
+    refuse_if! {
+        !spec.io.facts().copies && dirty || touched(Side::Near) || touched(Side::Far) =>
+            key::buffers, "io: {io} sends pages that must stay as they are: leave `dirty` and `clean` out";
+        of_pages && spec.is_alone() && spec.direction == Direction::Reverse => key::io,
+            "with control: none the sender is a service, which sends as it does: leave `io` out";
+    }
+    Ok(())
+}
+
+/// Rules of a receiver that does not copy.
+pub(super) fn discard(spec: &TestSpec) -> Result<(), Unsupported> {
+    let (transport, io) = (spec.transport.name(), spec.resolved_io());
+    let touched = |side| is_touched(spec, side, Role::Receiver);
+    refuse_if! {
+        spec.pattern != Pattern::Stream => key::receive,
+            "receive: discard is for streams: requests and responses are counted by their bytes";
+        !spec.transport.discards() => key::receive, "over {transport} a receiver cannot discard: leave `receive` out";
+        !io.facts().discards => key::receive,
+            "io: {} receives into buffers of its own: leave `receive` or `io` out", io.name();
+        spec.integrity => key::integrity, "integrity checks bytes that `receive: discard` leaves where they are: choose one";
+        touched(Side::Near) || touched(Side::Far) => key::buffers,
+            "receive: discard leaves nothing for the receiver to read or write: leave `dirty` and `clean` out there";
+        spec.is_alone() && spec.direction == Direction::Forward => key::receive,
+            "with control: none the receiver is a service, which receives as it does: leave `receive` out";
+    }
+    Ok(())
+}
+
+impl TestSpec {
+    /// Whether this end takes part in Explicit Congestion Notification.
+    pub fn asks_for_ecn(&self, side: Side) -> bool {
+        self.end(side).socket.ecn == Some(true) && matches!(self.transport, Transport::Tcp | Transport::Udp)
+    }
+}
+
+/// Refuses what cannot be counted.
+pub(super) fn ecn(spec: &TestSpec) -> Result<(), Unsupported> {
+    let key = match [Side::Near, Side::Far].map(|side| spec.asks_for_ecn(side)) {
+        [true, _] => "socket.ecn",
+        [_, true] => "remote_socket.ecn",
+        _ => return Ok(()),
+    };
+    let udp = spec.transport == Transport::Udp;
+    refuse_if! {
+        spec.pattern.is_connecting() => key,
+            "ecn: these connections are closed again before anybody can look at them: use tcp_stream or tcp_rr, or leave it out";
+        udp && spec.pattern != Pattern::Stream => key,
+            "ecn: marks are counted of the messages of a stream: use udp_stream, or leave it out";
+        udp && spec.dialect != Dialect::Plumb => key,
+            "ecn: only a far end of Plumbline marks its messages and counts marks: leave it out, or name a host without `speaks`";
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::check, *};
+    use crate::spec::Receive;
+
+    fn stream(transport: Transport, change: impl FnOnce(&mut TestSpec)) -> TestSpec {
+        let mut spec = TestSpec::new(Pattern::Stream, transport);
+        change(&mut spec);
+        spec
+    }
+
+    #[track_caller]
+    fn refused(spec: &TestSpec, key: &str) {
+        let error = check(spec).unwrap_err();
+        assert_eq!(error.key, key, "{error}");
+    }
+
+    #[test]
+    fn pages_are_sent_only_where_the_kernel_takes_them() {
+        let (tcp, unix) = (Transport::Tcp, Transport::UnixStream);
+        for (io, transports) in
+            [(Io::Splice, &[tcp, unix][..]), (Io::Vmsplice, &[tcp, unix][..]), (Io::Zerocopy, &[tcp][..])]
+        {
+            for transport in Transport::ALL {
+                let spec = stream(transport, |s| {
+                    s.io = io;
+                    // A link needs the interface of each end.
+                    (s.near.socket.device, s.far.socket.device) = (Some("lo".into()), Some("lo".into()));
+                });
+                if transports.contains(&transport) {
+                    check(&spec).unwrap();
+                } else {
+                    refused(&spec, if transport == Transport::Icmp { "workload" } else { "io" });
+                }
+            }
+            let mut requests = TestSpec::new(Pattern::RequestResponse, tcp);
+            requests.io = io;
+            refused(&requests, "io");
+            refused(&stream(tcp, |s| (s.io, s.streams, s.threads) = (io, 2, Some(1))), "io");
+        }
+    }
+
+    #[test]
+    fn pages_stay_as_they_are() {
+        for io in [Io::Splice, Io::Vmsplice, Io::Zerocopy] {
+            check(&stream(Transport::Tcp, |s| (s.io, s.integrity, s.near.buffers.ring) = (io, true, 4))).unwrap();
+            refused(&stream(Transport::Tcp, |s| (s.io, s.near.buffers.dirty) = (io, 1)), "buffers");
+            refused(&stream(Transport::Tcp, |s| (s.io, s.near.buffers.clean) = (io, 1)), "buffers");
+            let receiver_reads = |s: &mut TestSpec| (s.io, s.far.buffers.clean) = (io, 1);
+            check(&stream(Transport::Tcp, receiver_reads)).unwrap();
+            let both_ways = stream(Transport::Tcp, |s| {
+                receiver_reads(s);
+                s.direction = Direction::Duplex;
+            });
+            refused(&both_ways, "buffers");
+            let service = stream(Transport::Tcp, |s| {
+                (s.io, s.dialect, s.far.port, s.direction) = (io, Dialect::Service, Some(19), Direction::Reverse);
+            });
+            refused(&service, "io");
+            check(&TestSpec { direction: Direction::Forward, ..service }).unwrap();
+        }
+        check(&stream(Transport::Tcp, |s| (s.io, s.near.buffers.clean) = (Io::Sendfile, 1))).unwrap();
+        refused(&stream(Transport::Tcp, |s| (s.io, s.near.buffers.dirty) = (Io::Sendfile, 1)), "buffers");
+    }
+
+    #[test]
+    fn bytes_are_discarded_only_where_the_kernel_can() {
+        let discards = [Transport::Tcp, Transport::Mptcp, Transport::Udp, Transport::UdpLite];
+        for transport in Transport::ALL {
+            let spec = stream(transport, |s| {
+                s.receive = Receive::Discard;
+                (s.near.socket.device, s.far.socket.device) = (Some("lo".into()), Some("lo".into()));
+            });
+            if discards.contains(&transport) {
+                check(&spec).unwrap();
+                refused(&TestSpec { integrity: true, ..spec.clone() }, "integrity");
+                refused(&TestSpec { pattern: Pattern::RequestResponse, ..spec }, "receive");
+            } else {
+                refused(&spec, if transport == Transport::Icmp { "workload" } else { "receive" });
+            }
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_discards_has_no_use_for_its_buffers_and_belongs_to_this_program() {
+        let discard = |change: fn(&mut TestSpec)| {
+            stream(Transport::Tcp, |s| {
+                s.receive = Receive::Discard;
+                change(s);
+            })
+        };
+        check(&discard(|s| (s.near.buffers.dirty, s.near.buffers.clean) = (1, 1))).unwrap();
+        refused(&discard(|s| s.far.buffers.clean = 1), "buffers");
+        refused(&discard(|s| (s.near.buffers.clean, s.direction) = (1, Direction::Reverse)), "buffers");
+        refused(&discard(|s| (s.near.buffers.dirty, s.direction) = (1, Direction::Bidirectional)), "buffers");
+        check(&discard(|s| (s.streams, s.threads) = (4, Some(1)))).unwrap();
+        let service = discard(|s| (s.dialect, s.far.port) = (Dialect::Service, Some(9)));
+        refused(&service, "receive");
+        check(&TestSpec { direction: Direction::Reverse, ..service }).unwrap();
+    }
+
+    #[test]
+    fn marks_that_nobody_counts_are_refused() {
+        let with = |transport, pattern, near, far| {
+            let mut spec = TestSpec::new(pattern, transport);
+            (spec.near.socket.ecn, spec.far.socket.ecn) = (near, far);
+            check(&spec).map_err(|refusal| (refusal.key, refusal.reason))
+        };
+        let yes = Some(true);
+        for (transport, pattern) in [
+            (Transport::Tcp, Pattern::Stream),
+            (Transport::Tcp, Pattern::RequestResponse),
+            (Transport::Udp, Pattern::Stream),
+            // It means nothing there, and a note says so.
+            (Transport::UnixStream, Pattern::Stream),
+        ] {
+            assert_eq!(with(transport, pattern, yes, yes), Ok(()));
+        }
+        assert_eq!(with(Transport::Tcp, Pattern::Connect, Some(false), None), Ok(()));
+        for (transport, pattern, near, key, word) in [
+            (Transport::Tcp, Pattern::Connect, yes, "socket.ecn", "closed again"),
+            (Transport::Udp, Pattern::RequestResponse, yes, "socket.ecn", "use udp_stream"),
+            (Transport::Udp, Pattern::RequestResponse, None, "remote_socket.ecn", "use udp_stream"),
+        ] {
+            let (at, reason) = with(transport, pattern, near, yes).unwrap_err();
+            assert!(at == key && reason.contains(word), "{at}: {reason}");
+        }
+    }
+}
