@@ -1,8 +1,7 @@
 //! A series as a small drawing in a row of a table.
 
+use crate::{history::told::Told, plot::trend::condensed};
 use std::fmt::Write as _;
-
-use crate::{history::told::Told, plot::runs::condensed};
 
 /// Most points of the line.
 const POINTS: usize = 60;
