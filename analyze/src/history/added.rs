@@ -1,17 +1,5 @@
 //! The rows that a run adds to its history.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
-
-use indexmap::IndexMap;
-use schemas::{
-    columns::{HistoryRow, Timestamp},
-    metrics::{self, Metric},
-    run_record::RunRecord,
-};
-
 use crate::{
     error::Error,
     judge::{
@@ -21,6 +9,16 @@ use crate::{
     limits,
     stats::{confidence, quantiles},
     table::{InputArgs, Selection, Table},
+};
+use indexmap::IndexMap;
+use schemas::{
+    columns::{HistoryRow, Timestamp},
+    metrics::{self, Metric},
+    run_record::RunRecord,
+};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
 };
 
 /// Metric of the share of the time in which others took a CPU.

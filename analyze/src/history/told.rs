@@ -1,13 +1,5 @@
 //! Series that were asked for, with what they tell and what is known of it.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
-
-use rayon::prelude::*;
-use schemas::{text::short_names, units, vocabulary};
-
 use super::{
     accepted::{self, Accepted},
     added::CPU_TAKEN,
@@ -17,6 +9,12 @@ use super::{
     trend::{Finding, Trend, trend},
 };
 use crate::{error::Error, limits};
+use rayon::prelude::*;
+use schemas::{text::short_names, units, vocabulary};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 /// Words of a command line that choose series of a history.
 #[derive(Debug, Clone, clap::Args)]

@@ -5,7 +5,7 @@ use schemas::columns::{self, ColumnType, Row};
 use super::sheet::{Sheet, number, set_workload, unknown};
 use crate::input::ParseError;
 
-/// How one program writes its results. [`lmbench`](super::lmbench) is a short example.
+/// How one program writes its results. [`LMBENCH`](super::by_pattern::LMBENCH) is a short example.
 pub(super) struct Format {
     pub name: &'static str,
     /// Parts of lines by which the program says that it failed.
@@ -197,8 +197,8 @@ fn fill(row: &mut Row, figure: &str, text: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{lmbench::LMBENCH, npb::NPB, qperf::QPERF, sockperf::SOCKPERF};
     use super::*;
+    use crate::import::by_pattern::{LMBENCH, NPB, QPERF, SOCKPERF};
 
     /// A column that is misspelt in a table would be a line that is never taken.
     #[test]

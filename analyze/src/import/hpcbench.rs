@@ -1,15 +1,14 @@
 //! hpcbench: console lines, result files (fixed size, exponential), round-trip tests, system logs.
 
 mod header;
-mod system_log;
-
-use schemas::columns::Row;
-use schemas::words::{LatencyKind, Way};
 
 use super::sheet::{Sheet, count, number, set_latency, set_messages, set_workload, whole};
 use crate::input::ParseError;
-use header::{Header, hosts};
-use system_log::system_log;
+use header::{Header, hosts, system_log};
+use schemas::{
+    columns::Row,
+    words::{LatencyKind, Way},
+};
 
 /// Whether hpcbench wrote it.
 pub fn looks_like(text: &str) -> bool {

@@ -3,32 +3,25 @@
 //! Each reader knows one program. It converts the program's numbers to the meaning of the table's columns; a conversion that
 //! changes the size or meaning of a number leaves a note ([`Sheet::notes`]).
 
+mod by_pattern;
 mod format;
 mod hpcbench;
 mod iperf3;
-mod lmbench;
 mod netperf;
 mod netpipe;
-mod npb;
 mod nuttcp;
 mod ping;
-mod qperf;
-mod sheet;
-mod sockperf;
-
 #[cfg(test)]
 mod recorded;
-#[cfg(test)]
-mod tests;
+mod sheet;
 
 pub use sheet::Sheet;
+
 pub(crate) use sheet::fnv1a;
 
+use crate::{error::Error, input::ParseError};
 use clap::ValueEnum as _;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};
-
-use crate::error::Error;
-use crate::input::ParseError;
 
 /// The programs whose output is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -64,15 +57,23 @@ type Read = fn(&str, &mut Sheet) -> Result<(), ParseError>;
 /// The readers. Detection takes the first that fits, so those with the most specific marks come first.
 const READERS: [(Program, LooksLike, Read); 10] = [
     (Program::Iperf3, iperf3::looks_like, iperf3::read),
-    (Program::Sockperf, |text| sockperf::SOCKPERF.looks_like(text), |text, sheet| sockperf::SOCKPERF.read(text, sheet)),
+    (
+        Program::Sockperf,
+        |text| by_pattern::SOCKPERF.looks_like(text),
+        |text, sheet| by_pattern::SOCKPERF.read(text, sheet),
+    ),
     (Program::Hpcbench, hpcbench::looks_like, hpcbench::read),
     (Program::Ping, ping::looks_like, ping::read),
     (Program::Netperf, netperf::looks_like, netperf::read),
     (Program::Nuttcp, nuttcp::looks_like, nuttcp::read),
-    (Program::Lmbench, |text| lmbench::LMBENCH.looks_like(text), |text, sheet| lmbench::LMBENCH.read(text, sheet)),
-    (Program::Qperf, |text| qperf::QPERF.looks_like(text), |text, sheet| qperf::QPERF.read(text, sheet)),
+    (
+        Program::Lmbench,
+        |text| by_pattern::LMBENCH.looks_like(text),
+        |text, sheet| by_pattern::LMBENCH.read(text, sheet),
+    ),
+    (Program::Qperf, |text| by_pattern::QPERF.looks_like(text), |text, sheet| by_pattern::QPERF.read(text, sheet)),
     (Program::Netpipe, netpipe::looks_like, netpipe::read),
-    (Program::Npb, |text| npb::NPB.looks_like(text), |text, sheet| npb::NPB.read(text, sheet)),
+    (Program::Npb, |text| by_pattern::NPB.looks_like(text), |text, sheet| by_pattern::NPB.read(text, sheet)),
 ];
 
 /// The reader of a program, or without one of the program that wrote the text.
@@ -185,3 +186,6 @@ pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
         CellError::Value(_) => e.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests;

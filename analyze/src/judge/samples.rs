@@ -2,22 +2,25 @@
 
 mod index;
 
-use std::collections::{BTreeMap, HashSet};
+pub use index::Index;
 
+use super::Origin;
+use crate::{
+    error::Error,
+    limits,
+    stats::quantiles,
+    table::{
+        Field, Header, Row, Selection, Table,
+        select::{LeftOut, Picker, Preferred},
+    },
+};
 use indexmap::IndexMap;
 use schemas::{
     metrics::{self, Family},
     units,
     words::{LimitedBy, Record, Status, Way},
 };
-
-use super::Origin;
-use crate::error::Error;
-use crate::limits;
-use crate::stats::quantiles;
-use crate::table::select::{LeftOut, Picker, Preferred};
-use crate::table::{Field, Header, Row, Selection, Table};
-pub use index::Index;
+use std::collections::{BTreeMap, HashSet};
 
 /// Identifies a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

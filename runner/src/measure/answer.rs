@@ -1,7 +1,12 @@
 //! The answer of `plumb measure`: a line per test, what limited it, and what else to know.
 
-use std::{collections::BTreeMap, io, io::Write, time::Duration};
-
+use super::plan::{Asked, IDLE, LOAD, PROBE};
+use crate::{
+    campaign::Report,
+    plan::estimate::span,
+    sinks::{run_json::HostRecord, table},
+    style,
+};
 use analyze::{
     judge::offered,
     limits,
@@ -13,13 +18,10 @@ use schemas::{
     units::{Unit, human},
 };
 use serde_json::{Value, json};
-
-use super::plan::{Asked, IDLE, LOAD, PROBE};
-use crate::{
-    campaign::Report,
-    plan::estimate::span,
-    sinks::{run_json::HostRecord, table},
-    style,
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    time::Duration,
 };
 
 /// Share of the datagrams from which on a loss shows that the load was too much.
@@ -148,7 +150,7 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
 
 /// The answer as one JSON document: the summary rows without histograms, and the sentences.
 pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
-    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::jsonl::object).collect();
+    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::rows::object).collect();
     json!({
         "host": asked.host,
         "speaks": asked.speaks.map_or("plumb", |program| program.name()),

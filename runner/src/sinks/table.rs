@@ -1,7 +1,5 @@
 //! The summary table: one line per case, for people.
 
-use std::io::{self, Write};
-
 use analyze::{
     judge::offered,
     limits,
@@ -14,6 +12,7 @@ use schemas::{
     units::{self, Unit, human},
     words::{Control, Search, Status},
 };
+use std::io::{self, Write};
 
 /// Prints columns two spaces in.
 pub fn write(columns: &[Column], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {

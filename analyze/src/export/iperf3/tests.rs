@@ -147,7 +147,7 @@ fn the_layout_is_iperf3s() {
     for name in ["tcp", "reverse", "omit", "udp"] {
         let real = real(name);
         let mut out = Vec::new();
-        super::print::write(&serde_json::from_str(&real).unwrap(), &mut out).unwrap();
+        super::print(&serde_json::from_str(&real).unwrap(), &mut out).unwrap();
         let ours = String::from_utf8(out).unwrap();
         assert!(ours.ends_with("}\n") && ours.matches("\n}\n").count() == 1);
         let [ours, real] = [&ours, &real].map(|text| text.lines().map(plain).collect::<Vec<_>>());

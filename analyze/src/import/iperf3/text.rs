@@ -387,7 +387,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
     };
     let mut row = of(roles.first().copied().flatten());
     if let [Some(_), Some(back)] = roles.as_slice() {
-        super::json::add_back(&mut row, &of(Some(back)), sheet);
+        super::add_back(&mut row, &of(Some(back)), sheet);
         row.direction = Some(Way::Both);
     }
     if run.ends.iter().any(|f| f.bits.is_none()) {
@@ -401,7 +401,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
 
 fn sent(row: &mut Row, figures: &Figures) {
     (row.sent_bits_per_s, row.bytes_sent) = (figures.bits, count(figures.bytes));
-    super::json::set_retransmits(row, figures.retransmits);
+    super::set_retransmits(row, figures.retransmits);
 }
 
 fn received(row: &mut Row, figures: &Figures) {

@@ -5,18 +5,14 @@
 //! must (`--workload`, `--unit`).
 
 mod classic;
-mod kind;
 mod omni;
-mod selectors;
 mod unit;
-
-use schemas::columns::Row;
 
 use super::sheet::{Sheet, host, whole};
 use crate::{input::ParseError, table};
-use classic::Heading;
-use kind::Kind;
+use classic::{Heading, Kind};
 use omni::Collected;
+use schemas::columns::Row;
 use unit::{Interim, Unit};
 
 /// Whether netperf wrote it.
@@ -45,7 +41,7 @@ pub fn is_unit(text: &str) -> bool {
 /// The workload of a name of netperf's (`TCP_RR`) or of a plan (`tcp_rr`).
 pub fn workload_of(name: &str) -> Option<String> {
     let (transport, pattern) = Kind::of_name(name, "--workload")?.known(0).ok()?;
-    Some(kind::workload(&transport, pattern))
+    Some(classic::workload(&transport, pattern))
 }
 
 fn block_at<'t>(lines: &[&'t str], at: usize) -> Option<Vec<(&'static str, &'t str)>> {
@@ -196,7 +192,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         } else if let Some((selector, value)) = omni::key_value(line) {
             test.take(selector, value, at, sheet)?;
         } else if omni::csv_header(line)
-            || (test.line > 0 && selectors::of_title(line).is_some() && block_at(&lines, at - 1).is_none())
+            || (test.line > 0 && omni::of_title(line).is_some() && block_at(&lines, at - 1).is_none())
         {
             let names: Vec<&str> = line.split(',').collect();
             let values = lines.get(at).copied().unwrap_or_default();
@@ -256,6 +252,6 @@ fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, sheet: &mut Sheet
         return Err(ParseError::new(at, reason));
     }
     let pairs = names.iter().zip(values);
-    let values = pairs.filter_map(|(name, value)| Some((selectors::of_title(name)?, value))).collect();
+    let values = pairs.filter_map(|(name, value)| Some((omni::of_title(name)?, value))).collect();
     Collected { values, line: at }.row(kind, sheet)
 }
