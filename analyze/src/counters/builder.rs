@@ -1,7 +1,7 @@
 //! The list of counters that every format's reader fills, and their values.
 
 use super::{Counter, Kind, line_at};
-use crate::input::ParseError;
+use crate::error::ParseError;
 use std::rc::Rc;
 
 /// A snapshot while it is being read.

@@ -4,7 +4,7 @@ use super::{
     diff::{Change, Note},
     line_at,
 };
-use crate::{error::Error, input::ParseError};
+use crate::error::{Error, ParseError};
 use indexmap::IndexMap;
 
 /// Sums of differences by key; `None` where the snapshots have none of the keys.

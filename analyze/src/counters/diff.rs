@@ -1,7 +1,7 @@
 //! Pairs the counters of two snapshots, subtracts them, and judges what the difference means.
 
 use super::{Bits, Counter, Format, Kind, Snapshot, Value, line_at, prose::without_plurals};
-use crate::{error::Error, input::ParseError};
+use crate::error::{Error, ParseError};
 use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},

@@ -4,7 +4,7 @@
 //! and a parsed value has lost it.
 
 use super::{Bits, Format, Kind, builder::Builder, lines};
-use crate::input::ParseError;
+use crate::error::ParseError;
 use std::{borrow::Cow, rc::Rc};
 
 /// Members that name their object.

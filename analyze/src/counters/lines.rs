@@ -4,7 +4,7 @@ use super::{
     Bits, Format, Kind, Value,
     builder::{Builder, clip},
 };
-use crate::input::ParseError;
+use crate::error::ParseError;
 
 // One counter a line: `/proc/vmstat` and its like, `/proc/net/snmp6`, `nstat`, `ethtool -S`.
 

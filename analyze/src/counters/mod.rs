@@ -17,7 +17,7 @@ pub mod render;
 
 pub use builder::Value;
 
-use crate::{error::Error, input::ParseError};
+use crate::error::{Error, ParseError};
 use builder::Builder;
 use std::rc::Rc;
 

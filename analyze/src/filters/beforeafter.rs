@@ -8,8 +8,7 @@ use crate::{
         diff::{self, Missing, Settings},
         render::{self, Wanted},
     },
-    error::{Error, Verdict, even_unread},
-    input::read_text,
+    error::{Error, Verdict, even_unread, read_text},
     table::write_whole,
 };
 use std::{

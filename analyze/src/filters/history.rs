@@ -1,18 +1,23 @@
 //! `plumb history`: keeps what runs came to, beside the plan in git.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
-
-use schemas::metrics::Metric;
-use schemas::units::{self, Unit, human};
-use schemas::{time, vocabulary};
-
-use crate::error::{Error, Verdict};
-use crate::history::{
-    added, commits,
-    store::{self, Compacted, Order},
-    thin::Period,
+use crate::{
+    error::{Error, Verdict},
+    history::{
+        added,
+        store::{self, Compacted, Order},
+        thin::Period,
+    },
+};
+use schemas::{
+    metrics::Metric,
+    time,
+    units::{self, Unit, human},
+    vocabulary,
+};
+use std::{
+    io::Write,
+    path::PathBuf,
+    time::{Duration, SystemTime},
 };
 
 /// Keep what runs came to: one line per run, case and metric, in files beside the plan.
@@ -108,7 +113,7 @@ fn parse_before(text: &str) -> Result<String, String> {
 }
 
 fn parse_commit(text: &str) -> Result<String, String> {
-    if commits::is_commit(text) {
+    if added::is_commit(text) {
         Ok(text.to_owned())
     } else {
         Err("a commit is 7 to 64 hexadecimal digits, as `git rev-parse HEAD` prints it".to_owned())
@@ -135,13 +140,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 impl Add {
     fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
-        let commit = self.commit.clone().or_else(commits::present).unwrap_or_default();
+        let commit = self.commit.clone().or_else(added::present).unwrap_or_default();
         let rows = added::rows(&self.run, &commit, &self.labels, &self.metrics)?;
         let (appended, notes) = store::append(&self.to, &rows)?;
         for note in &notes {
             crate::warn(note);
         }
-        let commit = if commit.is_empty() { "no commit" } else { commits::short(&commit) };
+        let commit = if commit.is_empty() { "no commit" } else { added::short(&commit) };
         for appended in appended {
             let file = appended.file.display();
             match appended.rows {

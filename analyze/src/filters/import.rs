@@ -1,14 +1,12 @@
 //! `import`: other programs' outputs as results.
 
-use std::io::Write;
-use std::path::PathBuf;
-
+use crate::{
+    error::{Error, Verdict, read_text},
+    import::{Program, Sheet, set},
+    table::OutputArgs,
+};
 use schemas::columns::{self, AXIS_PREFIX};
-
-use crate::error::{Error, Verdict};
-use crate::import::{Program, Sheet, set};
-use crate::input::read_text;
-use crate::table::OutputArgs;
+use std::{io::Write, path::PathBuf};
 
 /// Read other programs' outputs as results.
 ///

@@ -1,18 +1,17 @@
 //! Sentences about series and their findings, for terminals, Markdown, annotations and pages.
 
-use std::collections::BTreeMap;
-
-use schemas::columns::number;
-use schemas::text::{short_id, short_names};
-use schemas::units::{Unit, human, margin, three_digits};
-
 use super::{
-    commits::Commit,
-    events::Event,
+    added::Commit,
     series::{Reading, Run},
-    told::Told,
+    told::{Event, Told},
     trend::{FEWEST, Finding},
 };
+use schemas::{
+    columns::number,
+    text::{short_id, short_names},
+    units::{Unit, human, margin, three_digits},
+};
+use std::collections::BTreeMap;
 
 /// Series with the same doubt that are named; of more, their number.
 const NAMED: usize = 3;

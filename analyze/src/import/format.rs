@@ -1,9 +1,8 @@
 //! Programs whose lines have fixed words: a table of patterns says which column takes each figure.
 
-use schemas::columns::{self, ColumnType, Row};
-
 use super::sheet::{Sheet, number, set_workload, unknown};
-use crate::input::ParseError;
+use crate::error::ParseError;
+use schemas::columns::{self, ColumnType, Row};
 
 /// How one program writes its results. [`LMBENCH`](super::by_pattern::LMBENCH) is a short example.
 pub(super) struct Format {

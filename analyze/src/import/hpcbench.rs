@@ -3,7 +3,7 @@
 mod header;
 
 use super::sheet::{Sheet, count, number, set_latency, set_messages, set_workload, whole};
-use crate::input::ParseError;
+use crate::error::ParseError;
 use header::{Header, hosts, system_log};
 use schemas::{
     columns::Row,

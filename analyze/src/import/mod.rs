@@ -19,7 +19,7 @@ pub use sheet::Sheet;
 
 pub(crate) use sheet::fnv1a;
 
-use crate::{error::Error, input::ParseError};
+use crate::error::{Error, ParseError};
 use clap::ValueEnum as _;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};
 

@@ -1,9 +1,8 @@
 //! NetPIPE: the console of versions 2 and 3, and the `np.out` file of version 3.
 
-use schemas::words::{LatencyKind, Way};
-
 use super::sheet::{Sheet, number, set_workload, unknown, whole};
-use crate::input::ParseError;
+use crate::error::ParseError;
+use schemas::words::{LatencyKind, Way};
 
 /// Whether NetPIPE wrote it.
 pub fn looks_like(text: &str) -> bool {

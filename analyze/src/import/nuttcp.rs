@@ -1,10 +1,11 @@
 //! nuttcp: its summary lines, its intervals (`-i`), `-fparse`, and the reports of both ends (`-v`).
 
-use schemas::columns::Row;
-use schemas::words::{Record, Way};
-
 use super::sheet::{Sheet, count, host, measured, number, set_messages};
-use crate::input::ParseError;
+use crate::error::ParseError;
+use schemas::{
+    columns::Row,
+    words::{Record, Way},
+};
 
 /// Whether nuttcp wrote it.
 pub fn looks_like(text: &str) -> bool {

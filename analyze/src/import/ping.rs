@@ -1,10 +1,11 @@
 //! ping: a row per reply, and the summary.
 
-use schemas::columns::Row;
-use schemas::words::{LatencyKind, Status};
-
 use super::sheet::{Sheet, count, host, measured, number, set_messages, whole};
-use crate::input::ParseError;
+use crate::error::ParseError;
+use schemas::{
+    columns::Row,
+    words::{LatencyKind, Status},
+};
 
 /// Whether ping wrote it.
 pub fn looks_like(text: &str) -> bool {

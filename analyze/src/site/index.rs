@@ -1,17 +1,17 @@
-//! The first page: changes, the latest first, and all series.
+//! The first page: changes, the latest first, and all series. The page of runs.
 
-use schemas::units::margin;
-
-use super::{Site, links, sparkline, value, word};
+use super::{Site, commit, links, value, word};
 use crate::{
     export::page::{Block, Item, Line, Page, Piece, Row, Tone},
     history::{
-        events::Event,
         sentences,
-        told::Told,
+        told::{Event, Told},
         trend::{FEWEST, Finding},
     },
+    plot::trend::condensed,
 };
+use schemas::units::margin;
+use std::{collections::HashMap, fmt::Write as _};
 
 /// Events that stand open; others are folded.
 const OPEN: usize = 12;
@@ -122,7 +122,7 @@ fn grid(site: &Site<'_>, about: String, series: &[usize]) -> Block {
         let told = &site.all[*at];
         let text = |text: String| -> Line { vec![Piece::Text(text)] };
         let last_run = told.series.points.last().map(|point| &site.reading.runs[point.run]);
-        let drawing = sparkline::svg(told, |i| match word(told, i) {
+        let drawing = svg(told, |i| match word(told, i) {
             Piece::Word(Tone::Bad, _) => "bad",
             Piece::Word(Tone::Good, _) => "good",
             Piece::Word(Tone::Doubtful, _) => "doubtful",
@@ -152,4 +152,119 @@ fn change(site: &Site<'_>, told: &Told) -> Line {
     let (_, first) = told.runs(site.reading, finding);
     let how = format!(" {sign}{} on {}", margin(finding.ratio.abs()), sentences::day(first));
     vec![word(told, i), Piece::Text(how)]
+}
+
+// A series as a small drawing in a row of a table.
+
+/// Most points of the line.
+const POINTS: usize = 60;
+
+const WIDTH: f64 = 120.0;
+const HEIGHT: f64 = 24.0;
+
+/// The line of the values, with a stroke at each finding in the tone of its word. `class` gives the tone.
+pub fn svg(told: &Told, class: impl Fn(usize) -> &'static str) -> String {
+    let points = &told.series.points;
+    let places: Vec<usize> = (0..points.len()).collect();
+    let dots = condensed(points, &places, &[0], POINTS);
+    let values = || dots.iter().map(|dot| dot.centre);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    let x = |place: f64| place / (points.len().max(2) - 1) as f64 * WIDTH;
+    let y = |value: f64| {
+        let share = if high > low { (value - low) / (high - low) } else { 0.5 };
+        HEIGHT - 1.0 - share * (HEIGHT - 2.0)
+    };
+    let mut out = format!(
+        "<svg class=\"spark\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+    );
+    for (i, finding) in told.trend.findings.iter().enumerate() {
+        let at = x((finding.at as f64 - 0.5).max(0.0));
+        _ = write!(out, "<path class=\"{}\" d=\"M{at:.1} 0V{HEIGHT}\"/>", class(i));
+    }
+    out.push_str("<path d=\"");
+    for (i, dot) in dots.iter().enumerate() {
+        _ = write!(out, "{}{:.1} {:.1}", if i == 0 { 'M' } else { 'L' }, x(dot.x), y(dot.centre));
+    }
+    if let [one] = &dots[..] {
+        // A single run is a short line.
+        _ = write!(out, "M{:.1} {:.1}h4", x(one.x), y(one.centre));
+    }
+    out.push_str("\"/></svg>");
+    out
+}
+
+// The page of runs: the latest first, and what changed at each.
+
+/// Most runs of the page.
+pub const LISTED: usize = 5000;
+
+/// Findings of a run that are named; the index has all.
+const NAMED: usize = 4;
+
+pub fn runs_page(site: &Site<'_>) -> Page {
+    let mut values: HashMap<usize, usize> = HashMap::new();
+    for point in site.all.iter().flat_map(|told| &told.series.points) {
+        *values.entry(point.run).or_default() += 1;
+    }
+    let mut changes: HashMap<usize, Vec<&Event>> = HashMap::new();
+    for event in &site.events {
+        changes.entry(if event.is_drift { event.before } else { event.first }).or_default().push(event);
+    }
+    let mut rows = Vec::new();
+    for at in site.order.iter().rev().take(LISTED) {
+        let run = &site.reading.runs[*at];
+        let text = |text: &str| -> Line { vec![Piece::text(text)] };
+        let minute = run.time.get(..16).unwrap_or(&run.time).replace('T', " ");
+        rows.push(Row {
+            id: site.listed.get(at).cloned().unwrap_or_default(),
+            cells: vec![
+                text(&run.run_id),
+                text(&minute),
+                text(&commit(run)),
+                text(&run.version),
+                text(&run.labels),
+                text(&values.get(at).copied().unwrap_or_default().to_string()),
+                changed(site, changes.get(at).map_or(&[], Vec::as_slice)),
+            ],
+        });
+    }
+    let columns = vec![
+        ("run", false),
+        ("time (UTC)", false),
+        ("commit", false),
+        ("version", false),
+        ("labels", false),
+        ("values", true),
+        ("what changed", false),
+    ];
+    let mut blocks = vec![Block::Line(links(""))];
+    if site.order.len() > LISTED {
+        blocks.push(Block::Paragraph(format!(
+            "The latest {LISTED} of {} runs. The history's CSV files have all.",
+            site.order.len()
+        )));
+    }
+    blocks.push(Block::Search);
+    blocks.push(Block::Grid { about: "runs".to_owned(), columns, rows, searched: true });
+    Page { title: format!("{}: runs", site.title), origin: site.span(), blocks }
+}
+
+/// The findings that begin at a run.
+fn changed(site: &Site<'_>, events: &[&Event]) -> Line {
+    let mut line = Line::new();
+    let all: Vec<&(usize, usize)> = events.iter().flat_map(|event| &event.findings).collect();
+    for (series, i) in all.iter().take(NAMED) {
+        let told = &site.all[*series];
+        let finding = &told.trend.findings[*i];
+        let sign = if finding.ratio < 0.0 { "−" } else { "+" };
+        let text = format!("{} {sign}{}", sentences::name(told), margin(finding.ratio.abs()));
+        if !line.is_empty() {
+            line.push(Piece::text("; "));
+        }
+        line.extend([word(told, *i), Piece::text(" "), Piece::link(text, site.place(*series, *i))]);
+    }
+    if all.len() > NAMED {
+        line.push(Piece::Text(format!("; {} more", all.len() - NAMED)));
+    }
+    line
 }

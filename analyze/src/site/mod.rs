@@ -1,38 +1,32 @@
 //! A history as a site: static pages that can be published as they are.
 //!
-//! - `index`: the changes and all series
-//! - `runs`: the runs, and what changed at each
+//! - `index`: the changes and all series; the runs, and what changed at each
 //! - `series`: a page per series
-//! - `sparkline`: a series as a small drawing
-//! - `names`: file names and anchors, which stay as they are when the history grows
-//! - `folder`: the pages on disk
+//! - `folder`: the pages on disk; file names and anchors, which stay as they are when the history grows
 //!
 //! The same history gives the same bytes: no page has the time at which it was made.
 
 mod folder;
 mod index;
-mod names;
-mod runs;
 mod series;
-mod sparkline;
-
-use std::{collections::BTreeMap, collections::HashMap, path::Path};
-
-use rayon::prelude::*;
-use schemas::{
-    text::short_id,
-    units::{human, three_digits},
-};
 
 use crate::{
     error::Error,
     export::page::{Line, Page, Piece, Tone},
     history::{
-        events::{Event, events},
         sentences,
         series::{Reading, Run},
-        told::{self, Asked, Told},
+        told::{self, Asked, Event, Told, events},
     },
+};
+use rayon::prelude::*;
+use schemas::{
+    text::short_id,
+    units::{human, three_digits},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
 };
 
 /// The page of all series.
@@ -64,7 +58,7 @@ pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> R
     let folder = folder::Folder::open(to, names.collect())?;
     // Those that link come last: an interrupted build links to nothing that is missing.
     (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &site.page_of(at)?.html()))?;
-    folder.write(RUNS, &runs::page(&site).html())?;
+    folder.write(RUNS, &index::runs_page(&site).html())?;
     folder.write(INDEX, &index::page(&site).html())?;
     let pages = folder.close()?;
     Ok((pages, reading.notes.clone()))
@@ -77,8 +71,8 @@ impl<'a> Site<'a> {
         order.sort_unstable();
         order.dedup();
         order.sort_by(|a, b| reading.runs[*a].time.cmp(&reading.runs[*b].time));
-        let listed = order.iter().rev().take(runs::LISTED);
-        let listed = listed.map(|run| (*run, names::anchor("run", &reading.runs[*run].run_id))).collect();
+        let listed = order.iter().rev().take(index::LISTED);
+        let listed = listed.map(|run| (*run, folder::anchor("run", &reading.runs[*run].run_id))).collect();
         let mut plans: Vec<&str> = all.iter().map(|told| told.series.key.plan.as_str()).collect();
         plans.dedup();
         let title = match (title, &plans[..]) {
@@ -86,7 +80,7 @@ impl<'a> Site<'a> {
             (None, [plan]) => format!("History of {plan}"),
             (None, _) => "History".to_owned(),
         };
-        let pages = all.iter().map(|told| format!("{SERIES}/{}", names::page(told))).collect();
+        let pages = all.iter().map(|told| format!("{SERIES}/{}", folder::page(told))).collect();
         Self { title, reading, all, events: events(reading, all), pages, order, listed }
     }
 
@@ -146,7 +140,7 @@ fn span(reading: &Reading, order: &[usize]) -> String {
 fn anchor(reading: &Reading, told: &Told, finding: usize) -> String {
     let finding = &told.trend.findings[finding];
     let (before, first) = told.runs(reading, finding);
-    if finding.is_drift { names::anchor("drift", &before.run_id) } else { names::anchor("change", &first.run_id) }
+    if finding.is_drift { folder::anchor("drift", &before.run_id) } else { folder::anchor("change", &first.run_id) }
 }
 
 /// The word of a finding, in its tone.
@@ -166,7 +160,7 @@ fn value(told: &Told, value: f64) -> String {
 }
 
 fn commit(run: &Run) -> String {
-    crate::history::commits::short(&run.commit).to_owned()
+    crate::history::added::short(&run.commit).to_owned()
 }
 
 /// Links to the pages that are about everything.

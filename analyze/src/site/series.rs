@@ -1,16 +1,15 @@
 //! The page of a series: picture, findings, facts and values.
 
-use schemas::{
-    metrics::Better,
-    units::{level, margin},
-};
-
 use super::{Site, anchor, commit, links, span, value, word};
 use crate::{
     error::Error,
     export::page::{Block, Item, Line, Page, Piece, Row, Tone},
     history::{added, sentences, told::Told},
     plot::{self, Paper, options::Size},
+};
+use schemas::{
+    metrics::Better,
+    units::{level, margin},
 };
 
 /// Most runs whose values are listed.

@@ -1,25 +1,5 @@
 //! Measures until each comparison with a baseline is decided: the rule of `plumb bisect`.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Instant,
-};
-
-use analyze::{
-    history::added::results_of,
-    judge::{
-        VerdictRow,
-        baseline::{Baseline, OnMissing, Promise, Terms},
-        comparison::Rule,
-        environment::Environment,
-        sequential::{Looks, Said, said},
-    },
-    stats::compare::smallest_p,
-};
-use schemas::metrics::{self, Metric};
-
 use super::evidence;
 use crate::{
     error::Error,
@@ -31,6 +11,24 @@ use crate::{
         run::Finished,
         step::{Enough, Step},
     },
+};
+use analyze::{
+    history::added::results_of,
+    judge::{
+        VerdictRow,
+        baseline::{Baseline, OnMissing, Promise, Terms},
+        comparison::Rule,
+        environment::Environment,
+        power::{Looks, Said, said},
+    },
+    stats::compare::smallest_p,
+};
+use schemas::metrics::{self, Metric};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Instant,
 };
 
 /// Fewest iterations before the first look: fewer cannot be significant at any useful level.

@@ -1,11 +1,6 @@
 //! Reports for CI systems: JUnit XML, a summary in Markdown, annotations at lines of the plan.
 
-use std::{
-    fs::OpenOptions,
-    io::Write,
-    path::{Path, PathBuf},
-};
-
+use crate::error::{Error, replace};
 use analyze::{
     export::{
         annotations::{self, At},
@@ -17,8 +12,11 @@ use analyze::{
 };
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
-
-use crate::error::{Error, replace};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// A case in these reports.
 #[derive(Clone, Debug)]

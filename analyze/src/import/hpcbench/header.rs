@@ -1,8 +1,8 @@
 //! What surrounds hpcbench's results: the head of its files (lines that begin with `#`), and its system log.
 
 use crate::{
+    error::ParseError,
     import::sheet::{Sheet, count, measured, number, whole},
-    input::ParseError,
 };
 use schemas::{
     columns::Row,

@@ -3,7 +3,7 @@
 mod text;
 
 use super::sheet::{Sheet, count, measured, set_messages};
-use crate::input::ParseError;
+use crate::error::ParseError;
 use schemas::{
     columns::Row,
     time::from_unix_seconds,

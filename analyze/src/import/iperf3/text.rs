@@ -1,10 +1,13 @@
 //! iperf3's text. Three digits of each figure are all that it has; `-J` has them all.
 
-use schemas::columns::Row;
-use schemas::words::{OfferedUnit, Phase, Record, Way};
-
-use crate::import::sheet::{Sheet, count, host, measured, number, set_messages, without_noise};
-use crate::input::ParseError;
+use crate::{
+    error::ParseError,
+    import::sheet::{Sheet, count, host, measured, number, set_messages, without_noise},
+};
+use schemas::{
+    columns::Row,
+    words::{OfferedUnit, Phase, Record, Way},
+};
 
 /// The words with which iperf3's lines begin, behind a title (`-T`) or a time (`--timestamps`).
 const MARKS: [&str; 15] = [

@@ -5,8 +5,8 @@ use super::{
     unit::{Unit, set_transactions},
 };
 use crate::{
+    error::ParseError,
     import::sheet::{Sheet, count, measured, number, set_messages, whole},
-    input::ParseError,
 };
 use schemas::{
     columns::Row,

@@ -9,7 +9,7 @@ mod omni;
 mod unit;
 
 use super::sheet::{Sheet, host, whole};
-use crate::{input::ParseError, table};
+use crate::{error::ParseError, table};
 use classic::{Heading, Kind};
 use omni::Collected;
 use schemas::columns::Row;

@@ -5,8 +5,8 @@ use super::{
     unit::{Unit, set_transactions},
 };
 use crate::{
+    error::ParseError,
     import::sheet::{Sheet, count, host, measured, number},
-    input::ParseError,
 };
 use schemas::{
     columns::{Row, results::Field},

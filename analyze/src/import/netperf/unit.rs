@@ -1,11 +1,10 @@
 //! Units of netperf, and its interim results (`-D`), which all forms of output have.
 
-use schemas::columns::Row;
-use schemas::time::from_unix_seconds;
-use schemas::words::Record;
-
-use crate::import::sheet::{Sheet, measured, number};
-use crate::input::ParseError;
+use crate::{
+    error::ParseError,
+    import::sheet::{Sheet, measured, number},
+};
+use schemas::{columns::Row, time::from_unix_seconds, words::Record};
 
 /// A unit word of netperf's `-f`, without its `/s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
