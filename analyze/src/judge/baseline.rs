@@ -4,12 +4,11 @@ use super::{
     Severity, VerdictRow, compared,
     comparison::{self, Comparison, Rule},
     environment::{Difference, Environment},
-    samples,
+    samples::{self, Case, Index, Key, Samples},
     worsening::{self, Worse},
 };
 use crate::{
     error::Error,
-    judge::samples::{Case, Index, Key, Samples},
     table::{
         InputArgs, Selection, Table,
         beside::{self, Beside},
