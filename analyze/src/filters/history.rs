@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Verdict},
     history::{
-        added,
+        added, commits,
         store::{self, Compacted, Order},
         thin::Period,
     },
@@ -113,7 +113,7 @@ fn parse_before(text: &str) -> Result<String, String> {
 }
 
 fn parse_commit(text: &str) -> Result<String, String> {
-    if added::is_commit(text) {
+    if commits::is_commit(text) {
         Ok(text.to_owned())
     } else {
         Err("a commit is 7 to 64 hexadecimal digits, as `git rev-parse HEAD` prints it".to_owned())
@@ -140,13 +140,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 
 impl Add {
     fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
-        let commit = self.commit.clone().or_else(added::present).unwrap_or_default();
+        let commit = self.commit.clone().or_else(commits::present).unwrap_or_default();
         let rows = added::rows(&self.run, &commit, &self.labels, &self.metrics)?;
         let (appended, notes) = store::append(&self.to, &rows)?;
         for note in &notes {
             crate::warn(note);
         }
-        let commit = if commit.is_empty() { "no commit" } else { added::short(&commit) };
+        let commit = if commit.is_empty() { "no commit" } else { commits::short(&commit) };
         for appended in appended {
             let file = appended.file.display();
             match appended.rows {

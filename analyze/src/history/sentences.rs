@@ -1,7 +1,7 @@
 //! Sentences about series and their findings, for terminals, Markdown, annotations and pages.
 
 use super::{
-    added::Commit,
+    commits::Commit,
     series::{Reading, Run},
     told::{Event, Told},
     trend::{FEWEST, Finding},

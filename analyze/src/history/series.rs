@@ -132,7 +132,7 @@ impl Reading {
 // Changes that are known: `accepted.csv` in the history's folder, with a reason and a date.
 
 /// Its name in the folder of a history.
-pub const FILE: &str = "accepted.csv";
+pub const ACCEPTED_FILE: &str = "accepted.csv";
 
 /// A change counts as accepted while it is at most this much larger than it was when it was accepted.
 const GROWTH: f64 = 1.25;
@@ -160,8 +160,8 @@ pub(super) fn is_mark_of_merge(line: &[u8]) -> bool {
 }
 
 /// The known changes of a history; none without the file.
-pub fn read(folder: &Path) -> Result<Vec<Accepted>, Error> {
-    let path = folder.join(FILE);
+pub fn read_accepted(folder: &Path) -> Result<Vec<Accepted>, Error> {
+    let path = folder.join(ACCEPTED_FILE);
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -237,8 +237,8 @@ mod tests {
             (String::new(), "", "is empty"),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            fs::write(dir.path().join(FILE), &text).unwrap();
-            let error = read(dir.path()).unwrap_err().to_string();
+            fs::write(dir.path().join(ACCEPTED_FILE), &text).unwrap();
+            let error = read_accepted(dir.path()).unwrap_err().to_string();
             assert!(error.contains(&format!("accepted.csv{place}: ")) && error.contains(reason), "{text}\n{error}");
         }
     }

@@ -47,7 +47,7 @@ fn search(path: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<PathBuf>) ->
     for entry in fs::read_dir(path).map_err(at(path))? {
         let inner = entry.map_err(at(path))?.path();
         let is_table = inner.extension().is_some_and(|end| end == "csv");
-        if inner.is_dir() || (is_table && inner.file_name().is_some_and(|name| name != super::series::FILE)) {
+        if inner.is_dir() || (is_table && inner.file_name().is_some_and(|name| name != super::series::ACCEPTED_FILE)) {
             search(&inner, seen, found)?;
         }
     }

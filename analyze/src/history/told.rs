@@ -1,7 +1,8 @@
 //! Series that were asked for, with what they tell and what is known of it.
 
 use super::{
-    added::{self, CPU_TAKEN, Commit},
+    added::CPU_TAKEN,
+    commits::{self, Commit},
     series::{self, Accepted, Key, Point, Reading, Run, Series},
     store,
     trend::{Finding, Trend, trend},
@@ -81,7 +82,7 @@ impl Told {
 /// Reads a history, and searches the series that are asked for on all cores. `history`: its folder, or one file of it.
 pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error> {
     let reading = store::read(history, asked.repair)?;
-    let accepted = if history.is_dir() { series::read(history)? } else { Vec::new() };
+    let accepted = if history.is_dir() { series::read_accepted(history)? } else { Vec::new() };
     let metric = match &asked.metric {
         Some(name) => Some(vocabulary::metric(name).map_err(Error::Usage)?.name),
         None => None,
@@ -137,7 +138,7 @@ fn complete(told: &mut Told, reading: &Reading, accepted: &[Accepted], repositor
             .collect();
         let known = accepted.iter().find(|known| known.covers(&told.series.key, &near, finding.ratio)).cloned();
         let (before, first) = told.runs(reading, finding);
-        let commits = added::between(repository, &before.commit, &first.commit);
+        let commits = commits::between(repository, &before.commit, &first.commit);
         told.accepted.push(known);
         told.commits.push(commits);
     }

@@ -10,8 +10,8 @@ use crate::{
 };
 use schemars::JsonSchema;
 use schemas::{
-    one_or_many::OneOrMany,
     units::{self, Unit},
+    words::OneOrMany,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

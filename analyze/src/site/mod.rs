@@ -160,7 +160,7 @@ fn value(told: &Told, value: f64) -> String {
 }
 
 fn commit(run: &Run) -> String {
-    crate::history::added::short(&run.commit).to_owned()
+    crate::history::commits::short(&run.commit).to_owned()
 }
 
 /// Links to the pages that are about everything.

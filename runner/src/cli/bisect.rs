@@ -1,5 +1,26 @@
 //! `plumb bisect`: one step of `git bisect run`.
 
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use analyze::{
+    history::commits,
+    judge::{
+        VerdictRow,
+        comparison::{Rule, change_text},
+        power::Said,
+    },
+};
+use schemas::{
+    metrics::{self, Metric},
+    units, vocabulary,
+};
+
 use super::{
     Selection,
     key::KeyFile,
@@ -14,25 +35,6 @@ use crate::{
     programs::refusal::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
-};
-use analyze::{
-    history::added,
-    judge::{
-        VerdictRow,
-        comparison::{Rule, change_text},
-        power::Said,
-    },
-};
-use schemas::{
-    metrics::{self, Metric},
-    units, vocabulary,
-};
-use std::{
-    fs,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, Instant},
 };
 
 pub const EXAMPLES: &str = "\
@@ -156,7 +158,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
     let progress = &mut Progress::new(args.progress.mode());
     let mut plan = load(args)?;
     for file in [Path::new(&args.plan), &args.against] {
-        if added::is_tracked(file) {
+        if commits::is_tracked(file) {
             progress.warn(&format!(
                 "{} is in the repository, and each step has its own commit's version: copy it elsewhere and name the copy",
                 file.display()
@@ -173,7 +175,7 @@ fn step(args: &Args) -> Result<Exit, Error> {
         deadline: args.budget.and_then(|budget| Instant::now().checked_add(budget)),
     };
     let until = Arc::new(Until::of(&mut plan, &question)?);
-    let commit = added::checked_out().map_or_else(|| "unknown".to_owned(), |id| added::short(&id).to_owned());
+    let commit = commits::checked_out().map_or_else(|| "unknown".to_owned(), |id| commits::short(&id).to_owned());
     let table = place(args, &commit)?;
     let interrupts = Interrupts::install(announce)?;
     let options = Options {
@@ -235,7 +237,7 @@ fn load(args: &Args) -> Result<Plan, Error> {
 
 /// A file for the results of this commit. Earlier ones stay: a commit may be measured again.
 fn place(args: &Args, commit: &str) -> Result<PathBuf, Error> {
-    let folder = args.output.clone().or_else(|| added::in_git_directory(FOLDER)).ok_or_else(|| {
+    let folder = args.output.clone().or_else(|| commits::in_git_directory(FOLDER)).ok_or_else(|| {
         Error::Usage("this folder is in no git repository: name a folder for the results with -o".to_owned())
     })?;
     fs::create_dir_all(&folder).map_err(Error::output(folder.display()))?;

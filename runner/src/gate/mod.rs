@@ -9,22 +9,22 @@ pub mod promote;
 pub mod survey;
 pub mod until;
 
+use std::{collections::HashMap, io::Write, path::Path};
+
+use analyze::judge::{
+    VerdictRow,
+    baseline::Baseline,
+    environment::Environment,
+    statement::{self, Statement},
+    verdicts::{self, Format},
+};
+use analyze::table::layout::Sheet;
+
 use crate::{
     error::{Error, Exit, replace},
     plan::{Plan, model::OnUncertain},
     schedule::{run::Finished, step::Step},
 };
-use analyze::{
-    judge::{
-        VerdictRow,
-        baseline::Baseline,
-        environment::Environment,
-        statement::{self, Statement},
-        verdicts::{self, Format},
-    },
-    table::layout::Sheet,
-};
-use std::{collections::HashMap, io::Write, path::Path};
 
 /// All verdicts of a run.
 #[derive(Clone, Debug, Default)]

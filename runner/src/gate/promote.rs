@@ -1,11 +1,11 @@
 //! `plumb baseline promote`: makes a finished run the baseline of later runs.
 
-use crate::{
-    error::{Error, replace},
-    plan::{self, Format, LoadOptions},
-    schedule::history,
-    sinks::run_json,
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs,
+    path::{Path, PathBuf},
 };
+
 use analyze::{
     judge::{
         baseline::said,
@@ -15,17 +15,19 @@ use analyze::{
     stats::quantiles,
     table::{InputArgs, Rows, Selection, Table, beside},
 };
+use schemas::columns::results::column;
 use schemas::{
-    columns::results::column,
     metrics,
     run_record::{Promotion, RunRecord},
     units,
     words::{Phase, Record, Status},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    fs,
-    path::{Path, PathBuf},
+
+use crate::{
+    error::{Error, replace},
+    plan::{self, Format, LoadOptions},
+    schedule::history,
+    sinks::run_json,
 };
 
 #[derive(Clone, Debug, clap::Args)]

@@ -1,17 +1,12 @@
 //! Measures until each comparison with a baseline is decided: the rule of `plumb bisect`.
 
-use super::evidence;
-use crate::{
-    error::Error,
-    plan::{
-        Plan,
-        case::{Case, Member},
-    },
-    schedule::{
-        run::Finished,
-        step::{Enough, Step},
-    },
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Instant,
 };
+
 use analyze::{
     history::added::results_of,
     judge::{
@@ -24,11 +19,18 @@ use analyze::{
     stats::compare::smallest_p,
 };
 use schemas::metrics::{self, Metric};
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Instant,
+
+use super::evidence;
+use crate::{
+    error::Error,
+    plan::{
+        Plan,
+        case::{Case, Member},
+    },
+    schedule::{
+        run::Finished,
+        step::{Enough, Step},
+    },
 };
 
 /// Fewest iterations before the first look: fewer cannot be significant at any useful level.

@@ -1,12 +1,7 @@
 //! The answer of `plumb measure`: a line per test, what limited it, and what else to know.
 
-use super::plan::{Asked, IDLE, LOAD, PROBE};
-use crate::{
-    campaign::Report,
-    plan::estimate::span,
-    sinks::{run_json::HostRecord, table},
-    style,
-};
+use std::{collections::BTreeMap, io, io::Write, time::Duration};
+
 use analyze::{
     judge::offered,
     limits,
@@ -18,10 +13,13 @@ use schemas::{
     units::{Unit, human},
 };
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-    time::Duration,
+
+use super::plan::{Asked, IDLE, LOAD, PROBE};
+use crate::{
+    campaign::Report,
+    plan::estimate::span,
+    sinks::{run_json::HostRecord, table},
+    style,
 };
 
 /// Share of the datagrams from which on a loss shows that the load was too much.

@@ -1,6 +1,11 @@
 //! Reports for CI systems: JUnit XML, a summary in Markdown, annotations at lines of the plan.
 
-use crate::error::{Error, replace};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
 use analyze::{
     export::{
         annotations::{self, At},
@@ -12,11 +17,8 @@ use analyze::{
 };
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
 use schemas::{columns::VerdictRow, words::Verdict};
-use std::{
-    fs::OpenOptions,
-    io::Write,
-    path::{Path, PathBuf},
-};
+
+use crate::error::{Error, replace};
 
 /// A case in these reports.
 #[derive(Clone, Debug)]

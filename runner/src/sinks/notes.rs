@@ -1,17 +1,19 @@
 //! Notes below the summary: what readers of the numbers should know.
 
-use super::{
-    disturbance::{self, Disturbance},
-    run_json::HostRecord,
-};
-use crate::schedule::bench::Measured;
+use std::collections::BTreeMap;
+
 use analyze::limits;
 use netcore::{
     report::{FlowWindow, Granted, Phase, SideReport, TimeWait},
     spec::Role,
 };
 use schemas::units::margin;
-use std::collections::BTreeMap;
+
+use super::{
+    disturbance::{self, Disturbance},
+    run_json::HostRecord,
+};
+use crate::schedule::bench::Measured;
 
 /// Collects the notes of a run.
 #[derive(Debug, Default)]

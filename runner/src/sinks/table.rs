@@ -1,5 +1,7 @@
 //! The summary table: one line per case, for people.
 
+use std::io::{self, Write};
+
 use analyze::{
     judge::offered,
     limits,
@@ -12,7 +14,6 @@ use schemas::{
     units::{self, Unit, human},
     words::{Control, Search, Status},
 };
-use std::io::{self, Write};
 
 /// Prints columns two spaces in.
 pub fn write(columns: &[Column], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {

@@ -1,10 +1,10 @@
 //! The answer to why a test was not faster: causes, what was changed for each, and what that showed.
 
-use super::{
-    changes::{Change, Expected},
-    trial::Said,
+use std::{
+    borrow::Cow,
+    io::{self, Write},
 };
-use crate::{error::Error, sinks::table::write_sentences};
+
 use analyze::{
     judge::comparison::{Comparison, change_text},
     limits::intro,
@@ -20,10 +20,12 @@ use schemas::{
     words::LimitedBy,
 };
 use serde::Serialize;
-use std::{
-    borrow::Cow,
-    io::{self, Write},
+
+use super::{
+    changes::{Change, Expected},
+    trial::Said,
 };
+use crate::{error::Error, sinks::table::write_sentences};
 
 /// The answer about one test.
 #[derive(Debug)]

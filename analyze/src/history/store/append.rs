@@ -288,7 +288,7 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
     }
     let reading = read_files(&files, order.repair)?;
     notes.extend(reading.notes.iter().cloned());
-    let known = series::read(folder)?;
+    let known = series::read_accepted(folder)?;
     let known: Vec<&str> = known.iter().map(series::Accepted::run_id).collect();
     let mut gone: Gone = HashMap::new();
     for (series, stays) in thin::needed(&reading, &order.before, order.keep, &known) {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use schemas::{assertion, one_or_many::OneOrMany};
+use schemas::{assertion, words::OneOrMany};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::plan::quantity::{published, word};

@@ -25,5 +25,5 @@ pub use policy::{
     Assert, AssertDetail, Find, Iterations, IterationsDetail, StopWhen, StopWhenDetail, Warmup, WarmupAuto,
 };
 pub use programs::{Command, Hook, Hooks, Skip};
-pub use schemas::one_or_many::OneOrMany;
+pub use schemas::words::OneOrMany;
 pub use words::{Control, FindBy, Shape, Window};

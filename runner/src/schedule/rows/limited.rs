@@ -1,12 +1,13 @@
 //! Why an iteration was not faster, in the rows of its measure phase.
 
-use super::{both::Pair, limits as evidence, ways};
 use analyze::limits::{self, Limit};
 use netcore::spec::TestSpec;
 use schemas::{
     columns::{Row, results::ends},
     words::Way,
 };
+
+use super::{both::Pair, limits as evidence, ways};
 
 /// Columns about an end as a whole. Of two ways at once they say nothing about one.
 const OF_THE_END: [[&str; 2]; 6] = [

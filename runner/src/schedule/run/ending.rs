@@ -1,15 +1,16 @@
 //! The end of a case: its summary, warnings about its numbers, and the rows of skipped cases.
 
-use super::{Failure, Run, cut};
-use crate::{
-    error::Error,
-    schedule::{confidence::Samples, search::Search},
-};
 use analyze::limits;
 use schemas::{
     columns::Row,
     units,
     words::{Record, Status},
+};
+
+use super::{Failure, Run, cut};
+use crate::{
+    error::Error,
+    schedule::{confidence::Samples, search::Search},
 };
 
 impl Run<'_> {

@@ -1,5 +1,24 @@
 //! One iteration of a case: measured, retried, and its rows written.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use analyze::limits;
+use netcore::{
+    client::{Outcome, RanksOutcome},
+    ranks::RankError,
+    report::{Ending, SideReport},
+};
+use schemas::{
+    columns::Row,
+    metrics::METRICS,
+    run_record::Discarded,
+    units::{Unit, human, margin},
+    words::{LimitedBy, Phase, Record, Status, Way},
+};
+
 use super::{
     Failure, Run, Values, arrived,
     cut::{self, Cut},
@@ -24,23 +43,6 @@ use crate::{
         step::Step,
     },
     signals::Interrupts,
-};
-use analyze::limits;
-use netcore::{
-    client::{Outcome, RanksOutcome},
-    ranks::RankError,
-    report::{Ending, SideReport},
-};
-use schemas::{
-    columns::Row,
-    metrics::METRICS,
-    run_record::Discarded,
-    units::{Unit, human, margin},
-    words::{LimitedBy, Phase, Record, Status, Way},
-};
-use std::{
-    thread,
-    time::{Duration, Instant},
 };
 
 /// Starts of an iteration that something disturbs: others take a CPU from a pair of a survey, or a receiver read what had
