@@ -12,7 +12,7 @@ use super::survey::Judged;
 use crate::{
     error::{Error, Verdict},
     export::page::{self, Block, Page},
-    history::told::Asked,
+    history::analysed::Asked,
     judge::verdicts,
     site,
     survey::{self, Pairs},

@@ -4,10 +4,10 @@ use crate::{
     error::{Error, Verdict, even_unread},
     export::annotations::{Annotations, At, annotations},
     history::{
+        analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences::{acceptance, commits, doubts, heading, line, name, notes, sentence, word},
         series::Reading,
         store::place,
-        told::{self, Asked, Event, Told, events},
     },
     style,
     table::{
@@ -89,40 +89,40 @@ pub enum Format {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let (reading, told) = told::read(&args.history, &args.asked)?;
+    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.output);
     even_unread(args.output.write(output, |w| match format {
-        Format::Csv => csv(&reading, &told, w),
-        Format::Text => text(&reading, &told, &sheet, w),
-        Format::Md => markdown(&reading, &told, w),
+        Format::Csv => csv(&reading, &analysed, w),
+        Format::Text => text(&reading, &analysed, &sheet, w),
+        Format::Md => markdown(&reading, &analysed, w),
     }))?;
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
     }
     if args.annotations.are_wanted() {
-        write(args, &reading, &told, &mut std::io::stderr().lock())?;
+        write(args, &reading, &analysed, &mut std::io::stderr().lock())?;
     }
-    Ok(verdict(args, &told))
+    Ok(verdict(args, &analysed))
 }
 
 /// Whether a finding counts for `--fail-on`.
-fn fails(args: &Args, told: &Told, i: usize) -> bool {
-    let finding = &told.trend.findings[i];
+fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
+    let finding = &analysed.trend.findings[i];
     let counts = match args.fail_on {
         FailOn::Nothing => false,
         FailOn::Regression => finding.worse == Some(true),
         FailOn::Change => true,
     };
-    counts && told.since(finding) <= args.within && told.accepted[i].is_none()
+    counts && analysed.since(finding) <= args.within && analysed.accepted[i].is_none()
 }
 
-fn verdict(args: &Args, told: &[Told]) -> Verdict {
-    let any = told.iter().any(|told| (0..told.trend.findings.len()).any(|i| fails(args, told, i)));
+fn verdict(args: &Args, analysed: &[AnalysedSeries]) -> Verdict {
+    let any = analysed.iter().any(|analysed| (0..analysed.trend.findings.len()).any(|i| fails(args, analysed, i)));
     match args.fail_on {
         FailOn::Nothing => Verdict::Ok,
         _ if any => Verdict::Failed,
-        _ if told.iter().all(|told| told.trend.missing > 0) => Verdict::Inconclusive,
+        _ if analysed.iter().all(|analysed| analysed.trend.missing > 0) => Verdict::Inconclusive,
         _ => Verdict::Ok,
     }
 }
@@ -133,24 +133,24 @@ fn verdict(args: &Args, told: &[Told]) -> Verdict {
 const COMMITS: usize = 5;
 
 /// Writes errors for what counts, and warnings for regressions that do not, with the commits that lie between.
-pub fn write(args: &Args, reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<(), Error> {
+pub fn write(args: &Args, reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
     let mut found = Vec::new();
-    for told in all {
-        for (i, finding) in told.trend.findings.iter().enumerate() {
-            let kind = match (fails(args, told, i), finding.worse, &told.accepted[i]) {
+    for analysed in all {
+        for (i, finding) in analysed.trend.findings.iter().enumerate() {
+            let kind = match (fails(args, analysed, i), finding.worse, &analysed.accepted[i]) {
                 (true, ..) => "error",
                 (false, Some(true), None) => "warning",
                 _ => continue,
             };
-            let (_, first) = told.runs(reading, finding);
-            let at = place(&args.history, &told.series.key, &first.run_id)?;
+            let (_, first) = analysed.runs(reading, finding);
+            let at = place(&args.history, &analysed.series.key, &first.run_id)?;
             let at = at.map(|(file, line)| At { file: file.display().to_string(), line, column: None });
-            let commits = commits(told, i);
+            let commits = commits(analysed, i);
             let listed = commits.iter().take(COMMITS).map(|line| format!("\n{line}"));
             let more = commits.len().saturating_sub(COMMITS);
             let more = (more > 0).then(|| format!("\nand {more} more lines of commits: see the trend"));
             let text: String = listed.chain(more).collect();
-            found.push((kind, at, sentence(reading, told, i) + &text));
+            found.push((kind, at, sentence(reading, analysed, i) + &text));
         }
     }
     Ok(output.write_all(annotations(found).as_bytes())?)
@@ -189,19 +189,26 @@ const COLUMNS: [&str; 28] = [
 ];
 
 /// A row for each series and one for each finding.
-pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<(), Error> {
+pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
     writer.write_record(COLUMNS)?;
-    for told in all {
-        let key = &told.series.key;
-        let points = &told.series.points;
+    for analysed in all {
+        let key = &analysed.series.key;
+        let points = &analysed.series.points;
         let ratio = |value: Option<f64>| value.map(number).unwrap_or_default();
         let start = |finding: &str| -> Vec<String> {
-            let of_series =
-                [&key.plan, &key.machine, &key.case_id, &told.series.case, &key.member, &key.direction, &key.metric];
+            let of_series = [
+                &key.plan,
+                &key.machine,
+                &key.case_id,
+                &analysed.series.case,
+                &key.member,
+                &key.direction,
+                &key.metric,
+            ];
             let mut cells = vec![finding.to_owned()];
             cells.extend(of_series.map(String::clone));
-            cells.extend([points.len().to_string(), told.trend.missing.to_string()]);
+            cells.extend([points.len().to_string(), analysed.trend.missing.to_string()]);
             cells
         };
         let last = points.last().map(|point| &reading.runs[point.run]);
@@ -209,13 +216,18 @@ pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<()
         cells.extend(
             last.map_or_else(Default::default, |run| [run.run_id.clone(), run.time.clone(), run.commit.clone()]),
         );
-        cells.extend([String::new(), String::new(), String::new(), ratio(told.trend.level)]);
+        cells.extend([String::new(), String::new(), String::new(), ratio(analysed.trend.level)]);
         cells.extend(std::iter::repeat_n(String::new(), 6));
-        cells.extend([ratio(told.trend.noise_ratio), ratio(told.trend.correlated), String::new(), String::new()]);
-        cells.push(doubts(told).join("; "));
+        cells.extend([
+            ratio(analysed.trend.noise_ratio),
+            ratio(analysed.trend.correlated),
+            String::new(),
+            String::new(),
+        ]);
+        cells.push(doubts(analysed).join("; "));
         writer.write_record(&cells)?;
-        for (i, finding) in told.trend.findings.iter().enumerate() {
-            let (before, first) = told.runs(reading, finding);
+        for (i, finding) in analysed.trend.findings.iter().enumerate() {
+            let (before, first) = analysed.runs(reading, finding);
             let mut cells = start(if finding.is_drift { "drift" } else { "change" });
             cells
                 .extend([&first.run_id, &first.time, &first.commit, &before.run_id, &before.commit].map(String::clone));
@@ -226,11 +238,14 @@ pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<()
                 ratio(finding.p),
             ]);
             cells.push(finding.worse.map(|worse| worse.to_string()).unwrap_or_default());
-            cells.extend([told.since(finding).to_string(), String::new(), String::new()]);
+            cells.extend([analysed.since(finding).to_string(), String::new(), String::new()]);
             cells.push(
-                told.accepted[i].as_ref().map(|known| format!("{}: {}", known.date, known.reason)).unwrap_or_default(),
+                analysed.accepted[i]
+                    .as_ref()
+                    .map(|known| format!("{}: {}", known.date, known.reason))
+                    .unwrap_or_default(),
             );
-            let (list, note) = match &told.commits[i] {
+            let (list, note) = match &analysed.commits[i] {
                 Ok((list, _)) => (list.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "), String::new()),
                 Err(reason) => (String::new(), reason.clone()),
             };
@@ -242,18 +257,23 @@ pub fn csv(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<()
 }
 
 /// Sentences: what changed, then the levels of all series.
-pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
+pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
     for event in events(reading, all) {
         layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
-        for (told, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
-            let style = match (told.trend.findings[i].worse, &told.accepted[i]) {
+        for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            let style = match (analysed.trend.findings[i].worse, &analysed.accepted[i]) {
                 (_, Some(_)) | (None, _) => style::NOTE,
                 (Some(true), None) => style::ERROR,
                 (Some(false), None) => style::GOOD,
             };
-            let head = sheet.painted(style, word(told, i));
-            layout::paragraph(&format!("{head}: {}", plain(&line(told, i))), sheet.indent + 2, sheet.width, output)?;
-            if let Some(line) = acceptance(told, i) {
+            let head = sheet.painted(style, word(analysed, i));
+            layout::paragraph(
+                &format!("{head}: {}", plain(&line(analysed, i))),
+                sheet.indent + 2,
+                sheet.width,
+                output,
+            )?;
+            if let Some(line) = acceptance(analysed, i) {
                 layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
             }
         }
@@ -261,8 +281,8 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
             layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
         }
     }
-    if all.iter().all(|told| told.trend.findings.is_empty()) {
-        let searched = all.iter().any(|told| told.trend.missing == 0);
+    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
+        let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
         writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
     }
     writeln!(output)?;
@@ -274,14 +294,14 @@ pub fn text(reading: &Reading, all: &[Told], sheet: &Sheet, output: &mut dyn Wri
 }
 
 /// The same in Markdown.
-pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Result<(), Error> {
+pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
     writeln!(output, "## Trend\n")?;
     let escaped = crate::table::markdown::escaped;
     for event in events(reading, all) {
         writeln!(output, "- {}", escaped(&heading(reading, all, &event)))?;
-        for (told, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
-            writeln!(output, "  - **{}**: {}", word(told, i), escaped(&line(told, i)))?;
-            if let Some(line) = acceptance(told, i) {
+        for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            writeln!(output, "  - **{}**: {}", word(analysed, i), escaped(&line(analysed, i)))?;
+            if let Some(line) = acceptance(analysed, i) {
                 writeln!(output, "    - {}", escaped(&line))?;
             }
         }
@@ -289,7 +309,7 @@ pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Resu
             writeln!(output, "  - {}", escaped(&line))?;
         }
     }
-    if all.iter().all(|told| told.trend.findings.is_empty()) {
+    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
         writeln!(output, "No change.")?;
     }
     writeln!(output)?;
@@ -301,31 +321,32 @@ pub fn markdown(reading: &Reading, all: &[Told], output: &mut dyn Write) -> Resu
 }
 
 /// The commits of an event: those of each of its findings, since all lie between the same runs.
-fn commits_of(all: &[Told], event: &Event) -> Vec<String> {
+fn commits_of(all: &[AnalysedSeries], event: &Event) -> Vec<String> {
     event.findings.first().map(|(series, i)| commits(&all[*series], *i)).unwrap_or_default()
 }
 
 /// The present level of each series.
-fn levels(reading: &Reading, all: &[Told]) -> Vec<Column> {
-    let several = |of: fn(&Told) -> &str| all.iter().any(|told| of(told) != of(&all[0]));
+fn levels(reading: &Reading, all: &[AnalysedSeries]) -> Vec<Column> {
+    let several = |of: fn(&AnalysedSeries) -> &str| all.iter().any(|analysed| of(analysed) != of(&all[0]));
     let mut columns = Vec::new();
-    if several(|told| &told.series.key.plan) {
-        columns.push(Column::of("plan", false, all, |told| told.series.key.plan.clone()));
+    if several(|analysed| &analysed.series.key.plan) {
+        columns.push(Column::of("plan", false, all, |analysed| analysed.series.key.plan.clone()));
     }
-    if several(|told| &told.series.key.machine) {
-        columns.push(Column::of("machine", false, all, |told| reading.host(&told.series.key.machine).to_owned()));
+    if several(|analysed| &analysed.series.key.machine) {
+        columns
+            .push(Column::of("machine", false, all, |analysed| reading.host(&analysed.series.key.machine).to_owned()));
     }
     columns.extend([
         Column::of("series", false, all, name),
-        Column::of("runs", true, all, |told| told.series.points.len().to_string()),
-        Column::of("level", true, all, |told| match (told.trend.level, told.trend.metric) {
+        Column::of("runs", true, all, |analysed| analysed.series.points.len().to_string()),
+        Column::of("level", true, all, |analysed| match (analysed.trend.level, analysed.trend.metric) {
             (Some(level), Some(metric)) => human(metric.unit, level),
             (Some(level), None) => three_digits(level),
             (None, _) => String::new(),
         }),
-        Column::of("noise", true, all, |told| told.trend.noise_ratio.map(margin).unwrap_or_default()),
-        Column::of("changes", true, all, |told| match told.trend.missing {
-            0 => told.trend.findings.len().to_string(),
+        Column::of("noise", true, all, |analysed| analysed.trend.noise_ratio.map(margin).unwrap_or_default()),
+        Column::of("changes", true, all, |analysed| match analysed.trend.missing {
+            0 => analysed.trend.findings.len().to_string(),
             _ => "too few runs".to_owned(),
         }),
     ]);

@@ -6,14 +6,14 @@
 //! - [`commits`]: the commits between two runs
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
 //! - [`thin`]: the runs that stay when a history is compacted
-//! - [`told`]: series that were asked for, with what they tell and what is known of it; findings of several that begin at
-//!   the same run; [`sentences`] about them
+//! - [`analysed`]: series that were asked for, with their trend and what is known of it; findings of several that begin at the
+//!   same run; [`sentences`] about them
 
 pub mod added;
+pub mod analysed;
 pub mod commits;
 pub mod sentences;
 pub mod series;
 pub mod store;
 pub mod thin;
-pub mod told;
 pub mod trend;

@@ -5,7 +5,7 @@ use super::{
         Format, Line,
         Place::{Begins, Ends, Inside},
     },
-    sheet::{set_latency, set_workload},
+    imported::{set_latency, set_workload},
 };
 use schemas::words::LatencyKind;
 
@@ -30,14 +30,14 @@ pub(super) const LMBENCH: Format = Format {
         Line(Begins, "{message_bytes*1e6} {throughput_bits_per_s*8e6} MB/sec", "workload=tcp_stream direction=reverse"),
     ],
     check: |_, _| Ok(()),
-    finish: |mut row, _, sheet| {
+    finish: |mut row, _, imported| {
         // Latencies have no rate: with -P several processes ran, and the output does not say so.
         if row.latency_mean_us.is_some() {
             let is_connect = row.workload.as_deref().is_some_and(|w| w.ends_with("_cc"));
             row.latency_kind = Some(if is_connect { LatencyKind::Connect } else { LatencyKind::RoundTrip });
-            sheet.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
+            imported.note("lmbench's latencies are round trips, the median of its repetitions of their mean");
         } else {
-            sheet.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
+            imported.note("lmbench's MB are 10^6 bytes; it reports the median of its repetitions");
         }
         Ok(Some(row))
     },
@@ -84,7 +84,7 @@ pub(super) const NPB: Format = Format {
         Some("NOT PERFORMED") | None => Ok(()),
         Some(_) => Err(format!("expected SUCCESSFUL or UNSUCCESSFUL, found `{line}`")),
     },
-    finish: |mut row, is_whole, sheet| {
+    finish: |mut row, is_whole, imported| {
         if !is_whole || row.mops_per_s.is_none() {
             let kernel = kernel(&row);
             return Err(format!(
@@ -92,7 +92,7 @@ pub(super) const NPB: Format = Format {
             ));
         }
         if row.verified.is_none() {
-            sheet.note("a kernel did not verify its result: `verified` is empty");
+            imported.note("a kernel did not verify its result: `verified` is empty");
         }
         (row.transport, row.direction) = (row.ranks.map(|_| "mpi".to_owned()), None);
         Ok(Some(row))
@@ -132,7 +132,7 @@ pub(super) const QPERF: Format = Format {
         }
         _ => Ok(()),
     },
-    finish: |mut row, _, sheet| {
+    finish: |mut row, _, imported| {
         if row.test.is_some() {
             return Ok(None);
         }
@@ -140,7 +140,7 @@ pub(super) const QPERF: Format = Format {
             return Err("the test that begins here has no result: it failed, or was cut off".to_owned());
         }
         if let Some(microseconds) = row.latency_mean_us {
-            sheet.note("qperf's latency is half a round trip: doubled");
+            imported.note("qperf's latency is half a round trip: doubled");
             set_latency(&mut row, LatencyKind::RoundTrip, microseconds);
         }
         Ok(Some(row))
@@ -197,7 +197,7 @@ pub(super) const SOCKPERF: Format = Format {
         }
         Ok(())
     },
-    finish: |mut row, _, sheet| {
+    finish: |mut row, _, imported| {
         if row.latency_mean_us.or(row.transactions_per_s).is_none() {
             return Err("sockperf was cut off before its summary".to_owned());
         }
@@ -207,13 +207,13 @@ pub(super) const SOCKPERF: Format = Format {
         if row.latency_mean_us.is_none() {
             set_workload(&mut row, &format!("{transport}_stream"));
             row.transactions_per_s = None;
-            sheet
+            imported
                 .note("sockperf's throughput test counts at the sender only, in MB of 2^20 bytes: see sent_bits_per_s");
             return Ok(Some(row));
         }
         set_workload(&mut row, &format!("{transport}_rr"));
         if row.latency_kind.is_none() {
-            sheet.note("sockperf's latencies are half a round trip: doubled");
+            imported.note("sockperf's latencies are half a round trip: doubled");
             for slot in [
                 &mut row.latency_min_us,
                 &mut row.latency_mean_us,

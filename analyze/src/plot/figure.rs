@@ -467,13 +467,13 @@ pub struct Drawing {
     pub warnings: Vec<String>,
     /// Warnings that a page around the picture need not repeat: the figure has its notes, and the page counts the rows
     /// that do not count.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Drawing {
     pub fn new(mut figure: Figure, points: Points, records: &Records) -> Self {
         figure.notes.extend(records.notes.iter().cloned());
-        let told = records.uncounted.iter().chain(&records.notes).cloned().collect();
-        Self { figure, points, warnings: records.warnings.clone(), told }
+        let notes = records.uncounted.iter().chain(&records.notes).cloned().collect();
+        Self { figure, points, warnings: records.warnings.clone(), notes }
     }
 }

@@ -277,7 +277,7 @@ fn between_hosts(options: &Options, table: &mut Table) -> Result<Drawing, Error>
         colours: Some(colours),
         footer: if options.paper.no_annotation { Vec::new() } else { footer(&pairs) },
     };
-    Ok(Drawing { figure, points: points(&pairs), warnings: Vec::new(), told: Vec::new() })
+    Ok(Drawing { figure, points: points(&pairs), warnings: Vec::new(), notes: Vec::new() })
 }
 
 /// The only survey of a table among those asked for.

@@ -165,7 +165,7 @@ fn put(drawing: &Drawing, paper: &Paper, stdout: &mut dyn Write) -> Result<Vec<S
     if paper.term {
         stdout.write_all(term::draw(figure).as_bytes())?;
     }
-    Ok([&drawing.warnings[..], &drawing.told].concat())
+    Ok([&drawing.warnings[..], &drawing.notes].concat())
 }
 
 fn extension(path: &Path) -> Option<String> {

@@ -14,9 +14,10 @@ use super::{
 use crate::{
     error::Error,
     history::{
-        added, sentences,
+        added,
+        analysed::{self, AnalysedSeries, Asked},
+        sentences,
         series::{Point, Reading},
-        told::{self, Asked, Told},
         trend::Finding,
     },
     stats::quantiles,
@@ -69,16 +70,16 @@ pub struct Args {
 }
 
 pub fn draw(args: &Args) -> Result<Drawing, Error> {
-    let (reading, told) = told::read(&args.history, &args.asked)?;
-    if told.len() > MOST {
+    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
+    if analysed.len() > MOST {
         return Err(Error::Usage(format!(
             "{} has {} such series, and a picture shows {MOST} at most: choose with --plan, --machine, --case or --metric, or \
              write a page for each with plumb report --history",
             args.history.display(),
-            told.len()
+            analysed.len()
         )));
     }
-    let all: Vec<&Told> = told.iter().collect();
+    let all: Vec<&AnalysedSeries> = analysed.iter().collect();
     let mut figure = figure(&reading, &all);
     if let Some(title) = &args.paper.title {
         figure.title.clone_from(title);
@@ -86,15 +87,15 @@ pub fn draw(args: &Args) -> Result<Drawing, Error> {
     if args.paper.no_annotation {
         figure.footer.clear();
     }
-    Ok(Drawing { figure, points: points(&reading, &all), warnings: reading.notes.clone(), told: Vec::new() })
+    Ok(Drawing { figure, points: points(&reading, &all), warnings: reading.notes.clone(), notes: Vec::new() })
 }
 
 /// A panel per series.
-pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
+pub fn figure(reading: &Reading, all: &[&AnalysedSeries]) -> Figure {
     let order = Order::of(reading, all);
     let mut seen = Seen::default();
     let several = Several::of(all);
-    let panels: Vec<Panel> = all.iter().map(|told| panel(reading, told, &order, &several, &mut seen)).collect();
+    let panels: Vec<Panel> = all.iter().map(|analysed| panel(reading, analysed, &order, &several, &mut seen)).collect();
     let mut legend = vec![Entry {
         label: if seen.most > 1 {
             format!("median of up to {} runs, from the smallest to the largest", seen.most)
@@ -112,7 +113,7 @@ pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
         [one] => sentences::name(one),
         _ => format!("{} series", all.len()),
     };
-    let title = match all.first().map(|told| &told.series.key) {
+    let title = match all.first().map(|analysed| &analysed.series.key) {
         Some(key) if !several.plans && !several.machines => {
             format!("{title}: {} on {}", key.plan, reading.host(&key.machine))
         }
@@ -145,16 +146,19 @@ struct Several {
 }
 
 impl Several {
-    fn of(all: &[&Told]) -> Self {
-        let several = |of: fn(&Told) -> &str| all.iter().any(|told| of(told) != of(all[0]));
-        Self { plans: several(|told| &told.series.key.plan), machines: several(|told| &told.series.key.machine) }
+    fn of(all: &[&AnalysedSeries]) -> Self {
+        let several = |of: fn(&AnalysedSeries) -> &str| all.iter().any(|analysed| of(analysed) != of(all[0]));
+        Self {
+            plans: several(|analysed| &analysed.series.key.plan),
+            machines: several(|analysed| &analysed.series.key.machine),
+        }
     }
 }
 
 /// Why little can be said of the series; what is said of all stands once.
-fn notes(all: &[&Told]) -> Vec<String> {
+fn notes(all: &[&AnalysedSeries]) -> Vec<String> {
     let doubts: Vec<(String, Vec<String>)> =
-        all.iter().map(|told| (sentences::name(told), sentences::doubts(told))).collect();
+        all.iter().map(|analysed| (sentences::name(analysed), sentences::doubts(analysed))).collect();
     let Some((_, first)) = doubts.first() else { return Vec::new() };
     if doubts.iter().all(|(_, of)| of == first) {
         return first.clone();
@@ -162,10 +166,10 @@ fn notes(all: &[&Told]) -> Vec<String> {
     doubts.iter().flat_map(|(name, of)| of.iter().map(move |doubt| format!("{name}: {doubt}"))).collect()
 }
 
-fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen: &mut Seen) -> Panel {
-    let series = &told.series;
+fn panel(reading: &Reading, analysed: &AnalysedSeries, order: &Order, several: &Several, seen: &mut Seen) -> Panel {
+    let series = &analysed.series;
     let places: Vec<usize> = series.points.iter().map(|point| order.place(point.run)).collect();
-    let breaks: Vec<usize> = told.trend.stretches.iter().map(|stretch| stretch.start).collect();
+    let breaks: Vec<usize> = analysed.trend.stretches.iter().map(|stretch| stretch.start).collect();
     let dots = condensed(&series.points, &places, &breaks, DOTS);
     seen.most = seen.most.max(dots.iter().map(|dot| dot.runs).max().unwrap_or(0));
     let mut layers = spread(&dots, places.len());
@@ -173,18 +177,18 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
     let weight = if crowded { 0.4 } else { 1.0_f64.min(60.0 / dots.len() as f64).max(0.55) };
     let points: Vec<_> = dots.iter().map(|dot| (dot.x, dot.centre)).collect();
     layers.push(Layer::Marks { points, sign: Sign::Circle, colour: VALUES, weight });
-    let drifts = |start: usize| told.trend.findings.iter().any(|finding| finding.is_drift && finding.at == start);
-    for stretch in told.trend.stretches.iter().filter(|stretch| !drifts(stretch.start)) {
+    let drifts = |start: usize| analysed.trend.findings.iter().any(|finding| finding.is_drift && finding.at == start);
+    for stretch in analysed.trend.stretches.iter().filter(|stretch| !drifts(stretch.start)) {
         let (from, to) = (places[stretch.start] as f64, places[stretch.end - 1] as f64);
         // A level of one run has a width, too.
         let points = vec![(from - 0.4, stretch.from), (to + 0.4, stretch.to)];
         layers.push(Layer::Line { points, colour: Colour::INK, weight: 1.0, dash: None });
     }
     // Where labels have no room beside each other, the latest have it.
-    for (i, finding) in told.trend.findings.iter().enumerate().rev() {
-        let look = look(told, i);
+    for (i, finding) in analysed.trend.findings.iter().enumerate().rev() {
+        let look = look(analysed, i);
         seen.looks[look] = true;
-        let (label, colour) = (label(reading, told, finding), LOOKS[look].1);
+        let (label, colour) = (label(reading, analysed, finding), LOOKS[look].1);
         let at = places[finding.at] as f64;
         if finding.is_drift {
             let to = places[finding.end - 1] as f64;
@@ -194,13 +198,13 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
         layers.push(Layer::Rule { at: at - 0.5, upright: true, label, colour });
     }
     let (low, high) = range(&dots);
-    let remark = match told.trend.metric.map_or(Better::Neither, |metric| metric.better) {
+    let remark = match analysed.trend.metric.map_or(Better::Neither, |metric| metric.better) {
         Better::Higher => ", higher is better",
         Better::Lower => ", lower is better",
         Better::Neither => "",
     };
     Panel {
-        y: Axis::new(quantity(reading, told, several), Spacing::Linear, low, high, true),
+        y: Axis::new(quantity(reading, analysed, several), Spacing::Linear, low, high, true),
         layers,
         rows_per_name: 1,
         remark,
@@ -235,22 +239,22 @@ fn range(dots: &[Dot]) -> (f64, f64) {
     (lowest.max(low - room).min(low - around), highest.min(high + room).max(high + around))
 }
 
-fn quantity(reading: &Reading, told: &Told, several: &Several) -> Quantity {
-    let key = &told.series.key;
-    let mut label = sentences::name(told);
+fn quantity(reading: &Reading, analysed: &AnalysedSeries, several: &Several) -> Quantity {
+    let key = &analysed.series.key;
+    let mut label = sentences::name(analysed);
     if several.machines {
         label = format!("{}: {label}", reading.host(&key.machine));
     }
     if several.plans {
         label = format!("{}: {label}", key.plan);
     }
-    let Some(metric) = told.trend.metric else { return Quantity::new(label, None) };
+    let Some(metric) = analysed.trend.metric else { return Quantity::new(label, None) };
     Quantity::new(label, Some(metric.unit)).within(metric.range())
 }
 
 /// Index of the look of a finding.
-fn look(told: &Told, i: usize) -> usize {
-    match (&told.accepted[i], told.trend.findings[i].worse) {
+fn look(analysed: &AnalysedSeries, i: usize) -> usize {
+    match (&analysed.accepted[i], analysed.trend.findings[i].worse) {
         (Some(_), _) => 3,
         (None, Some(true)) => 0,
         (None, Some(false)) => 1,
@@ -259,19 +263,19 @@ fn look(told: &Told, i: usize) -> usize {
 }
 
 /// `−5.0 % 0123abcd`
-fn label(reading: &Reading, told: &Told, finding: &Finding) -> String {
+fn label(reading: &Reading, analysed: &AnalysedSeries, finding: &Finding) -> String {
     let size = margin(finding.ratio.abs());
     let sign = if finding.ratio < 0.0 { "−" } else { "+" };
     if finding.is_drift {
         return format!("drift {sign}{size}");
     }
-    let (_, first) = told.runs(reading, finding);
+    let (_, first) = analysed.runs(reading, finding);
     let commit = first.commit.get(..COMMIT).unwrap_or(&first.commit);
     format!("{sign}{size} {commit}").trim_end().to_owned()
 }
 
 /// A row for each run of each series.
-fn points(reading: &Reading, all: &[&Told]) -> Points {
+fn points(reading: &Reading, all: &[&AnalysedSeries]) -> Points {
     let header = [
         "plan",
         "machine",
@@ -290,13 +294,13 @@ fn points(reading: &Reading, all: &[&Told]) -> Points {
         "finding",
     ];
     let mut table = Points::new(&header);
-    for told in all {
-        let key = &told.series.key;
-        for stretch in &told.trend.stretches {
+    for analysed in all {
+        let key = &analysed.series.key;
+        for stretch in &analysed.trend.stretches {
             for index in stretch.start..stretch.end {
-                let point = &told.series.points[index];
+                let point = &analysed.series.points[index];
                 let run = &reading.runs[point.run];
-                let case = &told.series.case;
+                let case = &analysed.series.case;
                 let mut row: Vec<String> =
                     [&key.plan, &key.machine, &key.case_id, case, &key.member, &key.direction, &key.metric]
                         .map(String::clone)
@@ -304,8 +308,8 @@ fn points(reading: &Reading, all: &[&Told]) -> Points {
                 row.extend([&run.run_id, &run.time, &run.commit].map(String::clone));
                 let end = |value: Option<f64>| value.map(number).unwrap_or_default();
                 row.extend([number(point.centre), end(point.low), end(point.high), number(stretch.at(index))]);
-                let finding = told.trend.findings.iter().position(|finding| finding.at == index);
-                row.push(finding.map(|i| sentences::word(told, i).to_owned()).unwrap_or_default());
+                let finding = analysed.trend.findings.iter().position(|finding| finding.at == index);
+                row.push(finding.map(|i| sentences::word(analysed, i).to_owned()).unwrap_or_default());
                 table.rows.push(row);
             }
         }
@@ -328,9 +332,9 @@ pub struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub fn of(reading: &'a Reading, all: &[&Told]) -> Self {
+    pub fn of(reading: &'a Reading, all: &[&AnalysedSeries]) -> Self {
         let mut runs: Vec<usize> =
-            all.iter().flat_map(|told| told.series.points.iter().map(|point| point.run)).collect();
+            all.iter().flat_map(|analysed| analysed.series.points.iter().map(|point| point.run)).collect();
         runs.sort_unstable();
         runs.dedup();
         // Stable: runs of the same time stay in the order of their arrival, as in a series.

@@ -1,7 +1,7 @@
 //! The pages on disk. A list in the folder names the pages that are the program's own, which it may replace and remove.
 
 use super::{INDEX, RUNS, SERIES};
-use crate::{error::Error, history::told::Told, import::fnv1a, table::replace};
+use crate::{error::Error, history::analysed::AnalysedSeries, import::fnv1a, table::replace};
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -128,10 +128,10 @@ fn refuse_foreign(root: &Path) -> Result<(), Error> {
 const LONGEST: usize = 60;
 
 /// The file of a series: what it is, and a hash of all that tells it from others.
-pub fn page(told: &Told) -> String {
-    let key = &told.series.key;
+pub fn page(analysed: &AnalysedSeries) -> String {
+    let key = &analysed.series.key;
     let direction = if key.direction == "forward" { "" } else { &key.direction };
-    let readable = slug(&[told.series.case.as_str(), &key.member, direction, &key.metric].join(" "));
+    let readable = slug(&[analysed.series.case.as_str(), &key.member, direction, &key.metric].join(" "));
     let parts = [&key.plan, &key.machine, &key.case_id, &key.member, &key.direction, &key.metric];
     let hash = fnv1a(&parts.map(String::as_str).join("\x1f")) & 0xffff_ffff_ffff;
     format!("{readable}-{hash:012x}.html")

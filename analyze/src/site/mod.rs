@@ -14,9 +14,9 @@ use crate::{
     error::Error,
     export::page::{Line, Page, Piece, Tone},
     history::{
+        analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences,
         series::{Reading, Run},
-        told::{self, Asked, Event, Told, events},
     },
 };
 use rayon::prelude::*;
@@ -40,7 +40,7 @@ const SERIES: &str = "series";
 struct Site<'a> {
     title: String,
     reading: &'a Reading,
-    all: &'a [Told],
+    all: &'a [AnalysedSeries],
     events: Vec<Event>,
     /// The page of each series.
     pages: Vec<String>,
@@ -52,7 +52,7 @@ struct Site<'a> {
 
 /// Writes the site. Returns the number of its pages, and facts about the history.
 pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> Result<(usize, Vec<String>), Error> {
-    let (reading, all) = told::read(history, asked)?;
+    let (reading, all) = analysed::read(history, asked)?;
     let site = Site::new(&reading, &all, title);
     let names = [INDEX, RUNS].into_iter().map(str::to_owned).chain(site.pages.iter().cloned());
     let folder = folder::Folder::open(to, names.collect())?;
@@ -65,22 +65,22 @@ pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> R
 }
 
 impl<'a> Site<'a> {
-    fn new(reading: &'a Reading, all: &'a [Told], title: Option<&str>) -> Self {
+    fn new(reading: &'a Reading, all: &'a [AnalysedSeries], title: Option<&str>) -> Self {
         let mut order: Vec<usize> =
-            all.iter().flat_map(|told| told.series.points.iter().map(|point| point.run)).collect();
+            all.iter().flat_map(|analysed| analysed.series.points.iter().map(|point| point.run)).collect();
         order.sort_unstable();
         order.dedup();
         order.sort_by(|a, b| reading.runs[*a].time.cmp(&reading.runs[*b].time));
         let listed = order.iter().rev().take(index::LISTED);
         let listed = listed.map(|run| (*run, folder::anchor("run", &reading.runs[*run].run_id))).collect();
-        let mut plans: Vec<&str> = all.iter().map(|told| told.series.key.plan.as_str()).collect();
+        let mut plans: Vec<&str> = all.iter().map(|analysed| analysed.series.key.plan.as_str()).collect();
         plans.dedup();
         let title = match (title, &plans[..]) {
             (Some(title), _) => title.to_owned(),
             (None, [plan]) => format!("History of {plan}"),
             (None, _) => "History".to_owned(),
         };
-        let pages = all.iter().map(|told| format!("{SERIES}/{}", folder::page(told))).collect();
+        let pages = all.iter().map(|analysed| format!("{SERIES}/{}", folder::page(analysed))).collect();
         Self { title, reading, all, events: events(reading, all), pages, order, listed }
     }
 
@@ -91,8 +91,8 @@ impl<'a> Site<'a> {
     /// The series by plan and machine.
     fn groups(&self) -> BTreeMap<(&str, &str), Vec<usize>> {
         let mut groups: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-        for (at, told) in self.all.iter().enumerate() {
-            groups.entry((&told.series.key.plan, &told.series.key.machine)).or_default().push(at);
+        for (at, analysed) in self.all.iter().enumerate() {
+            groups.entry((&analysed.series.key.plan, &analysed.series.key.machine)).or_default().push(at);
         }
         groups
     }
@@ -137,26 +137,26 @@ fn span(reading: &Reading, order: &[usize]) -> String {
 }
 
 /// The anchor of a finding on the page of its series.
-fn anchor(reading: &Reading, told: &Told, finding: usize) -> String {
-    let finding = &told.trend.findings[finding];
-    let (before, first) = told.runs(reading, finding);
+fn anchor(reading: &Reading, analysed: &AnalysedSeries, finding: usize) -> String {
+    let finding = &analysed.trend.findings[finding];
+    let (before, first) = analysed.runs(reading, finding);
     if finding.is_drift { folder::anchor("drift", &before.run_id) } else { folder::anchor("change", &first.run_id) }
 }
 
 /// The word of a finding, in its tone.
-fn word(told: &Told, i: usize) -> Piece {
-    let tone = match (&told.accepted[i], told.trend.findings[i].worse) {
+fn word(analysed: &AnalysedSeries, i: usize) -> Piece {
+    let tone = match (&analysed.accepted[i], analysed.trend.findings[i].worse) {
         (Some(_), _) => Tone::Plain,
         (None, Some(true)) => Tone::Bad,
         (None, Some(false)) => Tone::Good,
         (None, None) => Tone::Doubtful,
     };
-    Piece::Word(tone, sentences::word(told, i).to_owned())
+    Piece::Word(tone, sentences::word(analysed, i).to_owned())
 }
 
 /// A value of a series, with its unit.
-fn value(told: &Told, value: f64) -> String {
-    told.trend.metric.map_or_else(|| three_digits(value), |metric| human(metric.unit, value))
+fn value(analysed: &AnalysedSeries, value: f64) -> String {
+    analysed.trend.metric.map_or_else(|| three_digits(value), |metric| human(metric.unit, value))
 }
 
 fn commit(run: &Run) -> String {

@@ -7,7 +7,7 @@ use schemas::columns;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::import::Sheet;
+use crate::import::ImportedRows;
 use crate::table::{Selection, Table};
 
 fn real(name: &str) -> String {
@@ -17,11 +17,11 @@ fn real(name: &str) -> String {
 
 /// The table that `plumb import` makes of an output.
 fn imported(text: &str) -> String {
-    let mut sheet = Sheet::default();
-    sheet.read("iperf3", text, None).expect("iperf3's");
+    let mut imported = ImportedRows::default();
+    imported.read("iperf3", text, None).expect("iperf3's");
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns::header(&[])).unwrap();
-    for row in sheet.finish() {
+    for row in imported.finish() {
         let mut cells = Vec::new();
         row.for_each_cell(|cell| cells.push(cell.to_owned()));
         writer.write_record(&cells).unwrap();

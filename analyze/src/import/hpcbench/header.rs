@@ -2,7 +2,7 @@
 
 use crate::{
     error::ParseError,
-    import::sheet::{Sheet, count, measured, number, whole},
+    import::imported::{ImportedRows, count, measured, number, whole},
 };
 use schemas::{
     columns::Row,
@@ -134,14 +134,14 @@ pub(super) fn hosts(value: &str) -> Option<(String, String)> {
 // hpcbench's system log (`-c`).
 
 /// `-c`: CPU load of the trials, with an idle second before (warm-up here) and after (cool-down).
-pub fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn system_log(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let mut host = None;
     let mut records = 0;
     let mut cpu = None;
     let mut rows: Vec<Row> = Vec::new();
     for (at, line) in (1..).zip(text.lines()) {
         if let Some((name, _)) = line.strip_prefix("# ").and_then(|l| l.split_once(" syslog -- ")) {
-            finish_log(&mut rows, sheet);
+            finish_log(&mut rows, imported);
             host = Some(name.trim().to_owned());
         } else if let Some(n) = line.strip_prefix("# Watch times: ") {
             records = whole(n.trim()).ok_or_else(|| ParseError::expected(at, "`# Watch times: N`", line))?;
@@ -189,15 +189,15 @@ pub fn system_log(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             }
         }
     }
-    finish_log(&mut rows, sheet);
-    sheet.note("hpcbench's system log: CPU load only; its interrupt and packet counts have no column here");
+    finish_log(&mut rows, imported);
+    imported.note("hpcbench's system log: CPU load only; its interrupt and packet counts have no column here");
     Ok(())
 }
 
-fn finish_log(rows: &mut Vec<Row>, sheet: &mut Sheet) {
+fn finish_log(rows: &mut Vec<Row>, imported: &mut ImportedRows) {
     for mut row in rows.drain(..) {
         row.start_s = None;
-        sheet.add(row);
+        imported.add(row);
     }
-    sheet.next_run();
+    imported.next_run();
 }

@@ -2,7 +2,7 @@
 
 mod text;
 
-use super::sheet::{Sheet, count, measured, set_messages};
+use super::imported::{ImportedRows, count, measured, set_messages};
 use crate::error::ParseError;
 use schemas::{
     columns::Row,
@@ -17,11 +17,11 @@ pub fn looks_like(text: &str) -> bool {
 }
 
 /// Reads JSON or text.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     if let Some(line) = iperf2(text) {
         return Err(ParseError::new(line, "this is the output of iperf 2, which is another program: run iperf3"));
     }
-    if text.trim_start().starts_with('{') { read_json(text, sheet) } else { text::read(text, sheet) }
+    if text.trim_start().starts_with('{') { read_json(text, imported) } else { text::read(text, imported) }
 }
 
 /// The line of iperf 2's first words.
@@ -41,7 +41,7 @@ fn is_json(text: &str) -> bool {
 }
 
 /// Reads one document, several that follow each other, or a stream of events.
-fn read_json(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+fn read_json(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let mut streamed = Streamed::default();
     let mut documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     while let Some(document) = documents.next() {
@@ -50,20 +50,20 @@ fn read_json(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         let at = line(documents.byte_offset());
         match document.get("event").and_then(Value::as_str) {
             None => {
-                outcome(&document, at, sheet)?;
-                sheet.next_run();
+                outcome(&document, at, imported)?;
+                imported.next_run();
             }
             Some(event) => {
                 let data = document.get("data").cloned().unwrap_or(Value::Null);
                 if streamed.take(event, data) {
-                    outcome(&streamed.document(), at, sheet)?;
-                    sheet.next_run();
+                    outcome(&streamed.document(), at, imported)?;
+                    imported.next_run();
                 }
             }
         }
     }
     if streamed.is_open() {
-        outcome(&streamed.document(), text.lines().count(), sheet)?;
+        outcome(&streamed.document(), text.lines().count(), imported)?;
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ struct Run {
     omit: f64,
 }
 
-fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), ParseError> {
+fn outcome(document: &Value, line: usize, imported: &mut ImportedRows) -> Result<(), ParseError> {
     if !document.get("start").is_some_and(Value::is_object) && document.get("error").is_none() {
         return Err(ParseError::new(line, "the document is not iperf3's: it has no `start`"));
     }
@@ -133,16 +133,16 @@ fn outcome(document: &Value, line: usize, sheet: &mut Sheet) -> Result<(), Parse
         let mut row = run.base.clone();
         row.status = Some(Status::Failed);
         row.error = Some(error);
-        sheet.add(row);
+        imported.add(row);
         return Ok(());
     }
     if !document.get("end").is_some_and(Value::is_object) {
         return Err(ParseError::new(line, "the run has no `end`: the output was cut off"));
     }
     for interval in document.pointer("/intervals").and_then(Value::as_array).into_iter().flatten() {
-        intervals(interval, &run, sheet);
+        intervals(interval, &run, imported);
     }
-    ends(document, &run, sheet);
+    ends(document, &run, imported);
     Ok(())
 }
 
@@ -181,7 +181,7 @@ fn run_of(document: &Value) -> Run {
     Run { base, udp: protocol == "udp", bidirectional, started, omit }
 }
 
-fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
+fn intervals(interval: &Value, run: &Run, imported: &mut ImportedRows) {
     let streams = interval.get("streams").and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
     for (index, stream) in streams.iter().enumerate() {
         let mut row = run.base.clone();
@@ -218,11 +218,11 @@ fn intervals(interval: &Value, run: &Run, sheet: &mut Sheet) {
         row.cwnd_bytes = num(stream, "/snd_cwnd").and_then(count);
         row.rtt_us = num(stream, "/rtt");
         row.rtt_var_us = num(stream, "/rttvar");
-        sheet.add(row);
+        imported.add(row);
     }
 }
 
-fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
+fn ends(document: &Value, run: &Run, imported: &mut ImportedRows) {
     let Some(end) = document.get("end") else { return };
     for (index, stream) in end.get("streams").and_then(Value::as_array).into_iter().flatten().enumerate() {
         let mut row = run.base.clone();
@@ -237,7 +237,7 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
             None => (&stream["sender"], &stream["receiver"]),
         };
         sums(&mut row, sent, received, run.udp);
-        sheet.add(row);
+        imported.add(row);
     }
     let mut row = run.base.clone();
     let (sent, received) = match (end.get("sum_sent"), end.get("sum_received"), end.get("sum")) {
@@ -250,17 +250,17 @@ fn ends(document: &Value, run: &Run, sheet: &mut Sheet) {
     if let (Some(sent), Some(received)) = (end.get("sum_sent_bidir_reverse"), end.get("sum_received_bidir_reverse")) {
         let mut back = Row { direction: Some(Way::Reverse), ..Row::default() };
         sums(&mut back, sent, received, run.udp);
-        add_back(&mut row, &back, sheet);
+        add_back(&mut row, &back, imported);
     }
     // iperf3 reports shares of one CPU; the table's are shares of the machine.
     if end.get("cpu_utilization_percent").is_some() {
-        sheet.note("iperf3's CPU figures are its own processes' share of one CPU, not the machine's: left out");
+        imported.note("iperf3's CPU figures are its own processes' share of one CPU, not the machine's: left out");
     }
-    sheet.add(row);
+    imported.add(row);
 }
 
 /// Adds the figures of the reverse direction of a bidirectional run to those of the forward direction.
-fn add_back(row: &mut Row, back: &Row, sheet: &mut Sheet) {
+fn add_back(row: &mut Row, back: &Row, imported: &mut ImportedRows) {
     let add = |a: &mut Option<f64>, b: Option<f64>| *a = a.zip(b).map(|(a, b)| a + b);
     add(&mut row.throughput_bits_per_s, back.throughput_bits_per_s);
     add(&mut row.sent_bits_per_s, back.sent_bits_per_s);
@@ -276,7 +276,7 @@ fn add_back(row: &mut Row, back: &Row, sheet: &mut Sheet) {
     row.rtt_us = row.rtt_us.zip(back.rtt_us).map(|(a, b)| f64::midpoint(a, b));
     // Each direction has its own jitter.
     row.jitter_us = None;
-    sheet.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
+    imported.note("iperf3 --bidir: the run's throughput is the sum of both directions; the stream rows have each");
 }
 
 /// Retransmissions are the sender's, and the sender of a reverse test is the far end.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::ParseError,
-    import::sheet::{Sheet, count, measured, number, set_messages, whole},
+    import::imported::{ImportedRows, count, measured, number, set_messages, whole},
 };
 use schemas::{
     columns::Row,
@@ -116,7 +116,7 @@ pub fn result(
     heading: &Heading,
     kind: &Kind,
     line: usize,
-    sheet: &mut Sheet,
+    imported: &mut ImportedRows,
 ) -> Result<Row, ParseError> {
     let shape = heading.shape.unwrap_or(Shape::Stream);
     let (transport, pattern) = kind.known(line)?;
@@ -125,7 +125,7 @@ pub fn result(
         return Err(ParseError::new(line, format!("this is no table of {name}: these are parts of different tests")));
     }
     let unit = heading.unit.ok_or_else(|| ParseError::new(line, "the headings above name no unit of netperf's"))?;
-    let unit = agreed(unit, sheet.given.unit.as_deref(), line)?;
+    let unit = agreed(unit, imported.given.unit.as_deref(), line)?;
     let cell = |index: usize| number(words[index]).unwrap_or_default();
     let size = |index: usize| whole(words[index]).filter(|s| *s > 0);
     let mut row = measured(&workload(&transport, pattern));
@@ -140,7 +140,7 @@ pub fn result(
             if pattern == Pattern::Maerts {
                 row.direction = Some(Way::Reverse);
                 if cpu {
-                    sheet.note("netperf prints the wrong buffer sizes for TCP_MAERTS with CPU: left out");
+                    imported.note("netperf prints the wrong buffer sizes for TCP_MAERTS with CPU: left out");
                 } else {
                     row.local_receive_buffer_bytes = size(0);
                     row.remote_send_buffer_bytes = size(1);
@@ -149,7 +149,7 @@ pub fn result(
                 row.remote_receive_buffer_bytes = size(0);
                 row.local_send_buffer_bytes = size(1);
             }
-            row.throughput_bits_per_s = unit.bits(cell(4), sheet);
+            row.throughput_bits_per_s = unit.bits(cell(4), imported);
             if cpu {
                 set_cpu(&mut row, (cell(5), cell(6)), (cell(7), cell(8)), heading.demand);
             }
@@ -158,7 +158,7 @@ pub fn result(
             (row.local_send_buffer_bytes, row.local_receive_buffer_bytes) = (size(0), size(1));
             (row.request_bytes, row.response_bytes) = (size(2), size(3));
             row.elapsed_s = Some(cell(4));
-            set_transactions(&mut row, words[5], unit, sheet);
+            set_transactions(&mut row, words[5], unit, imported);
             if wanted > 6 {
                 set_cpu(&mut row, (cell(6), cell(7)), (cell(8), cell(9)), heading.demand);
             }
@@ -173,7 +173,7 @@ pub fn result(
             row.message_bytes = size(1);
             row.elapsed_s = Some(cell(2));
             row.errors = count(cell(4));
-            row.sent_bits_per_s = unit.bits(cell(5), sheet);
+            row.sent_bits_per_s = unit.bits(cell(5), imported);
             let cpu = wanted > 6;
             let found: Option<Vec<f64>> = second.iter().map(|w| number(w)).collect();
             let Some(found) = found.filter(|f| f.len() == if cpu { 6 } else { 4 }) else {
@@ -181,7 +181,7 @@ pub fn result(
             };
             row.remote_receive_buffer_bytes = count(found[0]);
             set_messages(&mut row, count(cell(3)), count(found[2]), None);
-            row.throughput_bits_per_s = unit.bits(found[3], sheet);
+            row.throughput_bits_per_s = unit.bits(found[3], imported);
             if cpu {
                 set_cpu(&mut row, (cell(6), found[4]), (cell(7), found[5]), heading.demand);
             }

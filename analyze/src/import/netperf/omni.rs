@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::ParseError,
-    import::sheet::{Sheet, count, host, measured, number},
+    import::imported::{ImportedRows, count, host, measured, number},
 };
 use schemas::{
     columns::{Row, results::Field},
@@ -105,7 +105,7 @@ impl<'t> Collected<'t> {
     }
 
     /// The row of a test of which the banner or the command line says `kind`.
-    pub fn row(&self, kind: &Kind, sheet: &mut Sheet) -> Result<Row, ParseError> {
+    pub fn row(&self, kind: &Kind, imported: &mut ImportedRows) -> Result<Row, ParseError> {
         let (transport, pattern) = kind.clone().and(&self.kind()?, self.line)?.known(self.line)?;
         let mut row = measured(&workload(&transport, pattern));
         let (transactions, reverse) = (pattern.has_transactions(), pattern == Pattern::Maerts);
@@ -135,7 +135,7 @@ impl<'t> Collected<'t> {
             self.volume(&mut row, reverse);
             row.retransmits = if reverse { row.remote_retransmits } else { row.local_retransmits };
         }
-        self.headline(&mut row, transactions, reverse, sheet)?;
+        self.headline(&mut row, transactions, reverse, imported)?;
         if row.confidence_level == Some(0.0) {
             (row.confidence_level, row.iterations) = (None, None);
         }
@@ -144,7 +144,8 @@ impl<'t> Collected<'t> {
                 Some(units) if units.contains("KB") => Some(DemandUnit::PerKib),
                 Some(_) => Some(DemandUnit::PerTransaction),
                 None => {
-                    sheet.note("SD_UNITS was not selected: netperf's service demands have no unit and were left out");
+                    imported
+                        .note("SD_UNITS was not selected: netperf's service demands have no unit and were left out");
                     (row.local_service_demand, row.remote_service_demand) = (None, None);
                     None
                 }
@@ -182,7 +183,13 @@ impl<'t> Collected<'t> {
     }
 
     /// The throughput, in the unit that stands beside it or that the command line names.
-    fn headline(&self, row: &mut Row, transactions: bool, reverse: bool, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn headline(
+        &self,
+        row: &mut Row,
+        transactions: bool,
+        reverse: bool,
+        imported: &mut ImportedRows,
+    ) -> Result<(), ParseError> {
         let Some(text) = self.get("THROUGHPUT") else { return Ok(()) };
         // netperf prints two decimals: with fewer the line was cut.
         let Some(value) = number(text).filter(|_| text.rsplit_once('.').is_some_and(|(_, d)| d.len() == 2)) else {
@@ -192,9 +199,9 @@ impl<'t> Collected<'t> {
             Some(units) => {
                 let unit = Unit::of_rate(units)
                     .ok_or_else(|| ParseError::expected(self.line, "a unit of netperf's", units))?;
-                agreed(unit, sheet.given.unit.as_deref(), self.line)?
+                agreed(unit, imported.given.unit.as_deref(), self.line)?
             }
-            None => match sheet.given.unit.as_deref().and_then(Unit::of_rate) {
+            None => match imported.given.unit.as_deref().and_then(Unit::of_rate) {
                 Some(unit) => unit,
                 // The rate is the same figure, with its unit.
                 None if row.transactions_per_s.is_some() => return Ok(()),
@@ -212,11 +219,11 @@ impl<'t> Collected<'t> {
             return Err(ParseError::new(self.line, reason));
         }
         if !transactions {
-            row.throughput_bits_per_s = unit.bits(value, sheet);
+            row.throughput_bits_per_s = unit.bits(value, imported);
             let sent = if reverse { "REMOTE_SEND_THROUGHPUT" } else { "LOCAL_SEND_THROUGHPUT" };
-            row.sent_bits_per_s = self.number(sent).and_then(|sent| unit.bits(sent, sheet));
+            row.sent_bits_per_s = self.number(sent).and_then(|sent| unit.bits(sent, imported));
         } else if unit == Unit::Transactions || row.transactions_per_s.is_none() {
-            set_transactions(row, text, unit, sheet);
+            set_transactions(row, text, unit, imported);
         }
         if unit == Unit::Microseconds && row.transactions_per_s.is_none() {
             let reason = "netperf 2.7.1 divides -f u by bytes instead of transactions: run it without -f u";

@@ -1,4 +1,4 @@
-//! Series that were asked for, with what they tell and what is known of it.
+//! Series that were asked for, with their trend, and what is known of its findings.
 
 use super::{
     added::CPU_TAKEN,
@@ -46,8 +46,8 @@ fn parse_least(text: &str) -> Result<f64, String> {
     if ratio < 1.0 { Ok(ratio) } else { Err(format!("`{text}` is all of it")) }
 }
 
-/// A series with what it tells.
-pub struct Told {
+/// A series with its trend.
+pub struct AnalysedSeries {
     pub series: Series,
     pub trend: Trend,
     /// Runs that are left out: others took a CPU meanwhile.
@@ -60,7 +60,7 @@ pub struct Told {
     pub commits: Vec<Result<(Vec<Commit>, usize), String>>,
 }
 
-impl Told {
+impl AnalysedSeries {
     /// The runs around a finding: the last of the old level and the first of the new; of a drift, its first and last.
     pub fn runs<'a>(&self, reading: &'a Reading, finding: &Finding) -> (&'a Run, &'a Run) {
         let (before, first) = self.places(finding);
@@ -80,7 +80,7 @@ impl Told {
 }
 
 /// Reads a history, and searches the series that are asked for on all cores. `history`: its folder, or one file of it.
-pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error> {
+pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<AnalysedSeries>), Error> {
     let reading = store::read(history, asked.repair)?;
     let accepted = if history.is_dir() { series::read_accepted(history)? } else { Vec::new() };
     let metric = match &asked.metric {
@@ -104,15 +104,15 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<Told>), Error
     if all.is_empty() {
         return Err(Error::Usage(format!("{} has no such series", history.display())));
     }
-    let told = |mut series: Series| {
+    let analysed = |mut series: Series| {
         let last = series.points.last().map(|point| point.run);
         let disturbed = leave_out_disturbed(&mut series, &taken);
         let trend = trend(&series, asked.min_effect);
-        Told { series, trend, disturbed, last, accepted: Vec::new(), commits: Vec::new() }
+        AnalysedSeries { series, trend, disturbed, last, accepted: Vec::new(), commits: Vec::new() }
     };
-    let mut all: Vec<Told> = all.into_par_iter().map(told).collect();
-    for told in &mut all {
-        complete(told, &reading, &accepted, &asked.repository);
+    let mut all: Vec<AnalysedSeries> = all.into_par_iter().map(analysed).collect();
+    for analysed in &mut all {
+        complete(analysed, &reading, &accepted, &asked.repository);
     }
     Ok((reading, all))
 }
@@ -130,17 +130,17 @@ fn leave_out_disturbed(series: &mut Series, taken: &[Series]) -> usize {
 }
 
 /// Adds what is known of each finding.
-fn complete(told: &mut Told, reading: &Reading, accepted: &[Accepted], repository: &Path) {
-    for finding in &told.trend.findings {
-        let points = &told.series.points;
+fn complete(analysed: &mut AnalysedSeries, reading: &Reading, accepted: &[Accepted], repository: &Path) {
+    for finding in &analysed.trend.findings {
+        let points = &analysed.series.points;
         let near: Vec<&str> = (finding.at.saturating_sub(1)..=finding.at + 1)
             .filter_map(|index| points.get(index).map(|point| reading.runs[point.run].run_id.as_str()))
             .collect();
-        let known = accepted.iter().find(|known| known.covers(&told.series.key, &near, finding.ratio)).cloned();
-        let (before, first) = told.runs(reading, finding);
+        let known = accepted.iter().find(|known| known.covers(&analysed.series.key, &near, finding.ratio)).cloned();
+        let (before, first) = analysed.runs(reading, finding);
         let commits = commits::between(repository, &before.commit, &first.commit);
-        told.accepted.push(known);
-        told.commits.push(commits);
+        analysed.accepted.push(known);
+        analysed.commits.push(commits);
     }
 }
 
@@ -158,15 +158,15 @@ pub struct Event {
 }
 
 /// The events of the series, in the order of plan, machine and time.
-pub fn events(reading: &Reading, all: &[Told]) -> Vec<Event> {
+pub fn events(reading: &Reading, all: &[AnalysedSeries]) -> Vec<Event> {
     let mut found: Vec<Event> = Vec::new();
     let place = |event: &Event| {
         let key = &all[event.findings[0].0].series.key;
         (&key.plan, &key.machine)
     };
-    for (series, told) in all.iter().enumerate() {
-        for (i, finding) in told.trend.findings.iter().enumerate() {
-            let (before, first) = told.places(finding);
+    for (series, analysed) in all.iter().enumerate() {
+        for (i, finding) in analysed.trend.findings.iter().enumerate() {
+            let (before, first) = analysed.places(finding);
             let event = Event { is_drift: finding.is_drift, before, first, findings: vec![(series, i)] };
             let same = |other: &&mut Event| {
                 (other.is_drift, other.before, other.first) == (event.is_drift, before, first)
@@ -190,7 +190,7 @@ mod tests {
     use crate::history::{series::Key, trend::trend};
 
     /// Series of one case and metric each, whose values are 3 % lower from a run on.
-    fn told(series: &[(&str, &str, usize)]) -> (Reading, Vec<Told>) {
+    fn analysed(series: &[(&str, &str, usize)]) -> (Reading, Vec<AnalysedSeries>) {
         let mut reading = Reading::default();
         for (plan, metric, step) in series {
             for run in 0..40 {
@@ -202,7 +202,7 @@ mod tests {
                 reading.add(key, "bulk", index, [Some(value), None, None]);
             }
         }
-        let all = reading.series().into_iter().map(|series| Told {
+        let all = reading.series().into_iter().map(|series| AnalysedSeries {
             trend: trend(&series, 0.01),
             series,
             disturbed: 0,
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn findings_between_the_same_runs_of_a_plan_are_one_event() {
-        let (reading, all) = told(&[
+        let (reading, all) = analysed(&[
             ("b", "throughput", 33),
             ("b", "latency.p99", 25),
             ("b", "retransmits", 33),
