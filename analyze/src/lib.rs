@@ -19,7 +19,6 @@ pub mod export;
 pub mod filters;
 pub mod history;
 pub mod import;
-mod input;
 pub mod judge;
 pub mod limits;
 #[cfg(test)]
@@ -36,5 +35,6 @@ pub mod table;
 pub mod wire;
 
 pub(crate) use error::warn;
+
 pub use error::{Error, Verdict};
 pub use filters::Filter;

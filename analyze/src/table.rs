@@ -16,33 +16,33 @@ pub mod beside;
 mod blocks;
 pub mod layout;
 pub mod markdown;
-mod number;
 pub mod output;
 mod row;
 pub mod rows;
 pub mod select;
 
-use std::fs::File;
-use std::io::{IsTerminal, Read};
-use std::os::{fd::AsFd, unix::fs::FileTypeExt};
-use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-
 pub use blocks::RECORD_LIMIT;
-pub(crate) use blocks::{Block, Blocks, Unchecked};
-pub use number::parse_number;
 pub use output::{OutputArgs, replace, sync_folder, write_whole};
-pub use row::{Cells, Row};
-pub(crate) use row::{Records, fields, unquoted};
+pub use row::{Cells, Row, parse_number};
 pub use rows::Rows;
-pub use schemas::columns::results::Field;
-pub use schemas::words::Record;
+pub use schemas::{columns::results::Field, words::Record};
 pub use select::{Picker, Selection};
 
-use schemas::columns::COLUMNS;
-use schemas::vocabulary::{self, Meaning, Unresolved};
+pub(crate) use blocks::{Block, Blocks, Unchecked};
+pub(crate) use row::{Records, fields, unquoted};
 
 use crate::error::{Error, Place};
+use schemas::{
+    columns::COLUMNS,
+    vocabulary::{self, Meaning, Unresolved},
+};
+use std::{
+    fs::File,
+    io::{IsTerminal, Read},
+    os::{fd::AsFd, unix::fs::FileTypeExt},
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 /// Arguments that most filters share: the rows that count, the output, the input.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -297,7 +297,7 @@ impl Table {
     }
 
     /// Joins readers into one table. Errors use the name given with each.
-    pub fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
+    fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
         let mut sources =
             inputs.into_iter().map(|(name, input)| Source::open(&name, input)).collect::<Result<Vec<_>, _>>()?;
         let mut names: Vec<String> = Vec::new();

@@ -9,9 +9,9 @@
 //! - [`units`]: sizes, durations, rates and ratios as people write them (`64KiB`, `150us`, `1Gbit/s`, `2.5%`), and back
 //!   into words for tables and axes.
 //!
-//! [`text`] makes foreign text safe to print. [`vocabulary`] finds a column by any of its names. [`assertion`] is the small grammar `metric op quantity`, checked
-//! against the registry. [`one_or_many`] is a key of a plan that takes a word or a list. [`publish`]
-//! makes the JSON documents that `schemas/` publishes.
+//! [`text`] makes foreign text safe to print. [`vocabulary`] finds a column by any of its names. [`assertion`] is the small
+//! grammar `metric op quantity`, checked against the registry. [`publish`] makes the JSON documents that `schemas/`
+//! publishes.
 //!
 //! ```
 //! use schemas::{metrics, units};
@@ -24,7 +24,6 @@
 pub mod assertion;
 pub mod columns;
 pub mod metrics;
-pub mod one_or_many;
 pub mod publish;
 pub mod run_record;
 pub mod text;

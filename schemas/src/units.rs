@@ -6,11 +6,9 @@
 
 mod human;
 mod parse;
-mod range;
 
 pub use human::{WIDEST_MARGIN, human, human_with_spread, level, margin, margin_of_error, spread, three_digits};
 pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size, parse_with_unit};
-pub use range::Range;
 
 /// The unit of a metric's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,4 +143,38 @@ pub enum Rate {
     Bits(f64),
     /// Messages or transactions per second.
     Events(f64),
+}
+
+/// The values that a quantity can have, both ends included. An infinite end does not bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Range {
+    /// Any value: a signed quantity, or one of which nothing is known.
+    pub const ANY: Self = Self::at_least(f64::NEG_INFINITY);
+    /// 0 or more: rates, times, sizes, counts.
+    pub const POSITIVE: Self = Self::at_least(0.0);
+    /// 0 … 1: a part of a whole.
+    pub const SHARE: Self = Self { low: 0.0, high: 1.0 };
+
+    /// [`Self::ANY`], as a column says it.
+    pub(crate) const fn any() -> Self {
+        Self::ANY
+    }
+
+    pub const fn at_least(low: f64) -> Self {
+        Self { low, high: f64::INFINITY }
+    }
+
+    pub fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// The value of the range that is next to `value`.
+    pub fn clamp(&self, value: f64) -> f64 {
+        value.clamp(self.low, self.high)
+    }
 }

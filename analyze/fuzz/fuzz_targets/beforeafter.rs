@@ -1,10 +1,7 @@
 //! Two texts, split at a zero byte, through every reader and both writers of `beforeafter`.
 #![no_main]
 
-use analyze::counters::diff::{self, Settings};
-use analyze::counters::fold;
-use analyze::counters::render::{self, Wanted};
-use analyze::counters::{Options, Snapshot};
+use analyze::counters::{Options, Snapshot, diff::{Settings, self}, render::{Wanted, self}};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &str| {
@@ -14,6 +11,6 @@ fuzz_target!(|data: &str| {
     let Ok(changes) = diff::differences(&before, &after, &Settings::default()) else { return };
     let wanted = Wanted { nonzero: true, ..Wanted::default() };
     render::text(&after, &changes, &wanted, Some(1.5));
-    let folded = fold::folded(&changes, false, true);
+    let folded = diff::folded(&changes, false, true);
     render::csv(&mut Vec::new(), after.format, "host", &folded, &wanted, Some(1.5)).expect("memory takes everything");
 });

@@ -1,8 +1,7 @@
 //! Any bytes as a file of a history. A history that can be read keeps its runs and series when faulty lines are removed.
 #![no_main]
 
-use analyze::history::store::{Order, compact, read};
-use analyze::history::thin::Period;
+use analyze::history::{store::{Order, append, read}, thin::Period};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

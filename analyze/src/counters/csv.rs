@@ -1,10 +1,11 @@
 //! CSV with a header: text columns identify a row, the column name identifies a number in it.
 
+use super::{
+    Kind, Value,
+    builder::{Builder, clip},
+};
+use crate::error::ParseError;
 use std::borrow::Cow;
-
-use super::builder::{Builder, clip};
-use super::{Kind, Value};
-use crate::input::ParseError;
 
 /// A field as it stands in the text.
 struct Cell<'a> {

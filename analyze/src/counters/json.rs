@@ -3,12 +3,9 @@
 //! `serde_json` checks the document. A small scanner then reads it again, because the place of each number is needed
 //! and a parsed value has lost it.
 
-use std::borrow::Cow;
-use std::rc::Rc;
-
-use super::builder::Builder;
-use super::{Bits, Format, Kind, columns};
-use crate::input::ParseError;
+use super::{Bits, Format, Kind, builder::Builder, lines};
+use crate::error::ParseError;
+use std::{borrow::Cow, rc::Rc};
 
 /// Members that name their object.
 const NAMES: &[&str] = &["ifname", "name", "id"];
@@ -161,7 +158,7 @@ impl<'a> Walk<'_, 'a> {
     fn number(&mut self, digits: &'a str, path: &str) -> Result<(), ParseError> {
         let kind = match self.format {
             // nstat reads 64 bits and prints 32 of them as JSON. Its text form has all 64.
-            Format::NstatJson => match columns::kind(path) {
+            Format::NstatJson => match lines::kind(path) {
                 Kind::Counter(_) => Kind::Counter(Bits::ThirtyTwo),
                 level => level,
             },

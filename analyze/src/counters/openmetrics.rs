@@ -1,11 +1,11 @@
 //! OpenMetrics and Prometheus text: `name{label="value"} number [timestamp]`.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
-use super::builder::{Builder, clip};
-use super::{Bits, Kind, Value};
-use crate::input::ParseError;
+use super::{
+    Bits, Kind, Value,
+    builder::{Builder, clip},
+};
+use crate::error::ParseError;
+use std::{borrow::Cow, collections::HashMap};
 
 pub fn looks_like(lines: &[&str]) -> bool {
     let comment = |l: &&str| ["# TYPE ", "# HELP ", "# UNIT ", "# EOF"].iter().any(|p| l.starts_with(p));

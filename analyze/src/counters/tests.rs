@@ -1,12 +1,12 @@
 //! Pairs of snapshots: captured on a machine (around a second of iperf3, pings and datagrams to a closed port), and
 //! written after the documentation of the formats.
 
+use super::{
+    Format, Options, Snapshot,
+    diff::{self, Change, Delta, Note, Settings},
+    render::{self, Wanted},
+};
 use proptest::prelude::*;
-
-use super::diff::{self, Change, Delta, Note, Settings};
-use super::fold;
-use super::render::{self, Wanted};
-use super::{Format, Options, Snapshot};
 
 macro_rules! pair {
     ($stem:literal, $ext:literal) => {
@@ -98,17 +98,17 @@ fn one_truth_in_six_formats() {
 fn per_cpu_files_add_up() {
     with(pair!("softnet", "txt"), |format, c| {
         assert_eq!(format, Format::Softnet);
-        assert_eq!(delta(&fold::folded(c, false, false), "softnet", "processed"), Some(Delta::Whole(155_867)));
+        assert_eq!(delta(&diff::folded(c, false, false), "softnet", "processed"), Some(Delta::Whole(155_867)));
         assert_eq!(c.iter().filter(|c| c.key == "processed").count(), 2);
     });
     with(pair!("softirqs", "txt"), |format, c| {
         assert_eq!(format, Format::Softirqs);
-        assert_eq!(delta(&fold::folded(c, false, false), "softirqs", "NET_RX"), Some(Delta::Whole(153_609)));
+        assert_eq!(delta(&diff::folded(c, false, false), "softirqs", "NET_RX"), Some(Delta::Whole(153_609)));
     });
     with(pair!("interrupts", "txt"), |format, c| {
         assert_eq!(format, Format::Interrupts);
-        assert_eq!(delta(&fold::folded(c, false, false), "interrupts", "LOC"), Some(Delta::Whole(32_090)));
-        assert_eq!(delta(&fold::folded(c, false, false), "interrupts", "42 virtio3-tx"), Some(Delta::Whole(2)));
+        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "LOC"), Some(Delta::Whole(32_090)));
+        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "42 virtio3-tx"), Some(Delta::Whole(2)));
     });
 }
 
@@ -174,7 +174,7 @@ fn interfaces_and_cpus_come_and_go() {
     with((before, after), |_, c| {
         assert_eq!(c[0].delta, Some(Delta::Whole(1)));
         // A sum is unknown where one of its parts is.
-        let folded = fold::folded(c, false, false);
+        let folded = diff::folded(c, false, false);
         assert_eq!((folded[0].delta, folded[0].note), (None, Note::Gone));
     });
 }
@@ -230,7 +230,7 @@ fn queues_are_added_up_on_request() {
     let before = "NIC statistics:\n rx_queue_0_bytes: 1\n rx_queue_1_bytes: 2\n rx_bytes: 3\n";
     let after = "NIC statistics:\n rx_queue_0_bytes: 11\n rx_queue_1_bytes: 22\n rx_bytes: 33\n";
     with((before, after), |_, c| {
-        let folded = fold::folded(c, false, true);
+        let folded = diff::folded(c, false, true);
         assert_eq!(folded.len(), 2);
         assert_eq!(delta(&folded, "ethtool", "rx_queue_*_bytes"), Some(Delta::Whole(30)));
     });

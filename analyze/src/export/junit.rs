@@ -1,21 +1,18 @@
 //! JUnit XML for CI: a test case per assertion of a `verdicts` table, or per iteration of a results table.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::time::Duration;
-
+use crate::{
+    error::Error,
+    judge::verdicts,
+    table::{Field, Row, Table},
+};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
-use schemas::columns::results::column;
 use schemas::{
-    columns::VerdictRow,
+    columns::{VerdictRow, results::column},
     metrics::{self, Family, Metric},
     units,
     words::{Phase, Record, Severity, Status, Verdict},
 };
-
-use crate::error::Error;
-use crate::judge::verdicts;
-use crate::table::{Field, Row, Table};
+use std::{collections::BTreeMap, io::Write, time::Duration};
 
 /// Writes the report; it is read whole, because its head counts what failed.
 pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {

@@ -1,29 +1,24 @@
-//! Results in other programs' formats, one file per format; trackers of benchmarks share `benchmarks`. Each takes a table and writes text. [`page`] is for people.
+//! Results in other programs' formats. Each takes a table and writes text. [`page`] is for people.
 
 pub mod annotations;
-pub mod bencher;
-pub mod benchfmt;
-mod benchmarks;
-pub mod github_action;
+pub mod benchmarks;
 pub mod gnuplot;
-pub mod influx;
 pub mod iperf3;
-pub mod jsonl;
 pub mod junit;
-pub mod markdown;
 pub mod openmetrics;
 pub mod page;
-pub mod rrd;
+pub mod rows;
+pub mod time_series;
 
-#[cfg(test)]
-mod tests;
-
-use schemas::columns;
-use schemas::metrics::{self, Metric};
-use schemas::vocabulary;
-
-use crate::error::Error;
-use crate::table::{Rows, Selection, Table};
+use crate::{
+    error::Error,
+    table::{Rows, Selection, Table},
+};
+use schemas::{
+    columns,
+    metrics::{self, Metric},
+    vocabulary,
+};
 
 /// Columns that tell measurements apart, in the order of the labels.
 const LABELS: &[&str] =
@@ -86,3 +81,6 @@ impl Measurements {
         &self.rows.columns[index]
     }
 }
+
+#[cfg(test)]
+mod tests;

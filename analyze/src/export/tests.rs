@@ -1,10 +1,11 @@
 //! Each format of a small table.
 
+use super::{benchmarks, gnuplot, junit, openmetrics, rows, time_series};
+use crate::{
+    error::Error,
+    table::{Selection, Table},
+};
 use proptest::prelude::*;
-
-use super::{benchfmt, gnuplot, jsonl, junit, markdown, openmetrics, rrd};
-use crate::error::Error;
-use crate::table::{Selection, Table};
 
 const RESULTS: &str = "\
 run_id,plan,test,case,record,iteration,phase,status,error,time,elapsed_s,message_bytes,throughput_bits_per_s,latency_p99_us
@@ -28,7 +29,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> String {
 
 #[test]
 fn json_lines_keep_every_digit() {
-    let text = written(|out| jsonl::write(&mut table(RESULTS), out));
+    let text = written(|out| rows::write_json_lines(&mut table(RESULTS), out));
     assert_eq!(text.lines().count(), 6);
     let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(first["message_bytes"], 64);
@@ -39,9 +40,9 @@ fn json_lines_keep_every_digit() {
 
 #[test]
 fn markdown_has_only_columns_with_values() {
-    let text = written(|out| markdown::write(&mut table("a,b,c\n1,,x|y\n2,,z\n"), out));
+    let text = written(|out| rows::write_markdown(&mut table("a,b,c\n1,,x|y\n2,,z\n"), out));
     assert_eq!(text, "| a | c |\n| ---: | --- |\n| 1 | x\\|y |\n| 2 | z |\n");
-    assert_eq!(written(|out| markdown::write(&mut table("a,b\n"), out)), "| a | b |\n| --- | --- |\n");
+    assert_eq!(written(|out| rows::write_markdown(&mut table("a,b\n"), out)), "| a | b |\n| --- | --- |\n");
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn openmetrics_in_base_units() {
 
 #[test]
 fn benchstat_lines() {
-    let text = written(|out| benchfmt::write(&mut table(RESULTS), &Selection::default(), &[], out));
+    let text = written(|out| benchmarks::write_benchfmt(&mut table(RESULTS), &Selection::default(), &[], out));
     assert!(text.contains("Unit throughput-bit/s better=higher\nUnit latency.p99-us better=lower\n"), "{text}");
     let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("Benchmark")).collect();
     // Both iterations have one name, and each line has an even number of words after it.
@@ -128,7 +129,7 @@ fn gnuplot_points_are_medians() {
 
 #[test]
 fn rrdtool_commands() {
-    let text = written(|out| rrd::write(&mut table(RESULTS), &Selection::default(), "throughput", out));
+    let text = written(|out| time_series::write_rrd(&mut table(RESULTS), &Selection::default(), "throughput", out));
     let name = "bulk_message_size_64__x";
     let lines: Vec<&str> = text.lines().collect();
     assert!(
@@ -138,7 +139,8 @@ fn rrdtool_commands() {
     assert_eq!(lines[1], format!("update {name}.rrd 1769860801.500:900.50"));
     assert_eq!(lines.len(), 3);
     let bad = "time,throughput_bits_per_s\nyesterday,1\n";
-    let error = rrd::write(&mut table(bad), &Selection::default(), "throughput", &mut Vec::new()).unwrap_err();
+    let error =
+        time_series::write_rrd(&mut table(bad), &Selection::default(), "throughput", &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "t:2, column `time`: `yesterday` is not a time such as 2026-01-31T12:00:00Z");
 }
 
@@ -217,7 +219,7 @@ proptest! {
             writer.write_record([case.as_str(), &bytes.to_string()]).unwrap();
         }
         let csv = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let text = written(|out| jsonl::write(&mut table(&csv), out));
+        let text = written(|out| rows::write_json_lines(&mut table(&csv), out));
         let back: Vec<(String, u64)> = text
             .lines()
             .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap())

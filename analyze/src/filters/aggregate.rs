@@ -1,26 +1,24 @@
 //! `plumb aggregate`: groups rows and condenses columns.
 
 mod group;
-mod statistic;
 
-use std::io::Write;
+pub use group::Method;
 
-use schemas::columns::results::column;
-use schemas::columns::{self, AXIS_PREFIX, Column, number};
-use schemas::metrics::{self, Family, Kind};
-use schemas::units;
-use schemas::words::Way;
-
-use group::{Columns, Group, Groups, Values};
+use crate::{
+    error::{Error, Verdict},
+    parallel,
+    stats::{bootstrap, quantiles},
+    table::{Header, Picker, Record, Table, TableArgs, no_repeats, select::Preferred},
+};
+use group::{Centre, Columns, Group, Groups, Intervals, Statistic, Values};
 use rayon::prelude::*;
-pub use statistic::Method;
-use statistic::{Centre, Intervals, Statistic};
-
-use crate::error::{Error, Verdict};
-use crate::parallel;
-use crate::stats::{bootstrap, sketch};
-use crate::table::select::Preferred;
-use crate::table::{Header, Picker, Record, Table, TableArgs, no_repeats};
+use schemas::{
+    columns::{self, AXIS_PREFIX, Column, number, results::column},
+    metrics::{self, Family, Kind},
+    units,
+    words::Way,
+};
+use std::io::Write;
 
 /// Statistics per group of rows: mean and confidence interval over the iterations of each case, and others.
 ///
@@ -197,7 +195,7 @@ impl Plan {
                 return Err(Error::Usage(format!(
                     "--ci bootstrap resamples at most {} values a group, the number that is kept, and group {} has {} of {name}: \
                      take --ci t, which for the mean of so many says the same, or make groups smaller (-g, --where)",
-                    sketch::EXACT_LIMIT,
+                    quantiles::EXACT_LIMIT,
                     group.key.join(" "),
                     group.values[m].moments.count(),
                 )));

@@ -1,21 +1,23 @@
 //! `beforeafter`: the differences between two snapshots of counters.
 
-use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-use crate::counters::collect::{self, Source};
-use crate::counters::diff::{self, Missing, Settings};
-use crate::counters::fold;
-use crate::counters::losses::Losses;
-use crate::counters::render::{self, Wanted};
-use crate::counters::{Bits, Format, Options, Snapshot, diagnose};
-use crate::error::{Error, Verdict, even_unread};
-use crate::input::read_text;
-use crate::table::write_whole;
+use crate::{
+    counters::{
+        Bits, Format, Options, Snapshot,
+        collect::{self, Source},
+        diagnose::{self, Losses},
+        diff::{self, Missing, Settings},
+        render::{self, Wanted},
+    },
+    error::{Error, Verdict, even_unread, read_text},
+    table::write_whole,
+};
+use std::{
+    ffi::OsString,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 /// Subtract the counters of one snapshot from another's.
 ///
@@ -259,7 +261,7 @@ fn page(
         let losses = Losses::of(&changes);
         losses.warn();
         unusable = unusable.or_else(|| losses.error((after.file, after.text)));
-        let folded = || fold::folded(&changes, args.per_cpu, args.sum_queues);
+        let folded = || diff::folded(&changes, args.per_cpu, args.sum_queues);
         match args.out {
             Out::Text if args.diagnose => {}
             Out::Text => {

@@ -1,14 +1,12 @@
 //! `export`: results in other programs' formats.
 
-use std::io::Write;
-
-use schemas::metrics::Better;
-
-use crate::error::{Error, Verdict};
-use crate::export::{
-    bencher, benchfmt, github_action, gnuplot, influx, iperf3, jsonl, junit, markdown, openmetrics, rrd,
+use crate::{
+    error::{Error, Verdict},
+    export::{benchmarks, gnuplot, iperf3, junit, openmetrics, rows, time_series},
+    table::{Table, TableArgs},
 };
-use crate::table::{Table, TableArgs};
+use schemas::metrics::Better;
+use std::io::Write;
 
 /// Write results in another program's format.
 ///
@@ -130,22 +128,22 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Ok(Verdict::Ok);
     }
     args.tables.output.write(output, |w| match args.to {
-        To::Json => jsonl::write_array(&mut table, w),
-        To::Jsonl => jsonl::write(&mut table, w),
-        To::Md => markdown::write(&mut table, w),
+        To::Json => rows::write_json_array(&mut table, w),
+        To::Jsonl => rows::write_json_lines(&mut table, w),
+        To::Md => rows::write_markdown(&mut table, w),
         To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
-        To::Benchfmt => benchfmt::write(&mut table, &args.tables.selection, &args.metrics, w),
-        To::Influx => influx::write(&mut table, &args.tables.selection, &args.metrics, w),
-        To::Bencher => bencher::write(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Benchfmt => benchmarks::write_benchfmt(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Influx => time_series::write_influx(&mut table, &args.tables.selection, &args.metrics, w),
+        To::Bencher => benchmarks::write_bencher(&mut table, &args.tables.selection, &args.metrics, w),
         To::GithubActionBenchmark => {
             let better = args.better.map(Better::from);
-            github_action::write(&mut table, &args.tables.selection, &args.metrics, better, w)
+            benchmarks::write_github_action(&mut table, &args.tables.selection, &args.metrics, better, w)
         }
         To::Junit => junit::write(&mut table, w),
         To::Iperf3 => iperf3::write(&mut table, &args.tables.selection, w),
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
-            [] => rrd::write(&mut table, &args.tables.selection, "throughput", w),
-            [metric] => rrd::write(&mut table, &args.tables.selection, metric, w),
+            [] => time_series::write_rrd(&mut table, &args.tables.selection, "throughput", w),
+            [metric] => time_series::write_rrd(&mut table, &args.tables.selection, metric, w),
             _ => Err(Error::Usage("-f rrd writes one metric: give one -m".into())),
         },
     })?;

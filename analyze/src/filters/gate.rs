@@ -1,18 +1,19 @@
 //! `plumb gate`: assertions over a results file.
 
-use std::io::Write;
-use std::path::PathBuf;
-
-use schemas::{assertion, metrics, words};
-
 use super::aggregate::parse_level;
-use crate::error::{Error, Verdict, even_unread};
-use crate::judge::baseline::{Baseline, Terms};
-use crate::judge::environment::{self, Environment};
-use crate::judge::statement::{Evidence, Statement};
-use crate::judge::verdicts::{self, Format};
-use crate::judge::{Judge, Severity};
-use crate::table::{InputArgs, Table, TableArgs, layout::Sheet};
+use crate::{
+    error::{Error, Verdict, even_unread},
+    judge::{
+        Judge, Severity,
+        baseline::{Baseline, Terms},
+        environment::{self, Environment},
+        statement::{Evidence, Statement},
+        verdicts::{self, Format},
+    },
+    table::{InputArgs, Table, TableArgs, layout::Sheet},
+};
+use schemas::{assertion, metrics, words};
+use std::{io::Write, path::PathBuf};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
 ///

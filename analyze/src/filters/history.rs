@@ -1,18 +1,23 @@
 //! `plumb history`: keeps what runs came to, beside the plan in git.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
-
-use schemas::metrics::Metric;
-use schemas::units::{self, Unit, human};
-use schemas::{time, vocabulary};
-
-use crate::error::{Error, Verdict};
-use crate::history::{
-    added, commits,
-    store::{self, Compacted, Order},
-    thin::Period,
+use crate::{
+    error::{Error, Verdict},
+    history::{
+        added, commits,
+        store::{self, Compacted, Order},
+        thin::Period,
+    },
+};
+use schemas::{
+    metrics::Metric,
+    time,
+    units::{self, Unit, human},
+    vocabulary,
+};
+use std::{
+    io::Write,
+    path::PathBuf,
+    time::{Duration, SystemTime},
 };
 
 /// Keep what runs came to: one line per run, case and metric, in files beside the plan.

@@ -1,14 +1,12 @@
 //! `import`: other programs' outputs as results.
 
-use std::io::Write;
-use std::path::PathBuf;
-
+use crate::{
+    error::{Error, Verdict, read_text},
+    import::{ImportedRows, Program, set},
+    table::OutputArgs,
+};
 use schemas::columns::{self, AXIS_PREFIX};
-
-use crate::error::{Error, Verdict};
-use crate::import::{Program, Sheet, set};
-use crate::input::read_text;
-use crate::table::OutputArgs;
+use std::{io::Write, path::PathBuf};
 
 /// Read other programs' outputs as results.
 ///
@@ -61,12 +59,12 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let settings: Vec<(&str, &str)> = args.set.iter().map(|s| setting(s)).collect::<Result<_, _>>()?;
     let standard_input = PathBuf::from("-");
     let files = if args.files.is_empty() { std::slice::from_ref(&standard_input) } else { &args.files };
-    let mut sheet = Sheet::with(args.workload.as_deref(), args.unit.as_deref())?;
+    let mut imported = ImportedRows::with(args.workload.as_deref(), args.unit.as_deref())?;
     for path in files {
         let (name, text) = read_text(path)?;
-        sheet.read(&name, &text, args.from)?;
+        imported.read(&name, &text, args.from)?;
     }
-    for note in sheet.notes() {
+    for note in imported.notes() {
         crate::warn(note);
     }
     let axes: Vec<(&str, &str)> = settings.iter().copied().filter(|(c, _)| c.starts_with(AXIS_PREFIX)).collect();
@@ -75,7 +73,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         let mut record: Vec<String> = columns::header(&[]);
         record.extend(axes.iter().map(|(name, _)| (*name).to_owned()));
         writer.write_record(&record)?;
-        for mut row in sheet.finish() {
+        for mut row in imported.finish() {
             for (column, value) in &settings {
                 set(&mut row, column, value)
                     .map_err(|reason| Error::Usage(format!("--set {column}={value}: {reason}")))?;

@@ -3,28 +3,16 @@
 mod answer;
 pub(super) mod cases;
 mod doubts;
-mod facts;
 mod overview;
 mod pictures;
 
-use std::{
-    collections::BTreeSet,
-    io::Write,
-    path::{Path, PathBuf},
-};
-
-use schemas::{
-    columns::VerdictRow,
-    metrics::{self, Metric},
-    run_record::RunRecord,
-    text::short_names,
-};
+pub use overview::Overview;
 
 use super::survey::Judged;
 use crate::{
     error::{Error, Verdict},
     export::page::{self, Block, Page},
-    history::told::Asked,
+    history::analysed::Asked,
     judge::verdicts,
     site,
     survey::{self, Pairs},
@@ -36,7 +24,17 @@ use crate::{
 };
 use cases::Cases;
 use doubts::Doubts;
-pub use overview::Overview;
+use schemas::{
+    columns::VerdictRow,
+    metrics::{self, Metric},
+    run_record::RunRecord,
+    text::short_names,
+};
+use std::{
+    collections::BTreeSet,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// A page about a run: question, answer, verdicts, results, pictures, doubts, machines and plan.
 ///
@@ -217,7 +215,7 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         &answer::Facts {
             verdicts: &judged,
             against: other.as_ref().map(|o| (other_name.as_str(), o.rows.as_slice())),
-            cut_short: facts.and_then(facts::cut_short),
+            cut_short: facts.and_then(overview::cut_short),
         },
     );
     blocks.push(answer);
@@ -282,15 +280,15 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
     blocks.extend(one_by_one(&pairs));
     if let Some(facts) = facts {
         blocks.push(heading("Details"));
-        blocks.push(facts::environment(facts));
-        blocks.extend(facts::plans(facts));
+        blocks.push(overview::environment(facts));
+        blocks.extend(overview::plans(facts));
     }
     let named = || facts.and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
     let title = match title.or_else(named) {
         Some(title) => title.to_owned(),
         None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
+    Ok(Page { title, origin: facts.map(overview::origin).unwrap_or_default(), blocks })
 }
 
 /// The pairs of surveys as rows, for those who look for one.

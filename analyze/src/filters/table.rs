@@ -2,12 +2,15 @@
 
 pub(crate) mod view;
 
-use std::io::Write;
-
 use super::report::cases::Cases;
-use crate::error::{Error, Verdict};
-use crate::table::layout::{self, Sheet};
-use crate::table::{InputArgs, OutputArgs, Table};
+use crate::{
+    error::{Error, Verdict},
+    table::{
+        InputArgs, OutputArgs, Table,
+        layout::{self, Sheet},
+    },
+};
+use std::io::Write;
 
 /// A table for people: aligned columns, readable units, or Markdown.
 ///

@@ -1,16 +1,26 @@
 //! `plumb trend`: where the level of a history changed.
 
-mod annotate;
-mod print;
-
-use std::io::Write;
-use std::path::PathBuf;
-
-use crate::error::{Error, Verdict, even_unread};
-use crate::export::annotations::Annotations;
-use crate::history::told::{self, Asked, Told};
-use crate::table::layout::Sheet;
-use crate::table::output::OutputArgs;
+use crate::{
+    error::{Error, Verdict, even_unread},
+    export::annotations::{Annotations, At, annotations},
+    history::{
+        analysed::{self, AnalysedSeries, Asked, Event, events},
+        sentences::{acceptance, commits, doubts, heading, line, name, notes, sentence, word},
+        series::Reading,
+        store::place,
+    },
+    style,
+    table::{
+        layout::{self, Column, Sheet},
+        output::OutputArgs,
+    },
+};
+use schemas::{
+    columns::number,
+    text::plain,
+    units::{human, margin, three_digits},
+};
+use std::{io::Write, path::PathBuf};
 
 /// Changes of level in a history: in which series, by how much, how surely, and which commits lie between.
 ///
@@ -79,42 +89,268 @@ pub enum Format {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let (reading, told) = told::read(&args.history, &args.asked)?;
+    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.output);
     even_unread(args.output.write(output, |w| match format {
-        Format::Csv => print::csv(&reading, &told, w),
-        Format::Text => print::text(&reading, &told, &sheet, w),
-        Format::Md => print::markdown(&reading, &told, w),
+        Format::Csv => csv(&reading, &analysed, w),
+        Format::Text => text(&reading, &analysed, &sheet, w),
+        Format::Md => markdown(&reading, &analysed, w),
     }))?;
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
     }
     if args.annotations.are_wanted() {
-        annotate::write(args, &reading, &told, &mut std::io::stderr().lock())?;
+        write(args, &reading, &analysed, &mut std::io::stderr().lock())?;
     }
-    Ok(verdict(args, &told))
+    Ok(verdict(args, &analysed))
 }
 
 /// Whether a finding counts for `--fail-on`.
-fn fails(args: &Args, told: &Told, i: usize) -> bool {
-    let finding = &told.trend.findings[i];
+fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
+    let finding = &analysed.trend.findings[i];
     let counts = match args.fail_on {
         FailOn::Nothing => false,
         FailOn::Regression => finding.worse == Some(true),
         FailOn::Change => true,
     };
-    counts && told.since(finding) <= args.within && told.accepted[i].is_none()
+    counts && analysed.since(finding) <= args.within && analysed.accepted[i].is_none()
 }
 
-fn verdict(args: &Args, told: &[Told]) -> Verdict {
-    let any = told.iter().any(|told| (0..told.trend.findings.len()).any(|i| fails(args, told, i)));
+fn verdict(args: &Args, analysed: &[AnalysedSeries]) -> Verdict {
+    let any = analysed.iter().any(|analysed| (0..analysed.trend.findings.len()).any(|i| fails(args, analysed, i)));
     match args.fail_on {
         FailOn::Nothing => Verdict::Ok,
         _ if any => Verdict::Failed,
-        _ if told.iter().all(|told| told.trend.missing > 0) => Verdict::Inconclusive,
+        _ if analysed.iter().all(|analysed| analysed.trend.missing > 0) => Verdict::Inconclusive,
         _ => Verdict::Ok,
     }
+}
+
+// Regressions as annotations at lines of the history.
+
+/// Commits in an annotation.
+const COMMITS: usize = 5;
+
+/// Writes errors for what counts, and warnings for regressions that do not, with the commits that lie between.
+pub fn write(args: &Args, reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
+    let mut found = Vec::new();
+    for analysed in all {
+        for (i, finding) in analysed.trend.findings.iter().enumerate() {
+            let kind = match (fails(args, analysed, i), finding.worse, &analysed.accepted[i]) {
+                (true, ..) => "error",
+                (false, Some(true), None) => "warning",
+                _ => continue,
+            };
+            let (_, first) = analysed.runs(reading, finding);
+            let at = place(&args.history, &analysed.series.key, &first.run_id)?;
+            let at = at.map(|(file, line)| At { file: file.display().to_string(), line, column: None });
+            let commits = commits(analysed, i);
+            let listed = commits.iter().take(COMMITS).map(|line| format!("\n{line}"));
+            let more = commits.len().saturating_sub(COMMITS);
+            let more = (more > 0).then(|| format!("\nand {more} more lines of commits: see the trend"));
+            let text: String = listed.chain(more).collect();
+            found.push((kind, at, sentence(reading, analysed, i) + &text));
+        }
+    }
+    Ok(output.write_all(annotations(found).as_bytes())?)
+}
+
+/// Trends for people, and as a table.
+const COLUMNS: [&str; 28] = [
+    "finding",
+    "plan",
+    "machine",
+    "case_id",
+    "case",
+    "member",
+    "direction",
+    "metric",
+    "runs",
+    "missing_runs",
+    "run_id",
+    "time",
+    "commit",
+    "run_before",
+    "commit_before",
+    "was",
+    "is",
+    "change_ratio",
+    "ci_low_ratio",
+    "ci_high_ratio",
+    "p",
+    "worse",
+    "runs_since",
+    "noise_ratio",
+    "lag1",
+    "accepted",
+    "commits",
+    "note",
+];
+
+/// A row for each series and one for each finding.
+pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
+    let mut writer = csv::Writer::from_writer(output);
+    writer.write_record(COLUMNS)?;
+    for analysed in all {
+        let key = &analysed.series.key;
+        let points = &analysed.series.points;
+        let ratio = |value: Option<f64>| value.map(number).unwrap_or_default();
+        let start = |finding: &str| -> Vec<String> {
+            let of_series = [
+                &key.plan,
+                &key.machine,
+                &key.case_id,
+                &analysed.series.case,
+                &key.member,
+                &key.direction,
+                &key.metric,
+            ];
+            let mut cells = vec![finding.to_owned()];
+            cells.extend(of_series.map(String::clone));
+            cells.extend([points.len().to_string(), analysed.trend.missing.to_string()]);
+            cells
+        };
+        let last = points.last().map(|point| &reading.runs[point.run]);
+        let mut cells = start("level");
+        cells.extend(
+            last.map_or_else(Default::default, |run| [run.run_id.clone(), run.time.clone(), run.commit.clone()]),
+        );
+        cells.extend([String::new(), String::new(), String::new(), ratio(analysed.trend.level)]);
+        cells.extend(std::iter::repeat_n(String::new(), 6));
+        cells.extend([
+            ratio(analysed.trend.noise_ratio),
+            ratio(analysed.trend.correlated),
+            String::new(),
+            String::new(),
+        ]);
+        cells.push(doubts(analysed).join("; "));
+        writer.write_record(&cells)?;
+        for (i, finding) in analysed.trend.findings.iter().enumerate() {
+            let (before, first) = analysed.runs(reading, finding);
+            let mut cells = start(if finding.is_drift { "drift" } else { "change" });
+            cells
+                .extend([&first.run_id, &first.time, &first.commit, &before.run_id, &before.commit].map(String::clone));
+            cells.extend([number(finding.was), number(finding.is), number(finding.ratio)]);
+            cells.extend([
+                ratio(finding.interval.map(|i| i.0)),
+                ratio(finding.interval.map(|i| i.1)),
+                ratio(finding.p),
+            ]);
+            cells.push(finding.worse.map(|worse| worse.to_string()).unwrap_or_default());
+            cells.extend([analysed.since(finding).to_string(), String::new(), String::new()]);
+            cells.push(
+                analysed.accepted[i]
+                    .as_ref()
+                    .map(|known| format!("{}: {}", known.date, known.reason))
+                    .unwrap_or_default(),
+            );
+            let (list, note) = match &analysed.commits[i] {
+                Ok((list, _)) => (list.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "), String::new()),
+                Err(reason) => (String::new(), reason.clone()),
+            };
+            cells.extend([list, note]);
+            writer.write_record(&cells)?;
+        }
+    }
+    Ok(writer.flush()?)
+}
+
+/// Sentences: what changed, then the levels of all series.
+pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
+    for event in events(reading, all) {
+        layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
+        for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            let style = match (analysed.trend.findings[i].worse, &analysed.accepted[i]) {
+                (_, Some(_)) | (None, _) => style::NOTE,
+                (Some(true), None) => style::ERROR,
+                (Some(false), None) => style::GOOD,
+            };
+            let head = sheet.painted(style, word(analysed, i));
+            layout::paragraph(
+                &format!("{head}: {}", plain(&line(analysed, i))),
+                sheet.indent + 2,
+                sheet.width,
+                output,
+            )?;
+            if let Some(line) = acceptance(analysed, i) {
+                layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
+            }
+        }
+        for line in commits_of(all, &event) {
+            layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
+        }
+    }
+    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
+        let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
+        writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
+    }
+    writeln!(output)?;
+    layout::aligned(&levels(reading, all), sheet, output)?;
+    for note in notes(reading, all) {
+        layout::paragraph(&plain(&format!("note: {note}")), sheet.indent, sheet.width, output)?;
+    }
+    Ok(())
+}
+
+/// The same in Markdown.
+pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
+    writeln!(output, "## Trend\n")?;
+    let escaped = crate::table::markdown::escaped;
+    for event in events(reading, all) {
+        writeln!(output, "- {}", escaped(&heading(reading, all, &event)))?;
+        for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
+            writeln!(output, "  - **{}**: {}", word(analysed, i), escaped(&line(analysed, i)))?;
+            if let Some(line) = acceptance(analysed, i) {
+                writeln!(output, "    - {}", escaped(&line))?;
+            }
+        }
+        for line in commits_of(all, &event) {
+            writeln!(output, "  - {}", escaped(&line))?;
+        }
+    }
+    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
+        writeln!(output, "No change.")?;
+    }
+    writeln!(output)?;
+    layout::markdown(&levels(reading, all), output)?;
+    for note in notes(reading, all) {
+        writeln!(output, "\nNote: {}", escaped(&note))?;
+    }
+    Ok(())
+}
+
+/// The commits of an event: those of each of its findings, since all lie between the same runs.
+fn commits_of(all: &[AnalysedSeries], event: &Event) -> Vec<String> {
+    event.findings.first().map(|(series, i)| commits(&all[*series], *i)).unwrap_or_default()
+}
+
+/// The present level of each series.
+fn levels(reading: &Reading, all: &[AnalysedSeries]) -> Vec<Column> {
+    let several = |of: fn(&AnalysedSeries) -> &str| all.iter().any(|analysed| of(analysed) != of(&all[0]));
+    let mut columns = Vec::new();
+    if several(|analysed| &analysed.series.key.plan) {
+        columns.push(Column::of("plan", false, all, |analysed| analysed.series.key.plan.clone()));
+    }
+    if several(|analysed| &analysed.series.key.machine) {
+        columns
+            .push(Column::of("machine", false, all, |analysed| reading.host(&analysed.series.key.machine).to_owned()));
+    }
+    columns.extend([
+        Column::of("series", false, all, name),
+        Column::of("runs", true, all, |analysed| analysed.series.points.len().to_string()),
+        Column::of("level", true, all, |analysed| match (analysed.trend.level, analysed.trend.metric) {
+            (Some(level), Some(metric)) => human(metric.unit, level),
+            (Some(level), None) => three_digits(level),
+            (None, _) => String::new(),
+        }),
+        Column::of("noise", true, all, |analysed| analysed.trend.noise_ratio.map(margin).unwrap_or_default()),
+        Column::of("changes", true, all, |analysed| match analysed.trend.missing {
+            0 => analysed.trend.findings.len().to_string(),
+            _ => "too few runs".to_owned(),
+        }),
+    ]);
+    columns
 }
 
 #[cfg(test)]

@@ -2,23 +2,18 @@
 //!
 //! - [`added`]: the rows that a run adds
 //! - [`store`]: the folder of files: appending, compacting, and reading what may be damaged
-//! - [`series`]: the rows of one case, metric and machine, in the order of time
-//! - [`places`]: the lines of their rows
+//! - [`series`]: the rows of one case, metric and machine, in the order of time; changes that are known
 //! - [`commits`]: the commits between two runs
-//! - [`accepted`]: changes that are known
 //! - [`trend`]: what a series tells: its level, its noise, its changes and drifts
 //! - [`thin`]: the runs that stay when a history is compacted
-//! - [`told`]: series that were asked for, with what they tell and what is known of it; [`sentences`] about them
-//! - [`events`]: findings of several series that begin at the same run
+//! - [`analysed`]: series that were asked for, with their trend and what is known of it; findings of several that begin at the
+//!   same run; [`sentences`] about them
 
-pub mod accepted;
 pub mod added;
+pub mod analysed;
 pub mod commits;
-pub mod events;
-pub mod places;
 pub mod sentences;
 pub mod series;
 pub mod store;
 pub mod thin;
-pub mod told;
 pub mod trend;

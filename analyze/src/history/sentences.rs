@@ -1,18 +1,17 @@
 //! Sentences about series and their findings, for terminals, Markdown, annotations and pages.
 
-use std::collections::BTreeMap;
-
-use schemas::columns::number;
-use schemas::text::{short_id, short_names};
-use schemas::units::{Unit, human, margin, three_digits};
-
 use super::{
+    analysed::{AnalysedSeries, Event},
     commits::Commit,
-    events::Event,
     series::{Reading, Run},
-    told::Told,
     trend::{FEWEST, Finding},
 };
+use schemas::{
+    columns::number,
+    text::{short_id, short_names},
+    units::{Unit, human, margin, three_digits},
+};
+use std::collections::BTreeMap;
 
 /// Series with the same doubt that are named; of more, their number.
 const NAMED: usize = 3;
@@ -24,9 +23,9 @@ const MANY: usize = 20;
 const FALSE: f64 = 0.005;
 
 /// `bulk throughput`, with member and direction where they tell it apart.
-pub fn name(told: &Told) -> String {
-    let key = &told.series.key;
-    let mut name = short_names(&told.series.case);
+pub fn name(analysed: &AnalysedSeries) -> String {
+    let key = &analysed.series.key;
+    let mut name = short_names(&analysed.series.case);
     if !key.member.is_empty() {
         name = format!("{name} {}", key.member);
     }
@@ -37,9 +36,9 @@ pub fn name(told: &Told) -> String {
 }
 
 /// The kind of a finding: regression, improvement, drift …, or that it is accepted.
-pub fn word(told: &Told, i: usize) -> &'static str {
-    let finding = &told.trend.findings[i];
-    match (&told.accepted[i], finding.worse, finding.is_drift) {
+pub fn word(analysed: &AnalysedSeries, i: usize) -> &'static str {
+    let finding = &analysed.trend.findings[i];
+    match (&analysed.accepted[i], finding.worse, finding.is_drift) {
         (Some(_), ..) => "accepted",
         (None, Some(true), false) => "regression",
         (None, Some(true), true) => "drift for the worse",
@@ -51,14 +50,14 @@ pub fn word(told: &Told, i: usize) -> &'static str {
 }
 
 /// A finding: by how much, since which run, from which level to which.
-pub fn sentence(reading: &Reading, told: &Told, i: usize) -> String {
-    let finding = &told.trend.findings[i];
-    let (before, first) = told.runs(reading, finding);
-    let (name, words) = (name(told), Words::of(told, finding));
+pub fn sentence(reading: &Reading, analysed: &AnalysedSeries, i: usize) -> String {
+    let finding = &analysed.trend.findings[i];
+    let (before, first) = analysed.runs(reading, finding);
+    let (name, words) = (name(analysed), Words::of(analysed, finding));
     if finding.is_drift {
         return format!("{name} drifted {}, {}", words.levels, span(before, first));
     }
-    let since = told.since(finding);
+    let since = analysed.since(finding);
     format!(
         "{name} is {} since run {} of {}: {} ({since} run{}); {}",
         words.change,
@@ -71,9 +70,9 @@ pub fn sentence(reading: &Reading, told: &Told, i: usize) -> String {
 }
 
 /// A finding below the heading of its event: the sentence without the run.
-pub fn line(told: &Told, i: usize) -> String {
-    let finding = &told.trend.findings[i];
-    let (name, words) = (name(told), Words::of(told, finding));
+pub fn line(analysed: &AnalysedSeries, i: usize) -> String {
+    let finding = &analysed.trend.findings[i];
+    let (name, words) = (name(analysed), Words::of(analysed, finding));
     if finding.is_drift {
         return format!("{name} drifted {}", words.levels);
     }
@@ -81,16 +80,16 @@ pub fn line(told: &Told, i: usize) -> String {
 }
 
 /// The heading of an event: the plan and machine, the run and the day.
-pub fn heading(reading: &Reading, all: &[Told], event: &Event) -> String {
+pub fn heading(reading: &Reading, all: &[AnalysedSeries], event: &Event) -> String {
     let (series, finding) = event.findings[0];
-    let told = &all[series];
-    let (key, finding) = (&told.series.key, &told.trend.findings[finding]);
+    let analysed = &all[series];
+    let (key, finding) = (&analysed.series.key, &analysed.trend.findings[finding]);
     let (before, first) = (&reading.runs[event.before], &reading.runs[event.first]);
     let place = format!("{} on {}", key.plan, reading.host(&key.machine));
     if event.is_drift {
         return format!("{place}, {}", span(before, first));
     }
-    let since = told.since(finding);
+    let since = analysed.since(finding);
     let s = if since == 1 { "" } else { "s" };
     format!("{place}, since run {} of {} ({since} run{s})", short_id(&first.run_id), day(first))
 }
@@ -106,9 +105,9 @@ struct Words {
 }
 
 impl Words {
-    fn of(told: &Told, finding: &Finding) -> Self {
-        let unit = told.trend.metric.map_or(Unit::Count, |metric| metric.unit);
-        let value = |value: f64| if told.trend.metric.is_some() { human(unit, value) } else { three_digits(value) };
+    fn of(analysed: &AnalysedSeries, finding: &Finding) -> Self {
+        let unit = analysed.trend.metric.map_or(Unit::Count, |metric| metric.unit);
+        let value = |value: f64| if analysed.trend.metric.is_some() { human(unit, value) } else { three_digits(value) };
         let way = if finding.ratio < 0.0 { "lower" } else { "higher" };
         let interval = finding.interval.map_or_else(String::new, |(low, high)| {
             let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
@@ -150,18 +149,18 @@ pub fn day(run: &Run) -> &str {
 }
 
 /// Why a finding is accepted, and the commits that lie between.
-pub fn below(told: &Told, i: usize) -> Vec<String> {
-    acceptance(told, i).into_iter().chain(commits(told, i)).collect()
+pub fn below(analysed: &AnalysedSeries, i: usize) -> Vec<String> {
+    acceptance(analysed, i).into_iter().chain(commits(analysed, i)).collect()
 }
 
 /// Why a finding is accepted.
-pub fn acceptance(told: &Told, i: usize) -> Option<String> {
-    told.accepted[i].as_ref().map(|known| format!("accepted {}: {}", known.date, known.reason))
+pub fn acceptance(analysed: &AnalysedSeries, i: usize) -> Option<String> {
+    analysed.accepted[i].as_ref().map(|known| format!("accepted {}: {}", known.date, known.reason))
 }
 
 /// The commits that lie between, a line each; or why they are not known.
-pub fn commits(told: &Told, i: usize) -> Vec<String> {
-    match &told.commits[i] {
+pub fn commits(analysed: &AnalysedSeries, i: usize) -> Vec<String> {
+    match &analysed.commits[i] {
         Ok((list, more)) => {
             let lines = list.iter().map(|Commit { id, subject }| format!("{id} {subject}"));
             lines.chain((*more > 0).then(|| format!("and {more} earlier commits"))).collect()
@@ -171,23 +170,25 @@ pub fn commits(told: &Told, i: usize) -> Vec<String> {
 }
 
 /// Why little or nothing can be said of a series.
-pub fn doubts(told: &Told) -> Vec<String> {
+pub fn doubts(analysed: &AnalysedSeries) -> Vec<String> {
     let mut doubts = Vec::new();
-    if told.trend.missing > 0 {
-        let (have, missing) = (told.series.points.len(), told.trend.missing);
+    if analysed.trend.missing > 0 {
+        let (have, missing) = (analysed.series.points.len(), analysed.trend.missing);
         let s = if have == 1 { "" } else { "s" };
         doubts.push(format!("{have} run{s}: {missing} more make the {FEWEST} that changes are searched in"));
     }
-    if told.disturbed > 0 {
-        let s = if told.disturbed == 1 { " is" } else { "s are" };
-        let count = told.disturbed;
+    if analysed.disturbed > 0 {
+        let s = if analysed.disturbed == 1 { " is" } else { "s are" };
+        let count = analysed.disturbed;
         doubts.push(format!("{count} run{s} left out: others took a CPU meanwhile (metric cpu.taken tells how much)"));
     }
-    if told.trend.metric.is_none() {
-        doubts
-            .push(format!("`{}` is no metric of this version: better and worse are not known", told.series.key.metric));
+    if analysed.trend.metric.is_none() {
+        doubts.push(format!(
+            "`{}` is no metric of this version: better and worse are not known",
+            analysed.series.key.metric
+        ));
     }
-    if let Some(lag1) = told.trend.correlated {
+    if let Some(lag1) = analysed.trend.correlated {
         doubts.push(format!(
             "runs resemble the ones before them (lag-1 autocorrelation {lag1:.2}): changes may be false, see docs/reference/statistics.md"
         ));
@@ -196,14 +197,14 @@ pub fn doubts(told: &Told) -> Vec<String> {
 }
 
 /// Facts about the history for its reader.
-pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
+pub fn notes(reading: &Reading, all: &[AnalysedSeries]) -> Vec<String> {
     let mut notes = reading.notes.clone();
     let mut doubted: Vec<(String, Vec<String>)> = Vec::new();
-    for told in all {
-        for doubt in doubts(told) {
+    for analysed in all {
+        for doubt in doubts(analysed) {
             match doubted.iter_mut().find(|(known, _)| *known == doubt) {
-                Some((_, names)) => names.push(name(told)),
-                None => doubted.push((doubt, vec![name(told)])),
+                Some((_, names)) => names.push(name(analysed)),
+                None => doubted.push((doubt, vec![name(analysed)])),
             }
         }
     }
@@ -211,7 +212,7 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
         n if n > NAMED => format!("{n} series, first {}: {doubt}", names[0]),
         _ => format!("{}: {doubt}", names.join(", ")),
     }));
-    let searched = all.iter().filter(|told| told.trend.missing == 0).count();
+    let searched = all.iter().filter(|analysed| analysed.trend.missing == 0).count();
     if searched >= MANY {
         notes.push(format!(
             "{searched} series were searched: by chance alone, about {} of them would show a change in a hundred runs (docs/reference/statistics.md)",
@@ -220,10 +221,11 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
     }
     // The machines of each plan, with their first and last runs.
     let mut machines: BTreeMap<&str, BTreeMap<&str, (&str, &str)>> = BTreeMap::new();
-    for told in all {
-        let key = &told.series.key;
+    for analysed in all {
+        let key = &analysed.series.key;
         let times = |point: &super::series::Point| reading.runs[point.run].time.as_str();
-        let (Some(first), Some(last)) = (told.series.points.first().map(times), told.series.points.last().map(times))
+        let (Some(first), Some(last)) =
+            (analysed.series.points.first().map(times), analysed.series.points.last().map(times))
         else {
             continue;
         };
@@ -243,16 +245,16 @@ pub fn notes(reading: &Reading, all: &[Told]) -> Vec<String> {
             ));
         }
     }
-    for told in all {
-        let key = &told.series.key;
-        let last = told.last.map_or("", |run| reading.runs[run].time.as_str());
+    for analysed in all {
+        let key = &analysed.series.key;
+        let last = analysed.last.map_or("", |run| reading.runs[run].time.as_str());
         if let Some((_, latest)) =
             machines.get(&*key.plan).and_then(|m| m.get(&*key.machine)).filter(|(_, t)| *t > last)
         {
             let day = |time: &str| time.get(..10).unwrap_or(time).to_owned();
             notes.push(format!(
                 "{} has no value since {}; the plan ran last on {}",
-                name(told),
+                name(analysed),
                 day(last),
                 day(latest)
             ));

@@ -4,29 +4,24 @@
 //! the others are read, since every row is one line. `git` keeps the lines of both sides when it merges (`merge=union`).
 //!
 //! - `lines`: the lines of a file, and their faults
-//! - `append`: appending a run
-//! - `compact`: leaving out old runs
-//! - `lock`: one process at a time
+//! - `append`: appending a run, and leaving out old ones; one process at a time
 
 mod append;
-mod compact;
 mod lines;
-mod lock;
 
-use std::{
-    collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
-};
-
-pub use append::{Appended, append};
-pub use compact::{Compacted, Order, compact};
-
-use schemas::columns::history::Field;
+pub use append::{Appended, Compacted, Order, append, compact};
 
 use self::lines::{Line, Lines};
-use super::series::Reading;
+use super::series::{Key, Reading};
 use crate::error::{Error, Place};
+use schemas::columns::history::Field;
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 /// The CSV files of a history, or the one file that is named, in the order of their names.
 pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
@@ -52,7 +47,7 @@ fn search(path: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<PathBuf>) ->
     for entry in fs::read_dir(path).map_err(at(path))? {
         let inner = entry.map_err(at(path))?.path();
         let is_table = inner.extension().is_some_and(|end| end == "csv");
-        if inner.is_dir() || (is_table && inner.file_name().is_some_and(|name| name != super::accepted::FILE)) {
+        if inner.is_dir() || (is_table && inner.file_name().is_some_and(|name| name != super::series::ACCEPTED_FILE)) {
             search(&inner, seen, found)?;
         }
     }
@@ -135,6 +130,49 @@ fn read_file(file: &Path, bytes: &[u8], repair: bool, reading: &mut Reading) -> 
         }
     }
     Ok(())
+}
+
+// Files of a history, one process at a time.
+
+/// Opens a file to append to it and waits until no other process has it. The lock ends with the file. The note: this file
+/// system has no locks.
+fn open(path: &Path, create: bool) -> io::Result<(File, Option<String>)> {
+    loop {
+        let file = OpenOptions::new().read(true).append(true).create(create).open(path)?;
+        let note = file.lock().err().map(|error| {
+            format!("{}: cannot lock it ({error}): let no other plumb history write there now", path.display())
+        });
+        // Compaction puts another file in its place.
+        let own = file.metadata()?;
+        match fs::metadata(path) {
+            Ok(now) if (now.dev(), now.ino()) == (own.dev(), own.ino()) => return Ok((file, note)),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+// The lines of a history that hold the rows of a run, for annotations.
+
+/// The file and line (from 1) of a run's row in a series; `None`: it is not there any more.
+pub fn place(history: &Path, key: &Key, run_id: &str) -> Result<Option<(PathBuf, usize)>, Error> {
+    for file in files(history)? {
+        let text = fs::read(&file).map_err(|source| Error::File { path: file.clone(), source })?;
+        if memchr::memmem::find(&text, run_id.as_bytes()).is_none() {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&text);
+        let names = [run_id, &key.machine, &key.case_id, &key.member, &key.direction, &key.metric];
+        let is_row = |line: &str| {
+            // Names without a comma are written as they are.
+            names.iter().all(|name| name.is_empty() || line.split(',').any(|cell| cell.trim_matches('"') == *name))
+        };
+        if let Some(index) = text.lines().position(is_row) {
+            return Ok(Some((file, index + 1)));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Programs whose lines have fixed words: a table of patterns says which column takes each figure.
 
+use super::imported::{ImportedRows, number, set_workload, unknown};
+use crate::error::ParseError;
 use schemas::columns::{self, ColumnType, Row};
 
-use super::sheet::{Sheet, number, set_workload, unknown};
-use crate::input::ParseError;
-
-/// How one program writes its results. [`lmbench`](super::lmbench) is a short example.
+/// How one program writes its results. [`LMBENCH`](super::by_pattern::LMBENCH) is a short example.
 pub(super) struct Format {
     pub name: &'static str,
     /// Parts of lines by which the program says that it failed.
@@ -17,7 +16,7 @@ pub(super) struct Format {
     /// Judges the open row after each line.
     pub check: fn(&mut Row, &str) -> Result<(), String>,
     /// Completes a row, of which the last line was seen or not. `None`: it has no result. An error points at its first line.
-    pub finish: fn(Row, bool, &mut Sheet) -> Result<Option<Row>, String>,
+    pub finish: fn(Row, bool, &mut ImportedRows) -> Result<Option<Row>, String>,
 }
 
 /// A line: its place, its pattern, and the cells that it implies, as `COLUMN=VALUE` with spaces between.
@@ -69,7 +68,7 @@ impl Format {
         })
     }
 
-    pub fn read(&self, text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+    pub fn read(&self, text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
         let mut open = self.is_one_row().then(|| (0, unknown()));
         for (at, raw) in (1..).zip(text.lines()) {
             let line = words(raw);
@@ -84,7 +83,7 @@ impl Format {
                 None => false,
             });
             match taken {
-                Some(first) if first.is_first() => self.close(open.replace((at, fresh)), false, sheet)?,
+                Some(first) if first.is_first() => self.close(open.replace((at, fresh)), false, imported)?,
                 Some(_) => {}
                 None => {
                     if let Some(like) =
@@ -99,16 +98,16 @@ impl Format {
                 (self.check)(row, &line).map_err(|reason| ParseError::new(at, reason))?;
             }
             if taken.is_some_and(|l| l.0 == Place::Ends) {
-                self.close(open.take(), true, sheet)?;
+                self.close(open.take(), true, imported)?;
             }
         }
-        self.close(open, false, sheet)
+        self.close(open, false, imported)
     }
 
-    fn close(&self, row: Option<(usize, Row)>, is_whole: bool, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn close(&self, row: Option<(usize, Row)>, is_whole: bool, imported: &mut ImportedRows) -> Result<(), ParseError> {
         let Some((line, row)) = row else { return Ok(()) };
-        if let Some(row) = (self.finish)(row, is_whole, sheet).map_err(|reason| ParseError::new(line, reason))? {
-            sheet.add_last(row);
+        if let Some(row) = (self.finish)(row, is_whole, imported).map_err(|reason| ParseError::new(line, reason))? {
+            imported.add_last(row);
         }
         Ok(())
     }
@@ -197,8 +196,8 @@ fn fill(row: &mut Row, figure: &str, text: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{lmbench::LMBENCH, npb::NPB, qperf::QPERF, sockperf::SOCKPERF};
     use super::*;
+    use crate::import::by_pattern::{LMBENCH, NPB, QPERF, SOCKPERF};
 
     /// A column that is misspelt in a table would be a line that is never taken.
     #[test]

@@ -1,15 +1,14 @@
 //! hpcbench: console lines, result files (fixed size, exponential), round-trip tests, system logs.
 
 mod header;
-mod system_log;
 
-use schemas::columns::Row;
-use schemas::words::{LatencyKind, Way};
-
-use super::sheet::{Sheet, count, number, set_latency, set_messages, set_workload, whole};
-use crate::input::ParseError;
-use header::{Header, hosts};
-use system_log::system_log;
+use super::imported::{ImportedRows, count, number, set_latency, set_messages, set_workload, whole};
+use crate::error::ParseError;
+use header::{Header, hosts, system_log};
+use schemas::{
+    columns::Row,
+    words::{LatencyKind, Way},
+};
 
 /// Whether hpcbench wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -37,9 +36,9 @@ fn console(line: &str) -> Option<(f64, Option<f64>)> {
 }
 
 /// Reads files and pasted sessions. A session shows a test's console output and then its file: the file counts.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     if text.lines().any(|l| l.starts_with("# ") && l.contains(" syslog -- ")) {
-        return system_log(text, sheet);
+        return system_log(text, imported);
     }
     let mut header = Header::default();
     let mut file = None;
@@ -58,9 +57,9 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             console_lines.clear();
             verbose.rows.clear();
             trips.clear();
-            whole_file(file, &header, sheet)?;
+            whole_file(file, &header, imported)?;
             header = Header { protocol: protocol.trim().to_ascii_lowercase(), ..Header::default() };
-            file = line.contains(" communication test").then_some((at, sheet.len()));
+            file = line.contains(" communication test").then_some((at, imported.len()));
         } else if line.starts_with('#') {
             if let Some(hosts) = line.strip_prefix("# ").filter(|l| l.contains(" <--> ")).and_then(hosts) {
                 header.hosts = Some(hosts);
@@ -77,28 +76,28 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             }
             for mut row in trips.drain(..) {
                 row.message_bytes = size.or(row.message_bytes);
-                sheet.add_last(row);
+                imported.add_last(row);
             }
         } else if verbose.take(line, at)? {
         } else if line.starts_with(|c: char| c.is_ascii_digit() || c == ' ') && !header.protocol.is_empty() {
             let cells: Option<Vec<f64>> = line.split_whitespace().map(number).collect();
             let Some(cells) = cells.filter(|c| !c.is_empty()) else { continue };
-            let row = table_row(&cells, &header, sheet)
+            let row = table_row(&cells, &header, imported)
                 .ok_or_else(|| ParseError::expected(at, "a row of hpcbench's result table", line))?;
-            sheet.add_last(row);
+            imported.add_last(row);
         }
     }
-    whole_file(file, &header, sheet)?;
+    whole_file(file, &header, imported)?;
     if !trips.is_empty() {
         return Err(ParseError::new(text.lines().count(), "the summary of the round trips is missing: it was cut off"));
     }
     for row in verbose.rows {
-        sheet.add_last(row);
+        imported.add_last(row);
     }
     // A session shows a test's console before its file: only a console without a file counts.
     for (at, megabits, loss) in console_lines {
         let protocol = if loss.is_some() { "udp" } else { "tcp" };
-        let kind = sheet.given.workload.as_deref().and_then(|w| w.strip_prefix(protocol)).unwrap_or_default();
+        let kind = imported.given.workload.as_deref().and_then(|w| w.strip_prefix(protocol)).unwrap_or_default();
         let header = match kind {
             "_stream" | "_sendfile" => {
                 Header { protocol: protocol.to_owned(), sendfile: kind == "_sendfile", ..Header::default() }
@@ -117,17 +116,17 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             }
         };
         let mut row = header.row();
-        row.throughput_bits_per_s = Some(bits(megabits, &header, sheet));
+        row.throughput_bits_per_s = Some(bits(megabits, &header, imported));
         row.loss_ratio = loss;
-        sheet.add_last(row);
+        imported.add_last(row);
     }
     Ok(())
 }
 
 /// Checks that a file has as many rows as it announces.
-fn whole_file(file: Option<(usize, usize)>, header: &Header, sheet: &Sheet) -> Result<(), ParseError> {
+fn whole_file(file: Option<(usize, usize)>, header: &Header, imported: &ImportedRows) -> Result<(), ParseError> {
     let (Some((line, before)), Some(wanted)) = (file, header.repetition) else { return Ok(()) };
-    let rows = sheet.len() - before;
+    let rows = imported.len() - before;
     if rows as u64 == wanted {
         return Ok(());
     }
@@ -173,8 +172,8 @@ impl Verbose {
                 }
                 let mut row = self.header.row();
                 row.elapsed_s = Some(value(elapsed)?);
-                let (megabits, mut sheet) = (value(megabits)?, Sheet::default());
-                row.throughput_bits_per_s = Some(bits(megabits, &self.header, &mut sheet));
+                let (megabits, mut imported) = (value(megabits)?, ImportedRows::default());
+                row.throughput_bits_per_s = Some(bits(megabits, &self.header, &mut imported));
                 self.rows.push(row);
             }
             ["[Client]", "Sent-bytes:", bytes, "Sent-packets:", packets, "Recv-bytes:", back, ..] => {
@@ -216,9 +215,10 @@ impl Verbose {
 }
 
 /// Bits per second. A ping-pong's Mbps are 2 × size ÷ round trip, as in every table.
-fn bits(megabits: f64, header: &Header, sheet: &mut Sheet) -> f64 {
+fn bits(megabits: f64, header: &Header, imported: &mut ImportedRows) -> f64 {
     if header.ping_pong && !header.is_round_trips() {
-        sheet.note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
+        imported
+            .note("hpcbench's non-blocking bidirectional test sends both ways at once: its Mbps are the sum of both");
     }
     megabits * 1e6
 }
@@ -246,7 +246,7 @@ fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError>
 }
 
 /// A row of a result file. Newer versions end each with a time. `None`: the number of columns is another.
-fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
+fn table_row(cells: &[f64], header: &Header, imported: &mut ImportedRows) -> Option<Row> {
     let mut row = header.row();
     if header.protocol == "udp" {
         let mut cells = cells.to_vec();
@@ -273,7 +273,7 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
         };
         (row.messages_sent, row.bytes_sent) = (count(sent), count(sent_bytes));
         (row.messages_received, row.bytes_received) = (count(received), count(received_bytes));
-        row.throughput_bits_per_s = Some(bits(network, header, sheet));
+        row.throughput_bits_per_s = Some(bits(network, header, imported));
         return Some(row);
     }
     let (megabits, elapsed, iterations) = match (cells, header.exponential) {
@@ -289,13 +289,13 @@ fn table_row(cells: &[f64], header: &Header, sheet: &mut Sheet) -> Option<Row> {
                 (true, true) => header.total.and_then(|total| total.checked_mul(2)),
                 (true, false) => None,
             };
-            sheet.note("hpcbench's process times are not the machine's CPU use: left out");
+            imported.note("hpcbench's process times are not the machine's CPU use: left out");
             (megabits, Some(elapsed), header.iteration)
         }
         _ => return None,
     };
     row.elapsed_s = elapsed;
-    row.throughput_bits_per_s = Some(bits(megabits, header, sheet));
+    row.throughput_bits_per_s = Some(bits(megabits, header, imported));
     if header.is_round_trips() {
         row.transactions = iterations;
         if let (Some(elapsed), Some(iterations)) = (elapsed.filter(|e| *e > 0.0), iterations.filter(|i| *i > 0)) {

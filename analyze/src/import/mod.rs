@@ -1,34 +1,27 @@
 //! Other programs' outputs, read into rows of the results table.
 //!
 //! Each reader knows one program. It converts the program's numbers to the meaning of the table's columns; a conversion that
-//! changes the size or meaning of a number leaves a note ([`Sheet::notes`]).
+//! changes the size or meaning of a number leaves a note ([`ImportedRows::notes`]).
 
+mod by_pattern;
 mod format;
 mod hpcbench;
+mod imported;
 mod iperf3;
-mod lmbench;
 mod netperf;
 mod netpipe;
-mod npb;
 mod nuttcp;
 mod ping;
-mod qperf;
-mod sheet;
-mod sockperf;
-
 #[cfg(test)]
 mod recorded;
-#[cfg(test)]
-mod tests;
 
-pub use sheet::Sheet;
-pub(crate) use sheet::fnv1a;
+pub use imported::ImportedRows;
 
+pub(crate) use imported::fnv1a;
+
+use crate::error::{Error, ParseError};
 use clap::ValueEnum as _;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};
-
-use crate::error::Error;
-use crate::input::ParseError;
 
 /// The programs whose output is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -59,20 +52,32 @@ pub enum Program {
 type LooksLike = fn(&str) -> bool;
 
 /// Reads the rows of a text.
-type Read = fn(&str, &mut Sheet) -> Result<(), ParseError>;
+type Read = fn(&str, &mut ImportedRows) -> Result<(), ParseError>;
 
 /// The readers. Detection takes the first that fits, so those with the most specific marks come first.
 const READERS: [(Program, LooksLike, Read); 10] = [
     (Program::Iperf3, iperf3::looks_like, iperf3::read),
-    (Program::Sockperf, |text| sockperf::SOCKPERF.looks_like(text), |text, sheet| sockperf::SOCKPERF.read(text, sheet)),
+    (
+        Program::Sockperf,
+        |text| by_pattern::SOCKPERF.looks_like(text),
+        |text, imported| by_pattern::SOCKPERF.read(text, imported),
+    ),
     (Program::Hpcbench, hpcbench::looks_like, hpcbench::read),
     (Program::Ping, ping::looks_like, ping::read),
     (Program::Netperf, netperf::looks_like, netperf::read),
     (Program::Nuttcp, nuttcp::looks_like, nuttcp::read),
-    (Program::Lmbench, |text| lmbench::LMBENCH.looks_like(text), |text, sheet| lmbench::LMBENCH.read(text, sheet)),
-    (Program::Qperf, |text| qperf::QPERF.looks_like(text), |text, sheet| qperf::QPERF.read(text, sheet)),
+    (
+        Program::Lmbench,
+        |text| by_pattern::LMBENCH.looks_like(text),
+        |text, imported| by_pattern::LMBENCH.read(text, imported),
+    ),
+    (
+        Program::Qperf,
+        |text| by_pattern::QPERF.looks_like(text),
+        |text, imported| by_pattern::QPERF.read(text, imported),
+    ),
     (Program::Netpipe, netpipe::looks_like, netpipe::read),
-    (Program::Npb, |text| npb::NPB.looks_like(text), |text, sheet| npb::NPB.read(text, sheet)),
+    (Program::Npb, |text| by_pattern::NPB.looks_like(text), |text, imported| by_pattern::NPB.read(text, imported)),
 ];
 
 /// The reader of a program, or without one of the program that wrote the text.
@@ -85,7 +90,7 @@ fn reader(program: Option<Program>, text: &str) -> Option<(Program, Read)> {
     found.map(|(program, _, read)| (program, read))
 }
 
-impl Sheet {
+impl ImportedRows {
     /// A sheet of outputs that lack facts: the workload that ran (`tcp_rr`; netperf's names are known too), and netperf's
     /// unit (`10^6bits/s`).
     pub fn with(workload: Option<&str>, unit: Option<&str>) -> Result<Self, Error> {
@@ -104,9 +109,9 @@ impl Sheet {
                  GBytes/s and Trans/s"
             )));
         }
-        let mut sheet = Self::default();
-        sheet.given = sheet::Given { workload, unit: unit.map(str::to_owned) };
-        Ok(sheet)
+        let mut imported = Self::default();
+        imported.given = imported::Given { workload, unit: unit.map(str::to_owned) };
+        Ok(imported)
     }
 
     /// Reads one output. Without a program, its content tells which one wrote it.
@@ -135,7 +140,7 @@ impl Sheet {
         if let Some(given) = self.given.workload.clone() {
             for row in self.rows_from(start) {
                 match &row.workload {
-                    None => sheet::set_workload(row, &given),
+                    None => imported::set_workload(row, &given),
                     Some(workload) if *workload == given => {}
                     Some(workload) => {
                         let reason = format!("this is a result of {workload}, not of --workload {given}");
@@ -148,7 +153,7 @@ impl Sheet {
             row.plan = Some(name.clone());
             // A change of unit must not add digits. Only iperf3 prints all digits itself.
             if program != Program::Iperf3 {
-                sheet::without_noise(row);
+                imported::without_noise(row);
             }
         }
         Ok(())
@@ -185,3 +190,6 @@ pub fn set(row: &mut Row, column: &str, value: &str) -> Result<(), String> {
         CellError::Value(_) => e.to_string(),
     })
 }
+
+#[cfg(test)]
+mod tests;

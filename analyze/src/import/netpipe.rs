@@ -1,9 +1,8 @@
 //! NetPIPE: the console of versions 2 and 3, and the `np.out` file of version 3.
 
+use super::imported::{ImportedRows, number, set_workload, unknown, whole};
+use crate::error::ParseError;
 use schemas::words::{LatencyKind, Way};
-
-use super::sheet::{Sheet, number, set_workload, unknown, whole};
-use crate::input::ParseError;
 
 /// Whether NetPIPE wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -51,7 +50,7 @@ enum Mode {
 }
 
 /// Reads the points of one sweep.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let file = is_file(text);
     let mut points = Vec::new();
     for (at, line) in (1..).zip(text.lines()) {
@@ -73,7 +72,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     }
     let Some((first, _)) = points.first() else { return Ok(()) };
     let said = |words: &str| text.lines().any(|l| l.starts_with(words));
-    let given = sheet.given.workload.clone();
+    let given = imported.given.workload.clone();
     let mode = if let Some(given) = given.as_deref().filter(|_| file) {
         match given.rsplit('_').next() {
             Some("stream") => Mode::OneWay,
@@ -118,23 +117,23 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
                 row.latency_kind = Some(LatencyKind::RoundTrip);
                 row.transactions_per_s = (point.seconds > 0.0).then(|| 1.0 / (2.0 * point.seconds));
                 row.transactions = point.times;
-                sheet.note(
+                imported.note(
                     "NetPIPE: its Mbps are 2^20 bit/s, here 10^6-based bit/s; its times are half a round trip, here the \
                      whole one, as the smallest and the mean: it reports the mean round trip of its fastest trial",
                 );
             }
-            Mode::OneWay => sheet.note("NetPIPE: its Mbps are 2^20 bit/s; it reports the best of its trials"),
+            Mode::OneWay => imported.note("NetPIPE: its Mbps are 2^20 bit/s; it reports the best of its trials"),
             Mode::BothWays => {
                 row.direction = Some(Way::Both);
                 if file {
                     row.message_bytes = Some(point.bytes / 2);
                 }
-                sheet.note(
+                imported.note(
                     "NetPIPE -2: its Mbps are 2^20 bit/s, the sum of both directions; it reports the best of its trials",
                 );
             }
         }
-        sheet.add_last(row);
+        imported.add_last(row);
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! nuttcp: its summary lines, its intervals (`-i`), `-fparse`, and the reports of both ends (`-v`).
 
-use schemas::columns::Row;
-use schemas::words::{Record, Way};
-
-use super::sheet::{Sheet, count, host, measured, number, set_messages};
-use crate::input::ParseError;
+use super::imported::{ImportedRows, count, host, measured, number, set_messages};
+use crate::error::ParseError;
+use schemas::{
+    columns::Row,
+    words::{Record, Way},
+};
 
 /// Whether nuttcp wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -19,7 +20,7 @@ pub fn looks_like(text: &str) -> bool {
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Reads every run: intervals, then their summary.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let mut start = 0.0;
     // Line of the first interval that has no summary yet.
     let mut open = None;
@@ -36,12 +37,12 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             summary(line).ok_or_else(|| ParseError::expected(at, "`N MB / S sec = R Mbps …`", line))?
         } else {
             if let Some(row) = reports.take(line, at)? {
-                units(sheet);
-                sheet.add_last(row);
+                units(imported);
+                imported.add_last(row);
             }
             continue;
         };
-        units(sheet);
+        units(imported);
         // An interval has no CPU shares.
         let interval = !line.contains(" %TX") && !line.contains(" tx_cpu=");
         let mut row = row;
@@ -50,11 +51,11 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             row.start_s = Some((start * 1e6_f64).round() / 1e6);
             start += row.elapsed_s.unwrap_or_default();
             open = open.or(Some(at));
-            sheet.add(row);
+            imported.add(row);
         } else {
             start = 0.0;
             open = None;
-            sheet.add_last(row);
+            imported.add_last(row);
         }
     }
     match open.or(reports.open) {
@@ -63,8 +64,8 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
     }
 }
 
-fn units(sheet: &mut Sheet) {
-    sheet.note(
+fn units(imported: &mut ImportedRows) {
+    imported.note(
         "nuttcp's MB are 2^20 bytes, its Mbps 10^6 bit/s; it does not say in which direction a test ran, but with -v",
     );
 }

@@ -1,10 +1,11 @@
 //! ping: a row per reply, and the summary.
 
-use schemas::columns::Row;
-use schemas::words::{LatencyKind, Status};
-
-use super::sheet::{Sheet, count, host, measured, number, set_messages, whole};
-use crate::input::ParseError;
+use super::imported::{ImportedRows, count, host, measured, number, set_messages, whole};
+use crate::error::ParseError;
+use schemas::{
+    columns::Row,
+    words::{LatencyKind, Status},
+};
 
 /// Whether ping wrote it.
 pub fn looks_like(text: &str) -> bool {
@@ -26,11 +27,11 @@ struct Run {
 }
 
 /// Reads one or more runs.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let mut open: Option<Run> = None;
     for (at, line) in (1..).zip(text.lines()) {
         if let Some(rest) = line.strip_prefix("PING ") {
-            finish(open.take(), sheet)?;
+            finish(open.take(), imported)?;
             let mut row = measured("ping");
             row.to = rest.split([' ', '(']).next().and_then(host);
             // `56(84) bytes of data`; version 6 says `56 data bytes`.
@@ -96,11 +97,11 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             row.latency_stddev_us = rest.first().map(|v| v * 1e3);
         }
     }
-    finish(open, sheet)
+    finish(open, imported)
 }
 
 /// Adds the row of a run. ping prints its statistics also when it is interrupted.
-fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
+fn finish(run: Option<Run>, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let Some(mut run) = run else { return Ok(()) };
     let has_times = run.row.latency_mean_us.is_some() || run.replies.is_empty();
     if !run.has_summary || !has_times {
@@ -109,7 +110,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
             "the run that begins here has no statistics: it was cut off, or is in another language (LC_ALL=C)",
         ));
     }
-    sheet.add_last(finished(run.row, &mut run.replies));
+    imported.add_last(finished(run.row, &mut run.replies));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use schemas::columns::{self, Row};
 use schemas::words::Record;
 
-use super::{Program, Sheet};
+use super::{ImportedRows, Program};
 use clap::ValueEnum as _;
 
 fn folder() -> PathBuf {
@@ -74,9 +74,9 @@ fn recorded() -> Vec<Recorded> {
 
 impl Recorded {
     fn import(&self, text: &str) -> Result<Vec<Row>, crate::error::Error> {
-        let mut sheet = Sheet::with(self.workload.as_deref(), self.unit.as_deref())?;
-        sheet.read("FILE", text, self.from)?;
-        Ok(sheet.finish())
+        let mut imported = ImportedRows::with(self.workload.as_deref(), self.unit.as_deref())?;
+        imported.read("FILE", text, self.from)?;
+        Ok(imported.finish())
     }
 }
 

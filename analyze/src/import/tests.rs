@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use schemas::columns::Row;
 use schemas::words::{DemandUnit, LatencyKind, Phase, Record, Status, Way};
 
-use super::{Program, Sheet};
+use super::{ImportedRows, Program};
 
 macro_rules! fixture {
     ($name:literal) => {
@@ -19,20 +19,20 @@ fn import(text: &str, program: Program) -> (Vec<Row>, String) {
         "{}",
         text.lines().next().unwrap_or_default()
     );
-    let mut sheet = Sheet::default();
-    sheet.read("test", text, None).expect("an output");
-    let notes = sheet.notes().join("\n");
-    (sheet.finish(), notes)
+    let mut imported = ImportedRows::default();
+    imported.read("test", text, None).expect("an output");
+    let notes = imported.notes().join("\n");
+    (imported.finish(), notes)
 }
 
 /// The rows of an output that does not say what ran.
 fn named(text: &str, workload: &str, unit: Option<&str>) -> (Vec<Row>, String) {
-    let refused = Sheet::default().read("test", text, None).expect_err("a guess is refused");
+    let refused = ImportedRows::default().read("test", text, None).expect_err("a guess is refused");
     assert!(refused.to_string().contains("--workload") || refused.to_string().contains("cut off"), "{refused}");
-    let mut sheet = Sheet::with(Some(workload), unit).expect("a workload");
-    sheet.read("test", text, None).expect("an output");
-    let notes = sheet.notes().join("\n");
-    (sheet.finish(), notes)
+    let mut imported = ImportedRows::with(Some(workload), unit).expect("a workload");
+    imported.read("test", text, None).expect("an output");
+    let notes = imported.notes().join("\n");
+    (imported.finish(), notes)
 }
 
 fn rows(text: &str, program: Program) -> Vec<Row> {
@@ -179,7 +179,7 @@ fn netperf_interim_results() {
     assert!(demo.iter().all(|r| r.case_id == demo[7].case_id && r.iteration == Some(1)));
     // An interim result without the result that follows is the beginning of an output.
     for cut in [fixture!("netperf-interim.csv"), fixture!("netperf-interim-keyval.txt")] {
-        let refused = Sheet::default().read("f", cut, None).expect_err("cut off");
+        let refused = ImportedRows::default().read("f", cut, None).expect_err("cut off");
         assert!(refused.to_string().contains("has no result"), "{refused}");
     }
     let kept = format!("{}THROUGHPUT=24.50\nTHROUGHPUT_UNITS=10^9bits/s\n", fixture!("netperf-interim-keyval.txt"));
@@ -326,13 +326,13 @@ fn nas_kernels_are_verified_results() {
     assert_eq!((rows[3].verified, notes.contains("did not verify")), (None, true));
     // A wrong result is no result.
     let wrong = fixture!("npb-cg.txt").replace("=               SUCCESSFUL", "=             UNSUCCESSFUL");
-    let error = Sheet::default().read("f", &wrong, None).expect_err("wrong").to_string();
+    let error = ImportedRows::default().read("f", &wrong, None).expect_err("wrong").to_string();
     assert!(error.starts_with("f:30: the result of CG of class A is wrong"), "{error}");
     let cut = fixture!("npb-cg.txt").split("Mop/s total").next().unwrap().to_owned() + "\n";
-    let error = Sheet::default().read("f", &cut, None).expect_err("cut").to_string();
+    let error = ImportedRows::default().read("f", &cut, None).expect_err("cut").to_string();
     assert!(error.starts_with("f:20: the results of CG that begin here have no Mop/s"), "{error}");
     let odd = fixture!("npb-cg.txt").replace("767.12", "fast");
-    let error = Sheet::default().read("f", &odd, None).expect_err("odd").to_string();
+    let error = ImportedRows::default().read("f", &odd, None).expect_err("odd").to_string();
     assert!(error.starts_with("f:27: expected a number"), "{error}");
 }
 
@@ -381,7 +381,7 @@ fn what_is_not_an_output_is_named() {
         ),
         ("  0: 1 bytes 10 times --> 0.87 Mbps in 8.73 fortnights\n", None, "times --> R Mbps"),
     ] {
-        let error = Sheet::default().read("f", text, program).expect_err(text);
+        let error = ImportedRows::default().read("f", text, program).expect_err(text);
         assert!(error.to_string().contains(reason), "{error}");
         assert_eq!(error.exit_code(), 3);
     }
@@ -390,9 +390,9 @@ fn what_is_not_an_output_is_named() {
 #[test]
 fn the_command_line_names_what_an_output_lacks() {
     let read = |text: &str, workload, unit| {
-        let mut sheet = Sheet::with(workload, unit)?;
-        sheet.read("f", text, Some(Program::Netperf))?;
-        Ok::<_, crate::error::Error>(sheet.finish())
+        let mut imported = ImportedRows::with(workload, unit)?;
+        imported.read("f", text, Some(Program::Netperf))?;
+        Ok::<_, crate::error::Error>(imported.finish())
     };
     let table = "131072  16384  16384    1.01     4592.45   \n";
     let rows = read(table, Some("TCP_MAERTS"), Some("MBytes/s")).expect("a table");
@@ -408,9 +408,9 @@ fn the_command_line_names_what_an_output_lacks() {
         let error = read(text, workload, unit).expect_err(reason);
         assert!(error.to_string().contains(reason), "{error}");
     }
-    let error = Sheet::with(None, Some("Trans/s")).expect("a unit").read("f", fixture!("qperf.txt"), None);
+    let error = ImportedRows::with(None, Some("Trans/s")).expect("a unit").read("f", fixture!("qperf.txt"), None);
     assert!(error.is_err_and(|e| e.to_string().contains("qperf prints its units")));
-    let error = Sheet::with(Some("udp_rr"), None).expect("a workload").read("f", fixture!("lmbench.txt"), None);
+    let error = ImportedRows::with(Some("udp_rr"), None).expect("a workload").read("f", fixture!("lmbench.txt"), None);
     assert!(error.is_err_and(|e| e.to_string().contains("not of --workload udp_rr")));
 }
 
@@ -440,9 +440,9 @@ proptest! {
     fn no_text_makes_a_reader_panic(text in "(?s).{0,300}", program in 0usize..10) {
         use clap::ValueEnum as _;
         for program in [None, Program::value_variants().get(program).copied()] {
-            let mut sheet = Sheet::default();
-            let _ = sheet.read("f", &text, program);
-            let _ = sheet.finish();
+            let mut imported = ImportedRows::default();
+            let _ = imported.read("f", &text, program);
+            let _ = imported.finish();
         }
     }
 
@@ -457,9 +457,9 @@ proptest! {
         while !text.is_char_boundary(from) { from -= 1; }
         while !text.is_char_boundary(to) { to += 1; }
         let changed = format!("{}{paste}{}", &text[..from], &text[to..]);
-        let mut sheet = Sheet::default();
-        let _ = sheet.read("f", &changed, None);
-        for row in sheet.finish() {
+        let mut imported = ImportedRows::default();
+        let _ = imported.read("f", &changed, None);
+        for row in imported.finish() {
             // All cells can be written: the contract has finite numbers only.
             row.for_each_cell(|cell| assert!(!matches!(cell, "NaN" | "inf" | "-inf")));
         }

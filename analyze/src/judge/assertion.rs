@@ -19,14 +19,17 @@
 //! A statement about `limited_by` is about the cause on which the iterations agree, as in the case's summary. Where they
 //! agree on none, or the cause is unknown, only a statement about `unknown` is decided.
 
+use crate::stats::{
+    confidence::{self, Interval},
+    histogram::{column_quantile, needed_observations},
+    moments, quantiles,
+};
 use schemars::JsonSchema;
-use schemas::assertion::{Assertion, Difference, Operator};
-use schemas::words::{LimitedBy, Verdict};
+use schemas::{
+    assertion::{Assertion, Difference, Operator},
+    words::{LimitedBy, Verdict},
+};
 use serde::{Deserialize, Serialize};
-
-use crate::stats::confidence::{self, Interval};
-use crate::stats::histogram::{column_quantile, needed_observations};
-use crate::stats::{moments, quantiles};
 
 /// The fewest iterations for which the interval is judged.
 const INTERVAL_FROM: usize = 3;

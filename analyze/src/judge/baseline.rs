@@ -1,10 +1,19 @@
 //! A run against an earlier one: judges the promises of a plan's `baseline` over samples of both.
 
-use std::{
-    collections::HashSet,
-    path::{Path, PathBuf},
+use super::{
+    Severity, VerdictRow, compared,
+    comparison::{self, Comparison, Rule},
+    environment::{Difference, Environment},
+    samples::{self, Case, Index, Key, Samples},
+    worsening::{self, Worse},
 };
-
+use crate::{
+    error::Error,
+    table::{
+        InputArgs, Selection, Table,
+        beside::{self, Beside},
+    },
+};
 use schemars::JsonSchema;
 use schemas::{
     columns,
@@ -12,20 +21,9 @@ use schemas::{
     words::Verdict,
 };
 use serde::{Deserialize, Serialize};
-
-use super::{
-    Severity, VerdictRow, compared,
-    comparison::{self, Comparison, Rule},
-    environment::{Difference, Environment},
-    worsening::{self, Worse},
-};
-use crate::{
-    error::Error,
-    judge::samples::{self, Case, Index, Key, Samples},
-    table::{
-        InputArgs, Selection, Table,
-        beside::{self, Beside},
-    },
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
 };
 
 /// The verdict on a missing baseline.

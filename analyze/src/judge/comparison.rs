@@ -1,5 +1,6 @@
 //! Compares one metric of one case on two sides: size of the change, significance, and verdict.
 
+use crate::stats::{bootstrap, compare as two_sample, confidence, moments, quantiles, ranks, series};
 use schemars::JsonSchema;
 use schemas::{
     metrics::{Better, Range},
@@ -7,8 +8,6 @@ use schemas::{
     words::Verdict,
 };
 use serde::{Deserialize, Serialize};
-
-use crate::stats::{bootstrap, compare as two_sample, confidence, moments, quantiles, ranks, series};
 
 /// Test of significance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]

@@ -3,8 +3,7 @@
 //! - [`judge()`]: whether a statement holds: pass, fail, or inconclusive
 //! - [`comparison`]: two sides of a metric: regression, improvement, same, or inconclusive
 //! - [`baseline`]: a run against an earlier one
-//! - [`sequential`]: a comparison that is tested again while iterations are added
-//! - [`power`]: how many iterations a comparison needs
+//! - [`power`]: how many iterations a comparison needs; one that is tested again while iterations are added
 //! - [`environment`]: the machine a run was made on, and how it differs from another
 //! - [`offered`]: whether the load was offered that the values are about
 //! - [`worsening`]: whether data made worse on purpose fail
@@ -20,9 +19,7 @@ pub mod comparison;
 pub mod environment;
 pub mod offered;
 pub mod power;
-mod row;
 pub mod samples;
-pub mod sequential;
 pub mod statement;
 pub mod survey;
 pub mod verdicts;
@@ -30,5 +27,5 @@ pub mod worsening;
 
 pub use answer::answer;
 pub use assertion::{Judge, Judgement, Scope, judge};
-pub use row::{Origin, compared, of_assertion, subject};
 pub use schemas::{columns::VerdictRow, words::Severity};
+pub use verdicts::{Origin, compared, of_assertion, subject};

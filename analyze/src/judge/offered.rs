@@ -1,15 +1,14 @@
 //! Whether a sender offered the load that its plan asked for. What was measured below that load proves nothing at it.
 
+use super::Judgement;
+use crate::stats::quantiles;
 use schemas::{
+    assertion::Assertion,
     columns::Row,
     metrics::Better,
     units::{Unit, human, margin},
     words::{OfferedUnit, Verdict},
 };
-
-use super::Judgement;
-use crate::stats::quantiles;
-use schemas::assertion::Assertion;
 
 /// Share of the load that may be missing.
 const MISSING: f64 = 0.01;

@@ -1,14 +1,5 @@
 //! Statements about the cases of a run, judged alike when the run ends and from its table.
 
-use std::collections::HashSet;
-
-use schemas::{
-    assertion::{Assertion, Operator},
-    columns::VerdictRow,
-    metrics::Metric,
-    words::{self, Severity, Way},
-};
-
 use super::{
     Judge, Scope,
     baseline::Baseline,
@@ -22,6 +13,13 @@ use crate::{
     error::Error,
     table::{Selection, Table},
 };
+use schemas::{
+    assertion::{Assertion, Operator},
+    columns::VerdictRow,
+    metrics::Metric,
+    words::{self, Severity, Way},
+};
+use std::collections::HashSet;
 
 /// A statement about some cases, and its place.
 #[derive(Debug, Clone)]

@@ -1,14 +1,15 @@
 //! Judges the figures of a survey of pairs: `suspects` and `spread`.
 
+use super::Judgement;
+use crate::{
+    limits,
+    survey::{self, Cell, Ends, Limit, Matrix, Rule},
+};
 use schemas::{
     assertion::Assertion,
     metrics::{Family, Metric},
     words::{Verdict, Way},
 };
-
-use super::Judgement;
-use crate::limits;
-use crate::survey::{self, Cell, Ends, Limit, Matrix, Rule};
 
 /// Suspects that a verdict names.
 const MOST_NAMED: usize = 8;

@@ -1,4 +1,4 @@
-//! The evidence of a row, by the part that each end plays.
+//! The evidence of a row, by the part that each end plays, and the thresholds of all rules.
 
 use schemas::{
     columns::{Row, results::ends},
@@ -6,7 +6,120 @@ use schemas::{
     words::Way,
 };
 
-use super::thresholds::{NAMED_WAIT, SOFTIRQ_FULL};
+// The thresholds of the rule, each with its reason. `docs/reference/methodology.md` explains them; `tests/bench/limits` measures how
+// often they lead to a right answer.
+
+/// Shortest window that the rule judges, seconds. The kernel counts TCP's times in ticks of up to 10 ms and CPU shares in
+/// ticks of 10 ms: in 0.2 s one tick is 5 %.
+pub const SHORTEST_S: f64 = 0.2;
+
+/// Share of the time from which on a thread that runs, waits for a CPU or waits for its quota counts as one that never sleeps.
+/// A thread that waits for its peer sleeps once per wake-up, which costs it more than a tenth.
+pub const FULL: f64 = 0.9;
+
+/// The same where TCP's times point to that end as well.
+pub const FULL_WITH_SUPPORT: f64 = 0.8;
+
+/// Share of the time up to which a thread counts as one that mostly sleeps: something else must be the limit. Between this and
+/// [`FULL`] a thread proves nothing, and contradicts every cause that leaves it idle.
+pub const ASLEEP: f64 = 0.7;
+
+/// Share of the window that TCP's times must name one cause for.
+pub const MOST: f64 = 0.5;
+
+/// Share of the window up to which another of TCP's times does not contradict.
+pub const LITTLE: f64 = 0.25;
+
+/// Share of the window for which a sender without data must provably have slept, or have waited for a CPU.
+pub const PROVEN: f64 = 0.3;
+
+/// Share of the window below which one of TCP's times says that there was no such wait.
+pub const TRACE: f64 = 0.1;
+
+/// Share of the window from which on a sender always had data to send or unacknowledged.
+pub const BUSY: f64 = 0.9;
+
+/// Share of a link's possible throughput from which on it is full. The rest is acknowledgements of the other direction and
+/// the pauses of congestion controls.
+pub const WIRE_FULL: f64 = 0.95;
+
+/// Share of what a link can carry beyond which its speed must be wrong: a virtual interface names any.
+pub const WIRE_BEYOND: f64 = 1.05;
+
+/// Share by which a sender may miss the offered load that it reached all the same. The engine makes up for late sends; one
+/// burst at an edge of the window is less than this.
+pub const RATE_SLACK: f64 = 0.02;
+
+/// Loss of datagrams from which on it counts, as a share of those sent.
+pub const LOSS: f64 = 0.01;
+
+/// Share of the lost packets that the drops at one place must explain.
+pub const EXPLAINED: f64 = 0.5;
+
+/// Fewest retransmits or drops that say something.
+pub const FEW_PACKETS: f64 = 10.0;
+
+/// Fewest segments that TCP must have lost in a window. One or two are probes of its own.
+pub const FEW_LOSSES: f64 = 5.0;
+
+/// Share of the segments that must be lost before BBR counts as slowed by loss: its second version leaves the bandwidth
+/// probing at 2 %.
+pub const BBR_LOSS: f64 = 0.02;
+
+/// Factor by which a sender may stay below the rate that Mathis' formula gives for its loss and still be slowed by loss.
+pub const MATHIS_SLACK: f64 = 4.0;
+
+/// Range of throughput over the pacing rate in which the pacing holds a sender that a limit of its rate paces. Headers are
+/// paced as well.
+pub const PACED: (f64, f64) = (0.9, 1.02);
+
+/// The same of BBR, whose pacing rate cycles between 0.75 and 1.25 of its estimate.
+pub const PACED_BBR: (f64, f64) = (0.75, 1.35);
+
+/// The pacing rate over the congestion window per round trip up to which a limit of the rate decides. Without one, the
+/// kernel sets 1.2 (`net.ipv4.tcp_pacing_ca_ratio`) or 2 (`tcp_pacing_ss_ratio`).
+pub const PACING_OF_WINDOW: f64 = 1.1;
+
+/// Range of the congestion window over the data in flight in which the window is what limits. A window that the sender
+/// does not fill stays where it was.
+pub const WINDOW_FILLED: (f64, f64) = (0.6, 1.6);
+
+/// Range of the data in flight over the send buffer, and one packet that may exceed it, in which the buffer is full. The kernel
+/// counts the memory of packets, of which half to almost all is data. A buffer that it tunes itself is over three times the
+/// window. In its own time of the send buffer it misses packets that left as soon as they were written (Linux 6.18).
+pub const BUFFER_FILLED: (f64, f64) = (0.4, 1.4);
+
+/// Bytes of the largest packet that TCP hands down.
+pub const ONE_PACKET: f64 = 65_536.0;
+
+/// A queue stands on the path if the round-trip time is this many times the smallest …
+pub const QUEUE_FACTOR: f64 = 2.0;
+
+/// … and this much longer, microseconds. Wake-ups of threads make up the rest on a short path.
+pub const QUEUE_US: f64 = 2000.0;
+
+/// Range of the delivery rate at the end of the window over the throughput of all of it, in which the rate was steady. A full link
+/// delivers the same all the time.
+pub const STEADY: (f64, f64) = (0.8, 1.25);
+
+/// Share of a receive buffer below which the data in flight show that its reader is slow, and the buffer not small.
+pub const SLOW_READER: f64 = 0.125;
+
+/// Share of a CPU's time in soft interrupts from which on that CPU is full with them.
+const SOFTIRQ_FULL: f64 = 0.9;
+
+/// Share of the time in which a thread waited for a CPU, or its quota held it back, that a sentence names.
+pub const NAMED_WAIT: f64 = 0.1;
+
+/// Share of a machine's CPU time that its hypervisor took, from which on it explains iterations that differ.
+pub const STOLEN: f64 = 0.02;
+
+/// Range of the requests under way by rate and latency (Little's law), over those that the test has, in which each
+/// transaction waited for the one before it.
+pub const CLOSED_LOOP: (f64, f64) = (0.8, 1.1);
+
+/// Share of a case's iterations that must agree on a cause: more than this, or just this if the others know none.
+pub const AGREEMENT: f64 = 2.0 / 3.0;
 
 /// A row's evidence about its two ends.
 pub struct Evidence<'a> {

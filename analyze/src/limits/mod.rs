@@ -3,40 +3,29 @@
 //! A cause is named if its evidence is strong and no other evidence contradicts it. Otherwise the answer is `unknown`, with
 //! the numbers: a wrong answer is worse than none.
 //!
-//! - `evidence`: the cells of a row, by sender and receiver
-//! - `thresholds`: every threshold, with its reason
-//! - `ends`: rules that hold for every test: CPU, offered load, wire
-//! - `tcp`, `datagrams`, `trips`: the rules of each kind of test
-//! - `path`: the rules of a link between the ends that is full
-//! - `tally`: the cause on which the iterations of a case agree
-//! - `lines`: the lines below a table
-//! - `taken`: whether others took a CPU from the test
-//! - `unsteady`: why the iterations of a case differ
+//! - `evidence`: the cells of a row, by sender and receiver; every threshold, with its reason
+//! - `ends`: rules that hold for every test: CPU, offered load, wire, a link between the ends that is full
+//! - `tcp`: the rules of streams and datagrams; that of transactions stands here
+//! - `tally`: the cause on which the iterations of a case agree, and the lines below a table
+//! - `taken`: whether others took a CPU from the test, and why the iterations of a case differ
 
-mod datagrams;
 mod ends;
 mod evidence;
-mod lines;
-mod path;
 mod taken;
 mod tally;
 mod tcp;
-mod thresholds;
-mod trips;
-mod unsteady;
 
+pub use taken::{disturbed, taken, unsteady};
+pub use tally::{Tally, agreed, both_ways, intro, lines};
+
+use ends::Support;
+use evidence::{CLOSED_LOOP, End, Evidence, NAMED_WAIT};
 use schemas::{
     columns::{COLUMNS, Row},
     metrics::Family,
     units::{Unit, human, margin},
-    words::{Control, LimitedBy, Status},
+    words::{Control, LatencyKind, LimitedBy, Status},
 };
-
-use evidence::Evidence;
-pub use lines::{intro, lines};
-pub use taken::{disturbed, taken};
-pub use tally::{Tally, agreed, both_ways};
-pub use unsteady::unsteady;
 
 /// Stands between a sentence and what could not be looked at for it.
 const UNSEEN: &str = "; this could not be seen: ";
@@ -85,7 +74,7 @@ fn judged(row: &Row, unseen: &str) -> Option<Limit> {
     let row = finite(row);
     let evidence = Evidence::of(&row)?;
     let window_s = row.elapsed_s.unwrap_or(0.0);
-    let found = if window_s < thresholds::SHORTEST_S {
+    let found = if window_s < evidence::SHORTEST_S {
         let window = human(Unit::Seconds, window_s);
         Err(format!("the kernel's counters are too coarse for a window of {window}"))
     } else {
@@ -133,14 +122,53 @@ fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     }
     match evidence.family {
         Family::Stream if evidence.is_tcp() => tcp::rule(evidence),
-        Family::Stream => datagrams::rule(evidence),
-        _ => trips::rule(evidence),
+        Family::Stream => tcp::datagram_rule(evidence),
+        _ => round_trips(evidence),
     }
 }
 
 /// `71 % of the time`
 fn of_the_time(ratio: f64) -> String {
     format!("{} of the time", margin(ratio))
+}
+
+/// The rule of transactions: requests, connects and echoes. An end that asks has so many of them under way and no more, so it
+/// waits for a round trip unless a CPU is full.
+fn round_trips(evidence: &Evidence<'_>) -> Result<Limit, String> {
+    let row = evidence.row;
+    if let Some(found) = ends::cpu(evidence, Support::Neither) {
+        return found;
+    }
+    let rate = row.transactions_per_s.filter(|rate| *rate > 0.0).ok_or("no transaction was completed")?;
+    let under_way = row.streams.unwrap_or(1).max(1) as f64 * row.inflight.unwrap_or(1).max(1) as f64;
+    let latency_us = row.latency_mean_us.filter(|_| row.latency_kind == Some(LatencyKind::RoundTrip));
+    let used = latency_us.map(|us| rate * us / 1e6 / under_way);
+    if let Some(used) = used
+        && !(CLOSED_LOOP.0..=CLOSED_LOOP.1).contains(&used)
+    {
+        let transactions = if under_way > 1.0 { "transactions" } else { "transaction" };
+        return Err(format!(
+            "{under_way} {transactions} may be under way at once, and on average {:.1} were",
+            used * under_way
+        ));
+    }
+    let each = human(Unit::Microseconds, latency_us.unwrap_or(under_way / rate * 1e6));
+    let worked = |end: &End<'_>| {
+        let thread = end.thread.filter(|_| row.threads.is_none_or(|n| n <= 1) && !end.spins)?;
+        let each = |share: f64| human(Unit::Microseconds, share / rate * 1e6);
+        let waits = thread.waiting >= NAMED_WAIT;
+        let waited = if waits { format!(" and waited {} for a CPU", each(thread.waiting)) } else { String::new() };
+        Some(format!("{} worked {}{waited}", end.host, each(thread.busy)))
+    };
+    let parts: Vec<String> = [&evidence.sender, &evidence.receiver].into_iter().filter_map(worked).collect();
+    let of_these = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    let more = if row.inflight.is_some() { "`inflight` or `streams` have" } else { "`streams` has" };
+    let waited = match under_way {
+        n if n > 1.0 => format!("{n} transactions at a time, each waited"),
+        _ => "one transaction at a time waited".to_owned(),
+    };
+    let because = format!("{waited} {each} for its answer{of_these}; {more} more under way at once");
+    Ok(Limit::named(LimitedBy::RoundTrip, used.unwrap_or(1.0), because))
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! The rule of TCP streams. The kernel of the sender counts for how long it had data to send (busy), and how much of that it
-//! waited for room in the receiver's window or for its own send buffer. Those two are parts of the first.
-
-use schemas::{
-    units::{Unit, human, margin},
-    words::LimitedBy,
-};
+//! The rules of TCP streams and of datagrams.
+//!
+//! The kernel of a TCP sender counts for how long it had data to send (busy), and how much of that it waited for room in the
+//! receiver's window or for its own send buffer. Those two are parts of the first.
 
 use super::{
     Limit,
-    datagrams::place_of,
     ends::{self, Support, is_most, may_be_full, sleeps},
-    evidence::{End, Evidence, Place},
-    of_the_time, path,
-    thresholds::{
-        BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, FEW_LOSSES, FULL_WITH_SUPPORT, LITTLE, MATHIS_SLACK, ONE_PACKET,
-        PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, SLOW_READER, TRACE, WINDOW_FILLED,
+    evidence::{
+        BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL, FULL_WITH_SUPPORT,
+        LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place, SLOW_READER, TRACE,
+        WINDOW_FILLED,
     },
+    of_the_time,
+};
+use schemas::{
+    units::{Unit, human, margin},
+    words::LimitedBy,
 };
 
 /// TCP's times, as shares of the window.
@@ -89,8 +89,8 @@ fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, Strin
     let row = evidence.row;
     let closed = row.receive_window_bytes.zip(row.mss_bytes).is_some_and(|(window, mss)| window < mss * 2);
     let slow = closed || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
-    if !slow && let Some(queue) = path::queue(evidence) {
-        return path::full(evidence).ok_or(queue);
+    if !slow && let Some(queue) = ends::queue(evidence) {
+        return ends::full(evidence).ok_or(queue);
     }
     let bytes = |bytes: f64| human(Unit::Bytes, bytes);
     let time = of_the_time(times.window);
@@ -128,8 +128,8 @@ fn send_buffer(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     if sender.load().is_some_and(|load| load >= FULL_WITH_SUPPORT) {
         return Err(format!("the send buffer held the sender back, and the thread of {} was nearly full", sender.host));
     }
-    if let Some(queue) = path::queue(evidence) {
-        return path::full(evidence).ok_or(queue);
+    if let Some(queue) = ends::queue(evidence) {
+        return ends::full(evidence).ok_or(queue);
     }
     let time = of_the_time(times.buffer);
     let because = match evidence.buffers().0 {
@@ -196,14 +196,14 @@ fn idle(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
 fn path(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     // BBR paces by what the path delivered, so a full path is the deeper cause.
     let paced = paced(evidence);
-    let full = if evidence.is_bbr() { path::full(evidence).or(paced) } else { paced.or_else(|| path::full(evidence)) };
+    let full = if evidence.is_bbr() { ends::full(evidence).or(paced) } else { paced.or_else(|| ends::full(evidence)) };
     if let Some(limit) = full {
         return Ok(limit);
     }
     if let Some(found) = lost(evidence, times) {
         return found;
     }
-    if let Some(why) = path::queue(evidence) {
+    if let Some(why) = ends::queue(evidence) {
         return Err(why);
     }
     let (sender, receiver) = (&evidence.sender, &evidence.receiver);
@@ -337,4 +337,85 @@ fn explains(evidence: &Evidence<'_>, loss: f64) -> bool {
     let streams = row.streams.unwrap_or(1) as f64;
     let most = streams * mss as f64 * 8.0 / (rtt / 1e6) * 1.22 / loss.sqrt();
     bits >= most / MATHIS_SLACK
+}
+
+/// The rule of streams without TCP's times: datagrams, and transports whose kernels tell nothing.
+pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
+    let row = evidence.row;
+    if let (Some(lost), Some(loss)) = (row.lost, row.loss_ratio)
+        && loss > LOSS
+        && lost as f64 >= FEW_PACKETS
+    {
+        return dropped(evidence, lost as f64, loss);
+    }
+    // A receiver to which everything arrived kept pace, however full it is.
+    let is_full = evidence.sender.load().is_some_and(|load| load >= FULL);
+    let support = if row.loss_ratio.is_some() && is_full { Support::Sender } else { Support::Neither };
+    match ends::cpu(evidence, support) {
+        Some(found) => found,
+        None if may_be_full(&evidence.sender) || may_be_full(&evidence.receiver) => {
+            Err("a data thread was neither full nor idle".to_owned())
+        }
+        None if evidence.sender.load().is_none() => {
+            Err("the data thread of the sender could not be looked at".to_owned())
+        }
+        None if matches!(row.transport.as_deref(), Some("tcp" | "mptcp")) => {
+            Err("both ends waited, and TCP's times were not collected (`collect: [tcp_info]`)".to_owned())
+        }
+        None => Err("both ends waited, and this transport does not tell for what".to_owned()),
+    }
+}
+
+/// Datagrams that a known place dropped.
+fn dropped(evidence: &Evidence<'_>, lost: f64, loss: f64) -> Result<Limit, String> {
+    let receiver = &evidence.receiver;
+    let share = margin(loss);
+    let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= lost * EXPLAINED) else {
+        return ends::lost(evidence, lost, loss)
+            .ok_or_else(|| format!("{share} of the datagrams were lost, and neither end says where"));
+    };
+    let count = human(Unit::Count, drops);
+    let at_receiver = matches!(place, Place::Socket | Place::Softnet);
+    match receiver.load() {
+        Some(load) if at_receiver && load >= FULL => {
+            let because = format!(
+                "the data thread of {host} was full ({}), and {} dropped {count} datagrams",
+                margin(load),
+                place.of(host)
+            );
+            Ok(Limit::named(LimitedBy::ReceiverCpu, load, because))
+        }
+        _ if at_receiver && receiver.waits() => Err(format!(
+            "{} dropped {count} datagrams, and its thread waited {} for a CPU",
+            place.of(host),
+            of_the_time(receiver.thread.map_or(0.0, |thread| thread.waiting))
+        )),
+        // The kernel counts a quota's time when it ends: a thread may seem to sleep that was held back all the time.
+        Some(load) if at_receiver && load < TRACE => {
+            Err(format!("{} dropped {count} datagrams, and its thread hardly ran", place.of(host)))
+        }
+        _ if at_receiver && may_be_full(receiver) => {
+            Err(format!("{} dropped {count} datagrams, and its thread was neither full nor idle", place.of(host)))
+        }
+        None if at_receiver => {
+            Err(format!("{} dropped {count} datagrams, and its thread could not be looked at", place.of(host)))
+        }
+        _ => {
+            let advice = match place {
+                Place::Socket => format!("; try a larger `{}.receive_buffer`", receiver.key("socket")),
+                Place::Qdisc => "; a `rate` below it loses none".to_owned(),
+                Place::Interface | Place::Softnet => String::new(),
+            };
+            let because = format!("{} dropped {count} datagrams, {share} were lost{advice}", place.of(host));
+            Ok(Limit::named(LimitedBy::Queue, drops.min(lost) / lost, because))
+        }
+    }
+}
+
+/// The place with most drops, its host and their number.
+pub fn place_of<'a>(evidence: &Evidence<'a>) -> Option<(Place, &'a str, f64)> {
+    let places = [&evidence.sender, &evidence.receiver]
+        .into_iter()
+        .flat_map(|end| end.drops.iter().filter_map(move |(place, drops)| Some((*place, end.host, (*drops)?))));
+    places.filter(|(.., drops)| *drops >= FEW_PACKETS).reduce(|best, other| if other.2 > best.2 { other } else { best })
 }

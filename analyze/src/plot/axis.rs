@@ -1,6 +1,6 @@
 //! Axes: positions of values and ticks.
 
-use super::{notation::Notation, quantity::Quantity, spacing::Spacing};
+use super::quantity::{Notation, Quantity, Spacing};
 use schemas::{
     metrics::Range,
     units::{Unit, human, three_digits},

@@ -3,7 +3,7 @@
 use super::{
     identity,
     quantity::Quantity,
-    records::{Columns, Record, Records},
+    records::{Columns, Record, Records, Wanted},
 };
 use crate::{error::Error, table::parse_number};
 use schemas::{
@@ -12,35 +12,6 @@ use schemas::{
     vocabulary,
 };
 use std::collections::HashSet;
-
-/// A column of a picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Wanted<'a> {
-    #[default]
-    Nothing,
-    /// The headline of the rows' workload, or a parameter that varies.
-    Default,
-    Column(&'a str),
-}
-
-impl<'a> Wanted<'a> {
-    /// The column of an option.
-    pub fn of(option: Option<&'a str>) -> Self {
-        option.map_or(Self::Default, Self::Column)
-    }
-
-    pub fn given(self) -> Option<&'a str> {
-        match self {
-            Self::Column(name) => Some(name),
-            Self::Nothing | Self::Default => None,
-        }
-    }
-
-    /// The columns that can become the metric.
-    pub(super) fn candidates(self) -> Vec<&'static str> {
-        if self == Self::Default { metrics::headlines().iter().map(|m| m.column).collect() } else { Vec::new() }
-    }
-}
 
 /// Parameters that are axes by default, the first that varies.
 pub const AXES: [&str; 7] = [

@@ -4,15 +4,13 @@
 use super::{
     axis::Axis,
     canvas::{Colour, Sign},
-    drawing::{Drawing, Points},
-    figure::Figure,
+    figure::{Drawing, Figure, Points},
     layer::Layer,
     legend::{Entry, Key},
     options::Options,
-    quantity::Quantity,
+    quantity::{Quantity, Spacing},
     records::{Columns, Records},
     series,
-    spacing::Spacing,
 };
 use crate::error::{Error, Place};
 use schemas::{

@@ -3,17 +3,13 @@
 use super::{
     axis::Axis,
     canvas::{Colour, Sign},
-    choice::Wanted,
-    drawing::{Drawing, Points},
-    figure::{Figure, Panel},
+    figure::{Drawing, Figure, Panel, Points},
     layer::Layer,
     legend::{Entry, Key},
     options::Options,
-    phases,
-    quantity::Quantity,
-    records::{Columns, Record, Records},
-    series,
-    spacing::Spacing,
+    quantity::{Quantity, Spacing},
+    records::{Columns, Record, Records, Wanted},
+    series, timeseries,
 };
 use crate::{
     error::Error,
@@ -161,10 +157,10 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     };
     axis.truncated = false;
     let (low, high) = series::extent(all().flat_map(|answer| &answer.done).map(|p| p.1));
-    let shades = phases::shades(records, x);
+    let shades = timeseries::shades(records, x);
     let mut notes =
         vec!["stacked: share of all CPUs, 100 % is all of them busy; dashed: the busiest CPU alone".to_owned()];
-    notes.extend(phases::note(&shades));
+    notes.extend(timeseries::note(&shades));
     // Room above the curve for the names of the phases.
     let high = if shades.is_empty() { high } else { high * 1.25 };
     let ink = Colour(0x00, 0x72, 0xb2);
@@ -179,8 +175,8 @@ fn figure(options: &Options, question: &Question<'_>, own: &Answer, others: Opti
     let mut peaks = false;
     for (index, (end, loads)) in own.ends.iter().enumerate().filter(|(_, e)| !e.1.is_empty()) {
         // The panel above names the phases.
-        let mut layers = phases::shades(records, x);
-        phases::without_names(&mut layers);
+        let mut layers = timeseries::shades(records, x);
+        timeseries::without_names(&mut layers);
         let mut below = vec![0.0; loads.len()];
         for (kind, (_, colour)) in STACK.iter().enumerate() {
             let mut points = Vec::new();

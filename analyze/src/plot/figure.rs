@@ -8,10 +8,13 @@ use super::{
     layer::{Frame, Layer},
     legend::{self, Entry},
     options::{Options, Size},
-    palette,
+    quantity::Spacing,
     records::Records,
-    spacing::Spacing,
+    series::Series,
 };
+use crate::error::Error;
+use schemas::columns::number;
+use std::io::Write;
 
 /// A vertical axis and layers. Panels of one figure share the x axis.
 #[derive(Clone, Debug)]
@@ -406,7 +409,7 @@ fn colour_bar(canvas: &mut Canvas, axis: &Axis, right: f64, top: f64, bottom: f6
     for step in 0..steps {
         let share = |s: i32| bottom - height * f64::from(s) / f64::from(steps);
         // A slight overlap avoids seams between the steps.
-        let colour = palette::scale((f64::from(step) + 0.5) / f64::from(steps));
+        let colour = legend::scale((f64::from(step) + 0.5) / f64::from(steps));
         canvas.rectangle((left, share(step) + 0.3), (left + bar, share(step + 1)), colour);
     }
     for tick in labelled(&ticks) {
@@ -417,4 +420,60 @@ fn colour_bar(canvas: &mut Canvas, axis: &Axis, right: f64, top: f64, bottom: f6
     let above = top - if metrics.cells { 2.0 } else { metrics.em * 0.55 };
     canvas.text((right, above), Anchor::End, em, Colour::INK, title);
     right - left + metrics.gap() * 3.0
+}
+
+/// The points of a figure, as `--data` writes them.
+#[derive(Clone, Debug)]
+pub struct Points {
+    pub header: Vec<String>,
+    /// A cell per column.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Points {
+    pub fn new(header: &[&str]) -> Self {
+        Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Writes CSV.
+    pub fn write(&self, output: &mut dyn Write) -> Result<(), Error> {
+        let mut csv = csv::Writer::from_writer(output);
+        csv.write_record(&self.header)?;
+        for row in &self.rows {
+            csv.write_record(row)?;
+        }
+        Ok(csv.flush()?)
+    }
+
+    pub fn of(series: &[Series], x: &str, y: &str) -> Self {
+        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
+        let mut table = Self::new(&["series", x, y, "low", "high", "n"]);
+        for one in series {
+            table.rows.extend(
+                one.points.iter().map(|p| {
+                    vec![one.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()]
+                }),
+            );
+        }
+        table
+    }
+}
+
+/// A figure and its points.
+#[derive(Debug)]
+pub struct Drawing {
+    pub figure: Figure,
+    pub points: Points,
+    pub warnings: Vec<String>,
+    /// Warnings that a page around the picture need not repeat: the figure has its notes, and the page counts the rows
+    /// that do not count.
+    pub notes: Vec<String>,
+}
+
+impl Drawing {
+    pub fn new(mut figure: Figure, points: Points, records: &Records) -> Self {
+        figure.notes.extend(records.notes.iter().cloned());
+        let notes = records.uncounted.iter().chain(&records.notes).cloned().collect();
+        Self { figure, points, warnings: records.warnings.clone(), notes }
+    }
 }

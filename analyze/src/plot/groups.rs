@@ -1,13 +1,17 @@
-//! Values by name and series, for pictures with names along an axis. Names stand on the vertical axis, which has room
-//! for long ones.
+//! `bars` and `box`: values by name and series. Names stand on the vertical axis, which has room for long ones.
 
 use super::{
-    choice::Wanted,
-    legend::{Entry, Key},
+    axis::Axis,
+    canvas::Colour,
+    figure::{Column, Drawing, Figure, Points},
+    layer::Layer,
+    legend::{self, Entry, Key, Look},
     options::Options,
-    records::{Columns, Records, TELLING},
+    quantity::Spacing,
+    records::{Columns, Records, TELLING, Wanted},
+    series::{self, Condense, Point},
 };
-use crate::error::Error;
+use crate::{error::Error, stats::quantiles};
 
 /// The largest number of rows. On the largest page more would touch.
 const MOST: usize = 100;
@@ -150,4 +154,209 @@ fn index(known: &mut Vec<String>, name: String) -> usize {
         known.push(name);
         known.len() - 1
     })
+}
+
+// `bars`: the mean of each group from zero, with its interval.
+
+/// Share of a series' colour in the fill of its bars.
+const BAR_TINT: f64 = 0.85;
+
+/// A metric: its groups, and their bars.
+struct Measure {
+    own: Groups,
+    points: Vec<Point>,
+    /// The bars of `--same-scale`, too.
+    scale: Vec<Point>,
+}
+
+impl Measure {
+    fn read(options: &Options) -> Result<Self, Error> {
+        let (own, others) = read(options)?;
+        let points = points_of(&own, options);
+        let mut scale = points.clone();
+        scale.extend(others.iter().flat_map(|others| points_of(others, options)));
+        Ok(Self { own, points, scale })
+    }
+
+    fn axis(&self) -> Axis {
+        let (low, high) = series::span(self.scale.iter(), false);
+        Axis::new(self.own.records.quantity(&self.own.records.metric), Spacing::Linear, low, high, false)
+    }
+
+    fn layers(&self) -> Vec<Layer> {
+        let bars = self.own.all.iter().zip(&self.points);
+        let mut layers: Vec<Layer> = bars
+            .clone()
+            .map(|(group, point)| {
+                let (middle, half) = self.own.place(group);
+                Layer::Box {
+                    from: (0.0, middle - half),
+                    to: (point.y, middle + half),
+                    colour: legend::fill(group.series, BAR_TINT),
+                    outline: None,
+                }
+            })
+            .collect();
+        let ranges = bars.filter_map(|(g, p)| Some((self.own.place(g).0, p.low?, p.high?))).collect();
+        layers.push(Layer::Intervals { ranges, sideways: true, colour: Colour::INK });
+        layers
+    }
+
+    fn note(&self, options: &Options) -> String {
+        let records = &self.own.records;
+        series::explain(&self.points.iter(), &Condense::of(options, &records.metric), records)
+    }
+}
+
+pub fn draw_bars(options: &Options) -> Result<Drawing, Error> {
+    if options.zoom || options.log_x() || options.log_y() {
+        return Err(Error::Usage(
+            "bars start at zero, on an even axis: their lengths are compared. Use `box` or `sweep` to look closer"
+                .to_owned(),
+        ));
+    }
+    let mut first = Measure::read(options)?;
+    let mut beside = Vec::new();
+    for metric in &options.beside {
+        beside.push(Measure::read(&Options { y: Some(metric.clone()), ..options.clone() })?);
+    }
+    let others = beside.iter_mut().map(|measure| &mut measure.own);
+    Groups::align(&mut std::iter::once(&mut first.own).chain(others).collect::<Vec<_>>());
+    let table = table(std::iter::once(&first).chain(&beside));
+    Ok(Drawing::new(figure_of_bars(options, &first, &beside), table, &first.own.records))
+}
+
+/// A line for each bar. With several metrics, `metric` names that of the line.
+fn table<'a>(measures: impl Iterator<Item = &'a Measure> + Clone) -> Points {
+    let several = measures.clone().count() > 1;
+    let mut table = match measures.clone().next() {
+        Some(only) if !several => Points::new(&["name", "series", &only.own.records.metric, "low", "high", "n"]),
+        _ => Points::new(&["name", "series", "metric", "mean", "low", "high", "n"]),
+    };
+    for measure in measures {
+        let own = &measure.own;
+        for (group, point) in own.all.iter().zip(&measure.points) {
+            let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
+            let mut row = vec![own.names[group.name].clone(), own.series[group.series].clone()];
+            row.extend(several.then(|| own.records.metric.clone()));
+            row.extend([schemas::columns::number(point.y), end(point.low), end(point.high), point.n.to_string()]);
+            table.rows.push(row);
+        }
+    }
+    table
+}
+
+fn points_of(groups: &Groups, options: &Options) -> Vec<Point> {
+    let how = Condense::of(options, &groups.records.metric);
+    groups.all.iter().filter_map(|g| Point::of(0.0, &g.values, &how)).collect()
+}
+
+fn figure_of_bars(options: &Options, first: &Measure, beside: &[Measure]) -> Figure {
+    let records = &first.own.records;
+    let x = first.axis();
+    let y = Axis::of_names(Groups::title(records), first.own.names.clone());
+    let mut notes = Vec::new();
+    for note in std::iter::once(first).chain(beside).map(|measure| measure.note(options)) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    let beside: Vec<Column> =
+        beside.iter().map(|measure| Column { x: measure.axis(), layers: measure.layers() }).collect();
+    let axes = std::iter::once(&x).chain(beside.iter().map(|column| &column.x));
+    let what = axes.map(|axis| axis.quantity.label.clone()).collect::<Vec<_>>().join(", ");
+    let mut figure = Figure::new(options, records, &what, x, y, first.layers());
+    figure.beside = beside;
+    figure.panels[0].rows_per_name = first.own.series.len();
+    figure.notes = notes;
+    figure.legend = first.own.legend(|series| Key::Patch(legend::fill(series, BAR_TINT)));
+    figure
+}
+
+// `box`: every value of each group, with its quartiles.
+
+/// Share of a series' colour in the fill of its boxes.
+const BOX_TINT: f64 = 0.3;
+
+pub fn draw_boxes(options: &Options) -> Result<Drawing, Error> {
+    let (own, others) = read(options)?;
+    let column = own.records.metric.as_str();
+    let values: Vec<f64> =
+        own.all.iter().chain(others.iter().flat_map(|o| &o.all)).flat_map(|g| &g.values).copied().collect();
+    let records = &own.records;
+    let mut table = Points::new(&["name", "series", column]);
+    for group in &own.all {
+        for value in &group.values {
+            table.rows.push(vec![
+                own.names[group.name].clone(),
+                own.series[group.series].clone(),
+                schemas::columns::number(*value),
+            ]);
+        }
+    }
+    Ok(Drawing::new(figure_of_boxes(options, records, column, &own, &values), table, records))
+}
+
+fn figure_of_boxes(options: &Options, records: &Records, column: &str, own: &Groups, values: &[f64]) -> Figure {
+    let spacing = if options.log_x() || options.log_y() { Spacing::Log10 } else { Spacing::Linear };
+    let (low, high) = series::extent(values.iter().copied().filter(|v| spacing.shows(*v)));
+    // Boxes show how values differ; on an axis from zero they would be lines. The figure marks the axis as truncated.
+    let x = Axis::new(records.quantity(column), spacing, low, high, true);
+    let y = Axis::of_names(Groups::title(records), own.names.clone());
+    let mut layers = Vec::new();
+    for group in &own.all {
+        layers.extend(one(own, group));
+    }
+    let what = x.quantity.label.clone();
+    let mut figure = Figure::new(options, records, &what, x, y, layers);
+    figure.panels[0].rows_per_name = own.series.len();
+    figure.notes = vec![
+        format!("dots: every value, {}", series::numbers(own.all.iter().map(|g| g.values.len() as f64))),
+        "box: quartiles and median; whiskers: last value within 1.5 interquartile ranges (Tukey)".to_owned(),
+    ];
+    figure
+        .notes
+        .extend(series::unplaced(own.all.iter().flat_map(|g| &g.values).filter(|v| !spacing.shows(**v)).count()));
+    // Boxes have no lines.
+    figure.legend = own.legend(|series| Look { dash: None, ..legend::look(series) }.key());
+    figure
+}
+
+fn one(all: &Groups, group: &Group) -> Vec<Layer> {
+    let (middle, half) = all.place(group);
+    let Look { colour, sign, .. } = legend::look(group.series);
+    let mut sorted = group.values.clone();
+    quantiles::sort(&mut sorted);
+    let mut layers = Vec::new();
+    // Fewer than four values have no useful quartiles. The dots show them all.
+    if sorted.len() >= 4
+        && let Some([q1, median, q3]) = quartiles(&sorted)
+    {
+        let reach = 1.5 * (q3 - q1);
+        let low = sorted.iter().copied().find(|v| *v >= q1 - reach).unwrap_or(q1);
+        let high = sorted.iter().rev().copied().find(|v| *v <= q3 + reach).unwrap_or(q3);
+        layers.push(Layer::Intervals { ranges: vec![(middle, low, high)], sideways: true, colour });
+        layers.push(Layer::Box {
+            from: (q1, middle - half),
+            to: (q3, middle + half),
+            colour: legend::fill(group.series, BOX_TINT),
+            outline: Some(colour),
+        });
+        layers.push(Layer::Line {
+            points: vec![(median, middle - half), (median, middle + half)],
+            colour: Colour::INK,
+            weight: 1.4,
+            dash: None,
+        });
+    }
+    // Dots are spread over the height in the order of measurement: a drift shows as a slant.
+    let step = half * 1.4 / group.values.len().max(2) as f64;
+    let first = middle - step * (group.values.len() as f64 - 1.0) / 2.0;
+    let points = group.values.iter().enumerate().map(|(i, v)| (*v, first + step * i as f64)).collect();
+    layers.push(Layer::Marks { points, sign, colour, weight: 0.55 });
+    layers
+}
+
+fn quartiles(sorted: &[f64]) -> Option<[f64; 3]> {
+    Some([quantiles::quantile(sorted, 0.25)?, quantiles::median(sorted)?, quantiles::quantile(sorted, 0.75)?])
 }

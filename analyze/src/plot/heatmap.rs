@@ -1,22 +1,26 @@
-//! `heatmap`: a metric over two parameters as colours, or latencies over time; [`pairs`] draws one between hosts.
+//! `heatmap`: a metric over two parameters as colours, or latencies over time; of a survey, a metric
+//! from each host to each other one.
 
 use super::{
     axis::Axis,
     canvas::{Colour, Sign},
-    choice::Wanted,
     distribution::{HISTOGRAM, is_latency},
-    drawing::{Drawing, Points},
-    figure::Figure,
+    figure::{Drawing, Figure, Panel, Points},
     layer::Layer,
+    legend::{self, Entry, Key},
     options::{Options, Spread},
-    pairs, palette, phases,
-    quantity::Quantity,
-    records::{Columns, Records, TELLING},
+    quantity::{Quantity, Spacing},
+    records::{Columns, Records, TELLING, Wanted},
     series::{self, Condense, Point},
-    spacing::Spacing,
+    timeseries,
 };
-use crate::{error::Error, stats::histogram::Latencies, table::Table};
-use schemas::{metrics::Range, units::Unit};
+use crate::{
+    error::Error,
+    stats::histogram::Latencies,
+    survey::{self, Cell as PairCell, Pairs, Rule},
+    table::{InputArgs, Table},
+};
+use schemas::{columns::number, metrics::Range, units::Unit};
 use std::{
     cell::Cell as Once,
     collections::{BTreeMap, HashMap},
@@ -24,7 +28,7 @@ use std::{
 
 /// Ratio of largest to smallest value from which on colours are logarithmic by default: on an even scale all small values
 /// would have one colour.
-pub(super) const DECADE: f64 = 10.0;
+const DECADE: f64 = 10.0;
 
 /// Latency buckets per factor of ten in a heat map over time.
 const PER_DECADE: f64 = 12.0;
@@ -34,11 +38,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         return over_time(options);
     }
     let mut table = Table::open(&options.input)?;
-    if pairs::are_asked_for(options, &table) {
-        pairs::draw(options, &mut table)
-    } else {
-        over_parameters(options, table)
-    }
+    if are_asked_for(options, &table) { between_hosts(options, &mut table) } else { over_parameters(options, table) }
 }
 
 /// One cell: column, row, value.
@@ -85,15 +85,12 @@ fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
     let points: Vec<Point> = values.values().filter_map(|v| Point::of(0.0, v, &how)).collect();
     let cells: Vec<Cell> = values.keys().zip(&points).map(|((column, row), point)| (*column, *row, point.y)).collect();
     let mut table = Points::new(&[x, y, value]);
-    table.rows = cells
-        .iter()
-        .map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), schemas::columns::number(*v)])
-        .collect();
+    table.rows = cells.iter().map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), number(*v)]).collect();
     let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
     if let Some(others) = &others {
         scale.extend(others.list.iter().filter_map(|r| others.number(r, value)));
     }
-    let wide = options.wide(scale.iter().copied(), DECADE);
+    let wide = series::is_wide(options, scale.iter().copied(), DECADE);
     let spacing = if wide || options.log_y() || options.log_x() { Spacing::Log10 } else { Spacing::Linear };
     let (low, high) = series::extent(scale.iter().copied().filter(|v| spacing.shows(*v)));
     let colours = Axis::new(records.quantity(value), spacing, low, high, options.zoom);
@@ -109,14 +106,14 @@ fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
             });
             continue;
         };
-        let colour = palette::scale(share);
+        let colour = legend::scale(share);
         layers.push(Layer::Box {
             from: (column - 0.49, row - 0.48),
             to: (column + 0.49, row + 0.48),
             colour,
             outline: None,
         });
-        numbers.push(((column, row), palette::readable_on(colour), colours.number(*mean)));
+        numbers.push(((column, row), legend::readable_on(colour), colours.number(*mean)));
     }
     layers.push(Layer::Numbers(numbers));
     let (x_quantity, y_quantity) = (records.quantity(x), records.quantity(y));
@@ -184,16 +181,15 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
     let (least, most) = series::extent(scale.iter().map(|b| b.3));
     let colours =
         Axis::new(Quantity::new("share", Some(Unit::Ratio)).within(Range::SHARE), Spacing::Log10, least, most, true);
-    let mut layers = phases::shades(&records, "start_s");
+    let mut layers = timeseries::shades(&records, "start_s");
     let mut notes = vec!["colour: share of an interval's latencies in each range".to_owned()];
-    notes.extend(phases::note(&layers));
+    notes.extend(timeseries::note(&layers));
     // The colours would cover the names.
-    phases::without_names(&mut layers);
+    timeseries::without_names(&mut layers);
     for (from, to, bucket, share) in &own {
-        let colour = palette::scale(colours.position(*share).unwrap_or(0.0));
+        let colour = legend::scale(colours.position(*share).unwrap_or(0.0));
         layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });
     }
-    let number = schemas::columns::number;
     let mut table = Points::new(&["start_s", "end_s", "latency_low_us", "latency_high_us", "share"]);
     table.rows = own
         .iter()
@@ -225,4 +221,195 @@ fn stretches(records: &Records) -> Result<Vec<Stretch>, Error> {
         found.extend(counts.iter().map(|(bucket, count)| (start, start + length, *bucket, *count as f64 / total)));
     }
     Ok(found)
+}
+
+// `heatmap` of a survey: a metric from each host to each other one.
+
+/// Suspects that the note names.
+const NAMED: usize = 3;
+
+const ITSELF: Colour = Colour::GRID;
+const MISSING: Colour = Colour(0xf4, 0xf4, 0xf4);
+const FAILED: Colour = Colour(0xd5, 0x5e, 0x00);
+const DISTURBED_PAIR: Colour = Colour(0xb0, 0xb0, 0xb0);
+
+/// Whether the axes are the hosts of pairs: asked for, or by default in a table whose pairs were swept.
+fn are_asked_for(options: &Options, table: &Table) -> bool {
+    let own = |name: &str| name.strip_prefix(schemas::columns::AXIS_PREFIX).unwrap_or(name).to_owned();
+    match (options.x.as_deref().map(own), options.y.as_deref().map(own)) {
+        (Some(x), Some(y)) => matches!((x.as_str(), y.as_str()), ("from", "to") | ("to", "from")),
+        (None, None) => ["axis_from", "axis_to"].iter().all(|name| table.header().names().iter().any(|n| n == name)),
+        _ => false,
+    }
+}
+
+fn between_hosts(options: &Options, table: &mut Table) -> Result<Drawing, Error> {
+    let pairs = one_survey(options, table)?;
+    let mut values = pairs.matrix.values();
+    if !options.same_scale.is_empty() {
+        let mut others = Table::open(&InputArgs { files: options.same_scale.clone() })?;
+        values.extend(one_survey(options, &mut others)?.matrix.values());
+    }
+    let log = options.log_x() || options.log_y() || series::is_wide(options, values.iter().copied(), DECADE);
+    let (spacing, how) = if log { (Spacing::Log10, "the colours are logarithmic") } else { (Spacing::Linear, "") };
+    let (low, high) = series::extent(values.iter().copied());
+    // Pairs differ by a few percent: from zero on they would have one colour.
+    let colours = Axis::new(Quantity::of_column(pairs.metric.column), spacing, low, high, true);
+    let hosts = pairs.matrix.hosts().to_vec();
+    let title = options.paper.title.clone().unwrap_or_else(|| {
+        let name = pairs.name();
+        let plan = &pairs.origin.plan;
+        let subject = if plan.is_empty() || name.starts_with(plan.as_str()) { name } else { format!("{plan}, {name}") };
+        format!("{subject}: {} between hosts", colours.quantity.label)
+    });
+    let turned = options.x.as_deref().is_some_and(|x| x.ends_with("from"));
+    let (across, down) = if turned { ("from", "to") } else { ("to", "from") };
+    let layers = layers(&pairs, &colours, turned);
+    let mut notes = facts(&pairs);
+    notes.extend((!how.is_empty()).then(|| how.to_owned()));
+    let figure = Figure {
+        title,
+        notes,
+        x: Axis::of_names(across, hosts.clone()),
+        panels: vec![Panel { y: Axis::of_names(down, hosts), layers, rows_per_name: 1, remark: "" }],
+        beside: Vec::new(),
+        legend: legend(&pairs),
+        colours: Some(colours),
+        footer: if options.paper.no_annotation { Vec::new() } else { footer(&pairs) },
+    };
+    Ok(Drawing { figure, points: points(&pairs), warnings: Vec::new(), notes: Vec::new() })
+}
+
+/// The only survey of a table among those asked for.
+fn one_survey(options: &Options, table: &mut Table) -> Result<Pairs, Error> {
+    let asked = |pairs: &Pairs| {
+        let test = pairs.key.iter().find(|(name, _)| name == "test").map_or("", |(_, test)| test.as_str());
+        options.tests.is_empty() || options.tests.iter().any(|name| name == test)
+    };
+    let all = survey::read(table, &options.selection, options.value.as_deref())?;
+    let mut found: Vec<Pairs> = all.into_iter().filter(asked).collect();
+    match (found.pop(), found.first()) {
+        (Some(only), None) => Ok(only),
+        (Some(last), Some(first)) => Err(Error::Usage(format!(
+            "a heat map shows one survey, and there are {}, for example {} and {}: choose with --test or --where",
+            found.len() + 1,
+            first.name(),
+            last.name()
+        ))),
+        (None, _) => Err(table.error(format!("nothing to draw: there are no pairs of {}", options.tests.join(", ")))),
+    }
+}
+
+fn layers(pairs: &Pairs, colours: &Axis, turned: bool) -> Vec<Layer> {
+    let cell = |(x, y): (f64, f64), colour| Layer::Box {
+        from: (x - 0.49, y - 0.48),
+        to: (x + 0.49, y + 0.48),
+        colour,
+        outline: None,
+    };
+    let (mut layers, mut numbers, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for host in 0..pairs.matrix.len() {
+        layers.push(cell((host as f64, host as f64), ITSELF));
+    }
+    for (from, to, value) in pairs.matrix.pairs() {
+        let at = if turned { (from as f64, to as f64) } else { (to as f64, from as f64) };
+        match value {
+            PairCell::Value(value) => {
+                let colour = legend::scale(colours.position(value).unwrap_or(0.0));
+                layers.push(cell(at, colour));
+                numbers.push((at, legend::readable_on(colour), colours.number(value)));
+            }
+            PairCell::Failed => {
+                failed.push(at);
+            }
+            PairCell::Disturbed(_) => layers.push(cell(at, DISTURBED_PAIR)),
+            PairCell::Missing => {
+                layers.push(cell(at, MISSING));
+                layers.push(Layer::Line {
+                    points: vec![(at.0 - 0.49, at.1 + 0.48), (at.0 + 0.49, at.1 - 0.48)],
+                    colour: Colour::MUTED,
+                    weight: 0.5,
+                    dash: None,
+                });
+            }
+        }
+    }
+    layers.push(Layer::Marks { points: failed, sign: Sign::Cross, colour: FAILED, weight: 1.0 });
+    layers.push(Layer::Numbers(numbers));
+    layers
+}
+
+fn legend(pairs: &Pairs) -> Vec<Entry> {
+    let has = |wanted: fn(PairCell) -> bool| pairs.matrix.pairs().any(|(_, _, cell)| wanted(cell));
+    let entry = |label: &str, key| Entry { label: label.to_owned(), key };
+    let mut entries = vec![entry("a host with itself", Key::Patch(ITSELF))];
+    if has(|cell| cell == PairCell::Failed) {
+        entries.push(entry("failed", Key::Mark(Sign::Cross, FAILED)));
+    }
+    if has(|cell| matches!(cell, PairCell::Disturbed(_))) {
+        entries.push(entry("disturbed", Key::Patch(DISTURBED_PAIR)));
+    }
+    if has(|cell| cell == PairCell::Missing) {
+        entries.push(entry("not measured", Key::Struck { patch: MISSING, stroke: Colour::MUTED }));
+    }
+    entries
+}
+
+/// The verdict of `plumb survey` with its defaults.
+fn facts(pairs: &Pairs) -> Vec<String> {
+    let found = survey::survey(&pairs.matrix, &Rule::new(pairs.metric.better));
+    let mut facts = Vec::new();
+    facts.extend(found.overall.map(|v| format!("median {}", schemas::units::human(pairs.metric.unit, v))));
+    facts.extend(found.spread.map(|s| format!("spread {}", survey::percent(s))));
+    match found.suspect_count() {
+        None if found.noise.is_some() => facts.push("too much noise to tell a slow one".to_owned()),
+        None => facts.push("too few pairs to tell a slow one".to_owned()),
+        Some(0) => facts.push("no suspects".to_owned()),
+        Some(count) => {
+            let hosts = pairs.matrix.hosts();
+            let names: Vec<String> = found.suspects.iter().take(NAMED).map(|s| s.name(hosts, pairs.ends)).collect();
+            let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+            let s = if count == 1 { "suspect" } else { "suspects" };
+            facts.push(format!("{s}: {}{more}", names.join(", ")));
+        }
+    }
+    facts
+}
+
+fn footer(pairs: &Pairs) -> Vec<String> {
+    let origin = &pairs.origin;
+    let mut parts = Vec::new();
+    match &origin.runs[..] {
+        [] => {}
+        [run] => parts.push(format!("run {run}")),
+        runs => parts.push(format!("{} runs", runs.len())),
+    }
+    parts.push(format!("{} hosts", pairs.matrix.len()));
+    parts.extend(
+        origin
+            .days
+            .as_ref()
+            .map(|(first, last)| if first == last { first.clone() } else { format!("{first} … {last}") }),
+    );
+    parts.push(match origin.iterations {
+        1 => "1 iteration of a pair".to_owned(),
+        n => format!("median of up to {n} iterations"),
+    });
+    parts
+}
+
+fn points(pairs: &Pairs) -> Points {
+    let mut table = Points::new(&["from", "to", pairs.metric.column, "status"]);
+    let hosts = pairs.matrix.hosts();
+    let row = |(from, to, cell): (usize, usize, PairCell)| {
+        let (value, status) = match cell {
+            PairCell::Value(value) => (number(value), "ok"),
+            PairCell::Failed => (String::new(), "failed"),
+            PairCell::Disturbed(_) => (String::new(), "disturbed"),
+            PairCell::Missing => (String::new(), "missing"),
+        };
+        vec![hosts[from].clone(), hosts[to].clone(), value, status.to_owned()]
+    };
+    table.rows = pairs.matrix.pairs().map(row).collect();
+    table
 }

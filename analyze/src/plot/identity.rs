@@ -4,7 +4,7 @@
 use super::{
     options::Options,
     quantity::Quantity,
-    records::{Columns, Record, Records},
+    records::{Columns, Labels, Record, Records},
 };
 use crate::{error::Error, table::Record as RecordKind};
 use schemas::{
@@ -42,20 +42,6 @@ pub const FACTS: [&str; 7] = [
 /// The parameters of the contract; `axis_` columns are parameters, too.
 pub fn parameters<'a>() -> impl Iterator<Item = &'a str> {
     COLUMNS.iter().filter(|c| c.is_parameter()).map(|c| c.name)
-}
-
-/// Labels of cases.
-#[derive(Debug, Default)]
-pub struct Labels {
-    of: HashMap<String, String>,
-    /// The label of the one key in which all cases differ.
-    pub title: Option<String>,
-}
-
-impl Labels {
-    pub fn get<'a>(&'a self, case: &'a str) -> &'a str {
-        self.of.get(case).map_or(case, String::as_str)
-    }
 }
 
 impl Records {

@@ -1,4 +1,4 @@
-//! Pictures: one file per kind, and what they stand on.
+//! Pictures: kinds that share their values share a file.
 //!
 //! A kind reads rows ([`records`]), condenses them ([`series`]) and says what is on the paper ([`figure`], made of
 //! [`axis`] and [`layer`]); the figure lays itself out as shapes ([`canvas`]), which [`paint`] turns into PNG or SVG and
@@ -6,55 +6,38 @@
 
 pub mod axis;
 pub mod canvas;
-pub mod drawing;
-pub mod figure;
-pub mod font;
-pub mod layer;
-pub mod legend;
-pub mod notation;
-pub mod options;
-pub mod paint;
-pub mod palette;
-pub mod quantity;
-pub mod records;
-pub mod runs;
-pub mod series;
-pub mod spacing;
-pub mod term;
-pub mod trend;
-pub mod wanted;
-
-mod bars;
-mod boxes;
-mod cdf;
 mod choice;
 mod compare;
 mod cpu;
 mod distribution;
+pub mod figure;
+pub mod font;
 mod groups;
 mod heatmap;
 mod identity;
-mod pairs;
-mod percentiles;
-mod phases;
-mod saturation;
-mod search;
-mod signature;
+pub mod layer;
+pub mod legend;
+pub mod options;
+pub mod paint;
+pub mod quantity;
+mod reading;
+pub mod records;
+pub mod series;
 mod sweep;
+pub mod term;
 mod timeseries;
 mod transfer;
+pub mod trend;
 
 pub use choice::AXES;
-pub use options::{Log, Options, Paper};
-pub use wanted::Plot;
+pub use options::{Log, Options, Paper, Plot};
 
 use crate::{
     error::Error,
     table::{OutputArgs, replace},
 };
 use clap::ValueEnum as _;
-use drawing::Drawing;
-use figure::Figure;
+use figure::{Drawing, Figure};
 use font::Metrics;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,19 +74,19 @@ kinds! {
     /// A metric against a parameter, one line per series: throughput against message size
     Sweep = sweep::draw, without ["--value", "--beside"];
     /// NetPIPE's signature graph: throughput against the time a message takes
-    Signature = signature::draw, without ["-x", "--value", "--mark", "--beside"];
+    Signature = transfer::draw_signature, without ["-x", "--value", "--mark", "--beside"];
     /// NetPIPE's saturation graph: message size against the time it takes
-    Saturation = saturation::draw, without ["-x", "--value", "--mark", "--zoom", "--beside"];
+    Saturation = transfer::draw_saturation, without ["-x", "--value", "--mark", "--zoom", "--beside"];
     /// Interval results over time, warm-up and cool-down shaded
     Timeseries = timeseries::draw, without ["--value", "--mark", "--beside"];
     /// The share of the latencies (or of another column's values, -x) at or below a value
-    Cdf = cdf::draw, without ["--value", "--mark", "--beside"];
+    Cdf = distribution::draw_cdf, without ["--value", "--mark", "--beside"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
-    Percentiles = percentiles::draw, without ["--value", "--mark", "--beside"];
+    Percentiles = distribution::draw_percentiles, without ["--value", "--mark", "--beside"];
     /// Every value by case (or by -x), with quartiles
-    Box = boxes::draw, without ["--value", "--mark", "--beside"];
+    Box = groups::draw_boxes, without ["--value", "--mark", "--beside"];
     /// Means by case (or by -x) from zero, with intervals
-    Bars = bars::draw, without ["--value", "--mark"];
+    Bars = groups::draw_bars, without ["--value", "--mark"];
     /// A metric (--value) over two parameters, or between pairs of hosts, as colours; with -y latency, latencies over time
     Heatmap = heatmap::draw, without ["--by", "--mark", "--beside"];
     /// The findings of `plumb compare -f csv`: the change of each case with its interval and verdict
@@ -182,7 +165,7 @@ fn put(drawing: &Drawing, paper: &Paper, stdout: &mut dyn Write) -> Result<Vec<S
     if paper.term {
         stdout.write_all(term::draw(figure).as_bytes())?;
     }
-    Ok([&drawing.warnings[..], &drawing.told].concat())
+    Ok([&drawing.warnings[..], &drawing.notes].concat())
 }
 
 fn extension(path: &Path) -> Option<String> {

@@ -1,14 +1,20 @@
 //! Options of all kinds of pictures.
 
-use super::{quantity::Quantity, series, spacing::Spacing};
+use super::{
+    Kind,
+    quantity::{Quantity, Spacing},
+};
 use crate::{
     error::Error,
     table::{InputArgs, Record, Selection},
 };
 use schemars::JsonSchema;
-use schemas::units::{self, Unit};
+use schemas::{
+    units::{self, Unit},
+    words::OneOrMany,
+};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The logarithmic axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize, JsonSchema)]
@@ -223,13 +229,6 @@ impl Options {
         }
     }
 
-    /// Whether values span more than this ratio, so that small ones would all look like zero on an even scale, and all have
-    /// a place on a logarithmic one. Only without `--log`.
-    pub fn wide(&self, values: impl Iterator<Item = f64>, ratio: f64) -> bool {
-        let (least, most) = series::extent(values);
-        self.log.is_none() && least > 0.0 && most / least > ratio
-    }
-
     /// Reference lines of `--mark`: value and name.
     pub fn rules(&self) -> Result<Vec<(f64, String)>, Error> {
         let rule = |text: &String| {
@@ -242,6 +241,64 @@ impl Options {
             })
         };
         self.marks.iter().map(rule).collect()
+    }
+}
+
+// A picture as a plan asks for it, drawn when the run ends and again by `plumb report`.
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// The kind of picture.
+    pub kind: Kind,
+    /// The tests; all by default.
+    #[serde(default)]
+    pub tests: Option<Vec<String>>,
+    /// The rows: `iteration` by default if there are any, `probe` for those of a search.
+    #[serde(default)]
+    pub record: Option<Record>,
+    /// Column or metric along x.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// Column or metric along y.
+    #[serde(default)]
+    pub y: Option<String>,
+    /// Column or metric that a heat map's colours show.
+    #[serde(default)]
+    pub value: Option<String>,
+    /// Columns or metrics drawn beside y, for `bars`: one of them, or a list.
+    #[serde(default)]
+    pub beside: Option<OneOrMany>,
+    /// Columns that tell curves apart: one of them, or a list.
+    #[serde(default)]
+    pub by: Option<OneOrMany>,
+    /// Logarithmic axes: `x`, `y`, `xy` or `none`.
+    #[serde(default)]
+    pub log: Option<Log>,
+    /// Title.
+    #[serde(default)]
+    pub title: Option<String>,
+    /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
+    pub file: PathBuf,
+}
+
+impl Plot {
+    /// Options of `plumb plot` that draw it from a table.
+    pub fn options(&self, table: &Path) -> Options {
+        Options {
+            input: InputArgs { files: vec![table.to_owned()] },
+            x: self.x.clone(),
+            y: self.y.clone(),
+            value: self.value.clone(),
+            beside: self.beside.clone().unwrap_or_default().0,
+            tests: self.tests.clone().unwrap_or_default(),
+            by: self.by.clone().unwrap_or_default().0,
+            log: self.log,
+            paper: Paper { title: self.title.clone(), ..Paper::default() },
+            selection: Selection { record: self.record.map(|r| r.to_string()), ..Selection::default() },
+            ..Options::default()
+        }
     }
 }
 

@@ -2,13 +2,12 @@
 
 use super::{
     layer::Layer,
-    legend::Entry,
+    legend::{self, Entry, Look},
     options::{Options, Spread},
-    palette::{self, Look},
     records::{Record, Records},
 };
-use crate::error::Error;
 use crate::{
+    error::Error,
     stats::{confidence, moments::Moments, quantiles},
     table::Record as RecordKind,
 };
@@ -163,6 +162,13 @@ pub fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
+/// Whether values span more than this ratio, so that small ones would all look like zero on an even scale, and all have
+/// a place on a logarithmic one. Only without `--log`.
+pub fn is_wide(options: &Options, values: impl Iterator<Item = f64>, ratio: f64) -> bool {
+    let (least, most) = extent(values);
+    options.log.is_none() && least > 0.0 && most / least > ratio
+}
+
 /// The range of a value axis. Where all means are at least 0 the axis begins at 0 even if an interval reaches below:
 /// such a quantity has no negative values, and the interval is cut at the axis. On a logarithmic axis an interval that
 /// comes close to 0 is cut, too: its end would be decades away.
@@ -267,7 +273,7 @@ pub fn curves(series: &[Series], across: impl Fn(&Point) -> f64) -> (Vec<Layer>,
     let mut layers = Vec::new();
     let mut legend = Vec::new();
     for (index, one) in series.iter().enumerate() {
-        let look = palette::look(index);
+        let look = legend::look(index);
         let Look { colour, sign, dash } = look;
         let line: Vec<_> = one.points.iter().map(|p| (across(p), p.y)).collect();
         let ranges = one.points.iter().filter_map(|p| Some((across(p), p.low?, p.high?))).collect();

@@ -3,21 +3,16 @@
 use super::{
     axis::Axis,
     canvas::Point,
-    choice::Wanted,
-    drawing::{Drawing, Points},
-    figure::Figure,
+    figure::{Drawing, Figure, Points},
     layer::Layer,
-    legend::Entry,
+    legend::{self, Entry, Look},
     options::Options,
-    palette::{self, Look},
-    phases,
-    quantity::Quantity,
-    records::{Columns, Records},
+    quantity::{Quantity, Spacing},
+    records::{Columns, Records, Wanted},
     series,
-    spacing::Spacing,
 };
 use crate::error::Error;
-use schemas::units::Unit;
+use schemas::{units::Unit, words::Phase};
 
 /// The intervals of one iteration (and stream) of a series.
 struct Track {
@@ -123,7 +118,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     let spacing = options.spacing_y();
     let values = || all().flat_map(|t| &t.lines).flat_map(|t| t.points.iter().map(|p| p.1));
     let (low, high) = series::extent(values().filter(|v| spacing.shows(*v)));
-    let mut layers = phases::shades(records, x);
+    let mut layers = shades(records, x);
     // Room above the curves for the names of the phases.
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
     let y_axis = Axis::new(records.quantity(y), spacing, low, high, options.zoom);
@@ -140,7 +135,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     // Totals cover single streams.
     let mut totals = Vec::new();
     for (index, name) in names.iter().enumerate() {
-        let look = palette::look(index);
+        let look = legend::look(index);
         let Look { colour, sign, dash } = look;
         let tracks: Vec<&Track> = own.lines.iter().filter(|t| t.name == *name).collect();
         let with_total = tracks.iter().any(|t| t.stream.is_empty());
@@ -167,7 +162,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     }
     layers.extend(totals);
     let mut notes = vec!["each point: one interval, drawn at its middle".to_owned()];
-    notes.extend(phases::note(&layers));
+    notes.extend(note(&layers));
     let own_values = own.lines.iter().flat_map(|t| &t.points);
     notes.extend(series::unplaced(own_values.filter(|p| !spacing.shows(p.1)).count()));
     if iterations > 1 {
@@ -178,4 +173,44 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     }
     let what = format!("{} over time", y_axis.quantity.label);
     Figure { notes, legend, ..Figure::new(options, records, &what, x_axis, y_axis, layers) }
+}
+
+// Warm-up and cool-down in pictures over time.
+
+/// A shade for each phase, where x is time.
+pub fn shades(records: &Records, x: &str) -> Vec<Layer> {
+    let mut found: Vec<(f64, f64, &str)> = Vec::new();
+    for record in records.list.iter().filter(|_| x == "start_s") {
+        let phase = match records.text(record, "phase").parse() {
+            Ok(Phase::Warmup) => "warm-up",
+            Ok(Phase::Cooldown) => "cool-down",
+            Ok(Phase::Measure) | Err(_) => continue,
+        };
+        let Some(start) = records.number(record, x) else { continue };
+        let end = start + records.number(record, "elapsed_s").unwrap_or(0.0);
+        match found.iter_mut().find(|p| p.2 == phase) {
+            Some(known) => (known.0, known.1) = (known.0.min(start), known.1.max(end)),
+            None => found.push((start, end, phase)),
+        }
+    }
+    found.into_iter().map(|(from, to, label)| Layer::Shade { from, to, label: label.to_owned() }).collect()
+}
+
+/// Removes the names, where they stand elsewhere.
+pub fn without_names(layers: &mut [Layer]) {
+    for layer in layers {
+        if let Layer::Shade { label, .. } = layer {
+            label.clear();
+        }
+    }
+}
+
+/// A note that names the shaded phases: their names may not fit into them.
+pub fn note(layers: &[Layer]) -> Option<String> {
+    let names = layers.iter().filter_map(|layer| match layer {
+        Layer::Shade { label, .. } => Some(label.as_str()),
+        _ => None,
+    });
+    let names: Vec<&str> = names.collect();
+    (!names.is_empty()).then(|| format!("shaded: {}", names.join(" and ")))
 }

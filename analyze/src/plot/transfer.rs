@@ -1,16 +1,18 @@
-//! Transfer times and rates of messages, for NetPIPE's two pictures.
-
-use schemas::units::Unit;
+//! `signature` and `saturation`: NetPIPE's two pictures of transfer times and rates of messages.
 
 use super::{
     axis::Axis,
+    canvas::{Colour, Point as Place},
+    figure::{Drawing, Figure, Points},
+    layer::Layer,
+    legend::{self, Entry, Look},
     options::Options,
-    quantity::Quantity,
+    quantity::{Quantity, Spacing},
     records::{Columns, Record, Records},
-    series::{self, Centre, Condense, Series},
-    spacing::Spacing,
+    series::{self, Centre, Condense, Point, Series},
 };
 use crate::error::Error;
+use schemas::units::{Unit, human};
 
 /// The latency column: the mean, or `-y` (`latency.min` and `latency.p50` suffer less from a busy machine).
 fn latency_column(options: &Options) -> Result<&str, Error> {
@@ -103,7 +105,7 @@ pub fn time_us(bytes: f64, bits_per_s: f64) -> f64 {
 }
 
 /// The note about the points.
-pub fn explain_points(series: &[Series], records: &Records, options: &Options) -> String {
+fn explain_points(series: &[Series], records: &Records, options: &Options) -> String {
     let how = condense(records, options);
     let note = series::explain(&series.iter().flat_map(|s| &s.points), &how, records);
     match how.centre {
@@ -141,5 +143,119 @@ pub fn explain(records: &Records, options: &Options) -> &'static str {
         OF_ROUND_TRIPS
     } else {
         "transfer time: half a round trip where one was timed, else message size over throughput"
+    }
+}
+
+/// `signature`: NetPIPE's network signature graph, throughput against transfer time. The curve starts at the latency
+/// and rises to the bandwidth.
+pub fn draw_signature(options: &Options) -> Result<Drawing, Error> {
+    let all = Transfers::read(options)?;
+    let mut table = Points::of(&all.own, "message_bytes", "throughput_bits_per_s");
+    table.header.push("transfer_time_us".to_owned());
+    let times = all.own.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
+    for (row, time) in table.rows.iter_mut().zip(times) {
+        row.push(time);
+    }
+    Ok(Drawing::new(figure_of_signature(options, &all), table, &all.records))
+}
+
+fn time(point: &Point) -> f64 {
+    time_us(point.x, point.y)
+}
+
+fn figure_of_signature(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
+    let points = || scale.iter().flat_map(|s| &s.points);
+    let x = axis(records, options, points().map(time));
+    let (low, high) = series::span(points(), options.log_y());
+    let y = Axis::new(Quantity::of_column("throughput_bits_per_s"), options.spacing_y(), low, high, options.zoom);
+    // The curve goes by size: it rightly turns back where larger messages were faster.
+    let (layers, legend) = series::curves(series, time);
+    let mut notes = vec![explain_points(series, records, options)];
+    if let [one] = &series[..]
+        && let Some(first) = one.points.first()
+        && let Some(peak) = one.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
+    {
+        let latency = human(Unit::Microseconds, time(first));
+        notes.push(format!("latency {latency} at {}", human(Unit::Bytes, first.x)));
+        notes.push(format!("peak {} at {}", human(Unit::BitsPerSecond, peak.y), human(Unit::Bytes, peak.x)));
+    }
+    notes.push(explain(records, options).to_owned());
+    Figure { notes, legend, ..Figure::new(options, records, "network signature", x, y, layers) }
+}
+
+// `saturation`: NetPIPE's saturation graph, message size against transfer time, both logarithmic. Beyond the knee the
+// curve is a straight line: larger messages take longer in proportion and gain nothing.
+
+/// Share of the largest throughput from which on a size saturates.
+const SATURATED: f64 = 0.95;
+
+pub fn draw_saturation(options: &Options) -> Result<Drawing, Error> {
+    let all = Transfers::read(options)?;
+    let mut table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"]);
+    for one in &all.own {
+        for (place, point) in places(one).iter().zip(&one.points) {
+            let number = schemas::columns::number;
+            table.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
+        }
+    }
+    Ok(Drawing::new(figure_of_saturation(options, &all), table, &all.records))
+}
+
+/// Time (µs) and size (bytes) of every point.
+fn places(series: &Series) -> Vec<Place> {
+    series.points.iter().map(|p| (time_us(p.x, p.y), p.x)).collect()
+}
+
+/// The smallest size that saturates.
+fn saturation(series: &Series) -> Option<Place> {
+    let most = series.points.iter().map(|p| p.y).fold(f64::NEG_INFINITY, f64::max);
+    let at = series.points.iter().position(|p| p.y >= SATURATED * most)?;
+    places(series).get(at).copied()
+}
+
+fn figure_of_saturation(options: &Options, Transfers { records, own: series, scale }: &Transfers) -> Figure {
+    let all: Vec<Place> = scale.iter().flat_map(places).collect();
+    let x = axis(records, options, all.iter().map(|p| p.0));
+    let (low, high) = series::extent(all.iter().map(|p| p.1));
+    let y = Axis::new(Quantity::of_column("message_bytes"), Spacing::Log2, low, high, true);
+    let mut layers = Vec::new();
+    let mut legend = Vec::new();
+    for (index, one) in series.iter().enumerate() {
+        let look = legend::look(index);
+        let Look { colour, sign, dash } = look;
+        layers.push(Layer::Line { points: places(one), colour, weight: 1.0, dash });
+        layers.push(Layer::Marks { points: places(one), sign, colour, weight: 1.0 });
+        if let Some(knee) = saturation(one) {
+            if series.len() == 1 {
+                let label = format!("saturation at {}", human(Unit::Bytes, knee.1));
+                layers.push(Layer::Rule { at: knee.1, upright: false, label, colour: Colour::MUTED });
+            } else {
+                layers.push(Layer::Marks { points: vec![knee], sign, colour, weight: 2.0 });
+            }
+        }
+        legend.push(Entry { label: one.name.clone(), key: look.key() });
+    }
+    let large = if series.len() == 1 { "saturation" } else { "large sign" };
+    let notes = vec![
+        explain_points(series, records, options),
+        format!("{large}: first size within {} % of the largest throughput", ((1.0 - SATURATED) * 100.0).round()),
+        explain(records, options).to_owned(),
+    ];
+    Figure { notes, legend, ..Figure::new(options, records, "saturation", x, y, layers) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::series::{Condense, Point};
+
+    #[test]
+    fn saturation_is_the_first_size_near_the_top() {
+        let rates = [(64.0, 1e9), (1024.0, 8e9), (4096.0, 9.6e9), (65_536.0, 10e9)];
+        let points =
+            rates.map(|(x, y)| Point::of(x, &[y], &Condense::of(&Options::default(), "throughput")).unwrap()).to_vec();
+        let knee = saturation(&Series { name: String::new(), points }).unwrap();
+        assert!((knee.1 - 4096.0).abs() < 1e-9);
+        assert!((knee.0 - 4096.0 * 8.0 / 9.6e9 * 1e6).abs() < 1e-9);
     }
 }

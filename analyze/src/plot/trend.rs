@@ -5,27 +5,27 @@
 use super::{
     axis::Axis,
     canvas::{Colour, Sign},
-    drawing::{Drawing, Points},
-    figure::{Figure, Panel},
+    figure::{Drawing, Figure, Panel, Points},
     layer::Layer,
     legend::{Entry, Key},
     options::Paper,
-    quantity::Quantity,
-    runs::{DOTS, Dot, Order, condensed},
-    spacing::Spacing,
+    quantity::{Quantity, Spacing},
 };
 use crate::{
     error::Error,
     history::{
-        added, sentences,
-        series::Reading,
-        told::{self, Asked, Told},
+        added,
+        analysed::{self, AnalysedSeries, Asked},
+        sentences,
+        series::{Point, Reading},
         trend::Finding,
     },
+    stats::quantiles,
 };
 use schemas::{
     columns::number,
     metrics::Better,
+    text::short_id,
     units::{level, margin},
 };
 use std::path::PathBuf;
@@ -70,16 +70,16 @@ pub struct Args {
 }
 
 pub fn draw(args: &Args) -> Result<Drawing, Error> {
-    let (reading, told) = told::read(&args.history, &args.asked)?;
-    if told.len() > MOST {
+    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
+    if analysed.len() > MOST {
         return Err(Error::Usage(format!(
             "{} has {} such series, and a picture shows {MOST} at most: choose with --plan, --machine, --case or --metric, or \
              write a page for each with plumb report --history",
             args.history.display(),
-            told.len()
+            analysed.len()
         )));
     }
-    let all: Vec<&Told> = told.iter().collect();
+    let all: Vec<&AnalysedSeries> = analysed.iter().collect();
     let mut figure = figure(&reading, &all);
     if let Some(title) = &args.paper.title {
         figure.title.clone_from(title);
@@ -87,15 +87,15 @@ pub fn draw(args: &Args) -> Result<Drawing, Error> {
     if args.paper.no_annotation {
         figure.footer.clear();
     }
-    Ok(Drawing { figure, points: points(&reading, &all), warnings: reading.notes.clone(), told: Vec::new() })
+    Ok(Drawing { figure, points: points(&reading, &all), warnings: reading.notes.clone(), notes: Vec::new() })
 }
 
 /// A panel per series.
-pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
+pub fn figure(reading: &Reading, all: &[&AnalysedSeries]) -> Figure {
     let order = Order::of(reading, all);
     let mut seen = Seen::default();
     let several = Several::of(all);
-    let panels: Vec<Panel> = all.iter().map(|told| panel(reading, told, &order, &several, &mut seen)).collect();
+    let panels: Vec<Panel> = all.iter().map(|analysed| panel(reading, analysed, &order, &several, &mut seen)).collect();
     let mut legend = vec![Entry {
         label: if seen.most > 1 {
             format!("median of up to {} runs, from the smallest to the largest", seen.most)
@@ -113,7 +113,7 @@ pub fn figure(reading: &Reading, all: &[&Told]) -> Figure {
         [one] => sentences::name(one),
         _ => format!("{} series", all.len()),
     };
-    let title = match all.first().map(|told| &told.series.key) {
+    let title = match all.first().map(|analysed| &analysed.series.key) {
         Some(key) if !several.plans && !several.machines => {
             format!("{title}: {} on {}", key.plan, reading.host(&key.machine))
         }
@@ -146,16 +146,19 @@ struct Several {
 }
 
 impl Several {
-    fn of(all: &[&Told]) -> Self {
-        let several = |of: fn(&Told) -> &str| all.iter().any(|told| of(told) != of(all[0]));
-        Self { plans: several(|told| &told.series.key.plan), machines: several(|told| &told.series.key.machine) }
+    fn of(all: &[&AnalysedSeries]) -> Self {
+        let several = |of: fn(&AnalysedSeries) -> &str| all.iter().any(|analysed| of(analysed) != of(all[0]));
+        Self {
+            plans: several(|analysed| &analysed.series.key.plan),
+            machines: several(|analysed| &analysed.series.key.machine),
+        }
     }
 }
 
 /// Why little can be said of the series; what is said of all stands once.
-fn notes(all: &[&Told]) -> Vec<String> {
+fn notes(all: &[&AnalysedSeries]) -> Vec<String> {
     let doubts: Vec<(String, Vec<String>)> =
-        all.iter().map(|told| (sentences::name(told), sentences::doubts(told))).collect();
+        all.iter().map(|analysed| (sentences::name(analysed), sentences::doubts(analysed))).collect();
     let Some((_, first)) = doubts.first() else { return Vec::new() };
     if doubts.iter().all(|(_, of)| of == first) {
         return first.clone();
@@ -163,10 +166,10 @@ fn notes(all: &[&Told]) -> Vec<String> {
     doubts.iter().flat_map(|(name, of)| of.iter().map(move |doubt| format!("{name}: {doubt}"))).collect()
 }
 
-fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen: &mut Seen) -> Panel {
-    let series = &told.series;
+fn panel(reading: &Reading, analysed: &AnalysedSeries, order: &Order, several: &Several, seen: &mut Seen) -> Panel {
+    let series = &analysed.series;
     let places: Vec<usize> = series.points.iter().map(|point| order.place(point.run)).collect();
-    let breaks: Vec<usize> = told.trend.stretches.iter().map(|stretch| stretch.start).collect();
+    let breaks: Vec<usize> = analysed.trend.stretches.iter().map(|stretch| stretch.start).collect();
     let dots = condensed(&series.points, &places, &breaks, DOTS);
     seen.most = seen.most.max(dots.iter().map(|dot| dot.runs).max().unwrap_or(0));
     let mut layers = spread(&dots, places.len());
@@ -174,18 +177,18 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
     let weight = if crowded { 0.4 } else { 1.0_f64.min(60.0 / dots.len() as f64).max(0.55) };
     let points: Vec<_> = dots.iter().map(|dot| (dot.x, dot.centre)).collect();
     layers.push(Layer::Marks { points, sign: Sign::Circle, colour: VALUES, weight });
-    let drifts = |start: usize| told.trend.findings.iter().any(|finding| finding.is_drift && finding.at == start);
-    for stretch in told.trend.stretches.iter().filter(|stretch| !drifts(stretch.start)) {
+    let drifts = |start: usize| analysed.trend.findings.iter().any(|finding| finding.is_drift && finding.at == start);
+    for stretch in analysed.trend.stretches.iter().filter(|stretch| !drifts(stretch.start)) {
         let (from, to) = (places[stretch.start] as f64, places[stretch.end - 1] as f64);
         // A level of one run has a width, too.
         let points = vec![(from - 0.4, stretch.from), (to + 0.4, stretch.to)];
         layers.push(Layer::Line { points, colour: Colour::INK, weight: 1.0, dash: None });
     }
     // Where labels have no room beside each other, the latest have it.
-    for (i, finding) in told.trend.findings.iter().enumerate().rev() {
-        let look = look(told, i);
+    for (i, finding) in analysed.trend.findings.iter().enumerate().rev() {
+        let look = look(analysed, i);
         seen.looks[look] = true;
-        let (label, colour) = (label(reading, told, finding), LOOKS[look].1);
+        let (label, colour) = (label(reading, analysed, finding), LOOKS[look].1);
         let at = places[finding.at] as f64;
         if finding.is_drift {
             let to = places[finding.end - 1] as f64;
@@ -195,13 +198,13 @@ fn panel(reading: &Reading, told: &Told, order: &Order, several: &Several, seen:
         layers.push(Layer::Rule { at: at - 0.5, upright: true, label, colour });
     }
     let (low, high) = range(&dots);
-    let remark = match told.trend.metric.map_or(Better::Neither, |metric| metric.better) {
+    let remark = match analysed.trend.metric.map_or(Better::Neither, |metric| metric.better) {
         Better::Higher => ", higher is better",
         Better::Lower => ", lower is better",
         Better::Neither => "",
     };
     Panel {
-        y: Axis::new(quantity(reading, told, several), Spacing::Linear, low, high, true),
+        y: Axis::new(quantity(reading, analysed, several), Spacing::Linear, low, high, true),
         layers,
         rows_per_name: 1,
         remark,
@@ -236,22 +239,22 @@ fn range(dots: &[Dot]) -> (f64, f64) {
     (lowest.max(low - room).min(low - around), highest.min(high + room).max(high + around))
 }
 
-fn quantity(reading: &Reading, told: &Told, several: &Several) -> Quantity {
-    let key = &told.series.key;
-    let mut label = sentences::name(told);
+fn quantity(reading: &Reading, analysed: &AnalysedSeries, several: &Several) -> Quantity {
+    let key = &analysed.series.key;
+    let mut label = sentences::name(analysed);
     if several.machines {
         label = format!("{}: {label}", reading.host(&key.machine));
     }
     if several.plans {
         label = format!("{}: {label}", key.plan);
     }
-    let Some(metric) = told.trend.metric else { return Quantity::new(label, None) };
+    let Some(metric) = analysed.trend.metric else { return Quantity::new(label, None) };
     Quantity::new(label, Some(metric.unit)).within(metric.range())
 }
 
 /// Index of the look of a finding.
-fn look(told: &Told, i: usize) -> usize {
-    match (&told.accepted[i], told.trend.findings[i].worse) {
+fn look(analysed: &AnalysedSeries, i: usize) -> usize {
+    match (&analysed.accepted[i], analysed.trend.findings[i].worse) {
         (Some(_), _) => 3,
         (None, Some(true)) => 0,
         (None, Some(false)) => 1,
@@ -260,19 +263,19 @@ fn look(told: &Told, i: usize) -> usize {
 }
 
 /// `−5.0 % 0123abcd`
-fn label(reading: &Reading, told: &Told, finding: &Finding) -> String {
+fn label(reading: &Reading, analysed: &AnalysedSeries, finding: &Finding) -> String {
     let size = margin(finding.ratio.abs());
     let sign = if finding.ratio < 0.0 { "−" } else { "+" };
     if finding.is_drift {
         return format!("drift {sign}{size}");
     }
-    let (_, first) = told.runs(reading, finding);
+    let (_, first) = analysed.runs(reading, finding);
     let commit = first.commit.get(..COMMIT).unwrap_or(&first.commit);
     format!("{sign}{size} {commit}").trim_end().to_owned()
 }
 
 /// A row for each run of each series.
-fn points(reading: &Reading, all: &[&Told]) -> Points {
+fn points(reading: &Reading, all: &[&AnalysedSeries]) -> Points {
     let header = [
         "plan",
         "machine",
@@ -291,13 +294,13 @@ fn points(reading: &Reading, all: &[&Told]) -> Points {
         "finding",
     ];
     let mut table = Points::new(&header);
-    for told in all {
-        let key = &told.series.key;
-        for stretch in &told.trend.stretches {
+    for analysed in all {
+        let key = &analysed.series.key;
+        for stretch in &analysed.trend.stretches {
             for index in stretch.start..stretch.end {
-                let point = &told.series.points[index];
+                let point = &analysed.series.points[index];
                 let run = &reading.runs[point.run];
-                let case = &told.series.case;
+                let case = &analysed.series.case;
                 let mut row: Vec<String> =
                     [&key.plan, &key.machine, &key.case_id, case, &key.member, &key.direction, &key.metric]
                         .map(String::clone)
@@ -305,11 +308,151 @@ fn points(reading: &Reading, all: &[&Told]) -> Points {
                 row.extend([&run.run_id, &run.time, &run.commit].map(String::clone));
                 let end = |value: Option<f64>| value.map(number).unwrap_or_default();
                 row.extend([number(point.centre), end(point.low), end(point.high), number(stretch.at(index))]);
-                let finding = told.trend.findings.iter().position(|finding| finding.at == index);
-                row.push(finding.map(|i| sentences::word(told, i).to_owned()).unwrap_or_default());
+                let finding = analysed.trend.findings.iter().position(|finding| finding.at == index);
+                row.push(finding.map(|i| sentences::word(analysed, i).to_owned()).unwrap_or_default());
                 table.rows.push(row);
             }
         }
     }
     table
+}
+
+// The runs of a history along an axis.
+
+/// Most dots of a series in a picture. Of more runs, neighbours share one.
+const DOTS: usize = 400;
+
+/// The runs of some series in the order of time.
+pub struct Order<'a> {
+    reading: &'a Reading,
+    /// Indices in [`Reading::runs`].
+    runs: Vec<usize>,
+    /// The place of each run of the reading in `runs`; of the others, 0.
+    places: Vec<usize>,
+}
+
+impl<'a> Order<'a> {
+    pub fn of(reading: &'a Reading, all: &[&AnalysedSeries]) -> Self {
+        let mut runs: Vec<usize> =
+            all.iter().flat_map(|analysed| analysed.series.points.iter().map(|point| point.run)).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        // Stable: runs of the same time stay in the order of their arrival, as in a series.
+        runs.sort_by(|a, b| reading.runs[*a].time.cmp(&reading.runs[*b].time));
+        let mut places = vec![0; reading.runs.len()];
+        for (place, run) in runs.iter().enumerate() {
+            places[*run] = place;
+        }
+        Self { reading, runs, places }
+    }
+
+    /// Place of a run, by its index in [`Reading::runs`].
+    pub fn place(&self, run: usize) -> usize {
+        self.places[run]
+    }
+
+    fn day(&self, run: usize) -> &str {
+        sentences::day(&self.reading.runs[run])
+    }
+
+    fn days(&self) -> usize {
+        self.runs.chunk_by(|a, b| self.day(*a) == self.day(*b)).count()
+    }
+
+    /// Whether most days have several runs.
+    fn by_minute(&self) -> bool {
+        self.runs.len() > 2 * self.days()
+    }
+
+    /// The day of each run; where days have several, with the minute and without the year. Of one day, the minute.
+    pub fn names(&self) -> Vec<String> {
+        let by_minute = self.by_minute();
+        let start = if self.days() == 1 { 11 } else { 5 };
+        let name = |run: &usize| {
+            let time = &self.reading.runs[*run].time;
+            match time.get(start..16).filter(|_| by_minute) {
+                Some(minute) => minute.replace('T', " "),
+                None => self.day(*run).to_owned(),
+            }
+        };
+        self.runs.iter().map(name).collect()
+    }
+
+    pub fn title(&self) -> String {
+        match self.runs.first() {
+            Some(first) if self.by_minute() && self.days() == 1 => {
+                format!("runs of {} in their order, by time (UTC)", self.day(*first))
+            }
+            _ if self.by_minute() => "runs in their order, by month, day and time (UTC)".to_owned(),
+            _ => "runs in their order, by day (UTC)".to_owned(),
+        }
+    }
+
+    /// The number of runs, the first and the last.
+    pub fn span(&self) -> String {
+        let s = if self.runs.len() == 1 { "" } else { "s" };
+        let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return "no runs".to_owned() };
+        let [first, last] = [first, last].map(|run| &self.reading.runs[*run]);
+        let days = sentences::days(first, last);
+        format!("{} run{s}, {days}, through run {}", self.runs.len(), short_id(&last.run_id))
+    }
+}
+
+/// A run, or neighbouring runs of one level.
+pub struct Dot {
+    /// The middle of their places.
+    pub x: f64,
+    /// The median of their values.
+    pub centre: f64,
+    /// A run's interval; of several runs, their smallest and largest values.
+    pub range: Option<(f64, f64)>,
+    pub runs: usize,
+    /// Whether it is the first of a level.
+    pub begins: bool,
+}
+
+/// The dots of a series, about `most`. `breaks`: the first indices of its levels, which no dot crosses.
+pub fn condensed(points: &[Point], places: &[usize], breaks: &[usize], most: usize) -> Vec<Dot> {
+    let each = points.len().div_ceil(most).max(1);
+    let mut dots = Vec::new();
+    let ends = breaks.iter().skip(1).copied().chain([points.len()]);
+    for (start, end) in breaks.iter().copied().zip(ends) {
+        for from in (start..end).step_by(each) {
+            let to = (from + each).min(end);
+            let mut values: Vec<f64> = points[from..to].iter().map(|point| point.centre).collect();
+            quantiles::sort(&mut values);
+            let range = match &points[from..to] {
+                [one] => one.low.zip(one.high),
+                _ => values.first().copied().zip(values.last().copied()),
+            };
+            dots.push(Dot {
+                x: f64::midpoint(places[from] as f64, places[to - 1] as f64),
+                centre: quantiles::median(&values).unwrap_or(f64::NAN),
+                range,
+                runs: to - from,
+                begins: from == start && from > 0,
+            });
+        }
+    }
+    dots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_bounded_and_cross_no_level() {
+        let points: Vec<Point> = (0..3650)
+            .map(|run| Point { run, centre: if run < 1001 { 1.0 } else { 2.0 }, low: None, high: None })
+            .collect();
+        let places: Vec<usize> = (0..3650).collect();
+        let dots = condensed(&points, &places, &[0, 1001], DOTS);
+        assert!(dots.len() <= DOTS + 2, "{}", dots.len());
+        assert_eq!(dots.iter().map(|dot| dot.runs).sum::<usize>(), 3650);
+        assert!(dots.iter().all(|dot| dot.range.is_none_or(|(low, high)| low == high)), "one level each");
+        assert_eq!(dots.iter().filter(|dot| dot.begins).count(), 1);
+        let few = condensed(&points[..3], &places[..3], &[0], DOTS);
+        assert_eq!(few.iter().map(|dot| dot.x).collect::<Vec<_>>(), [0.0, 1.0, 2.0]);
+    }
 }

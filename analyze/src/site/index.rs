@@ -1,17 +1,17 @@
-//! The first page: changes, the latest first, and all series.
+//! The first page: changes, the latest first, and all series. The page of runs.
 
-use schemas::units::margin;
-
-use super::{Site, links, sparkline, value, word};
+use super::{Site, commit, links, value, word};
 use crate::{
     export::page::{Block, Item, Line, Page, Piece, Row, Tone},
     history::{
-        events::Event,
+        analysed::{AnalysedSeries, Event},
         sentences,
-        told::Told,
         trend::{FEWEST, Finding},
     },
+    plot::trend::condensed,
 };
+use schemas::units::margin;
+use std::{collections::HashMap, fmt::Write as _};
 
 /// Events that stand open; others are folded.
 const OPEN: usize = 12;
@@ -61,8 +61,8 @@ fn time<'a>(site: &'a Site<'_>, event: &Event) -> &'a str {
 }
 
 /// The finding that gave a series its present level.
-fn last(told: &Told) -> Option<(usize, &Finding)> {
-    told.trend.findings.iter().enumerate().max_by_key(|(_, finding)| finding.at)
+fn last(analysed: &AnalysedSeries) -> Option<(usize, &Finding)> {
+    analysed.trend.findings.iter().enumerate().max_by_key(|(_, finding)| finding.at)
 }
 
 fn answer(site: &Site<'_>) -> Block {
@@ -70,10 +70,10 @@ fn answer(site: &Site<'_>) -> Block {
     let worse = site
         .all
         .iter()
-        .filter(|told| last(told).is_some_and(|(i, f)| f.worse == Some(true) && told.accepted[i].is_none()))
+        .filter(|analysed| last(analysed).is_some_and(|(i, f)| f.worse == Some(true) && analysed.accepted[i].is_none()))
         .count();
     let (tone, text) = match worse {
-        _ if site.all.iter().all(|told| told.trend.missing > 0) => {
+        _ if site.all.iter().all(|analysed| analysed.trend.missing > 0) => {
             (Tone::Doubtful, format!("No series has the {FEWEST} runs that changes are searched in."))
         }
         0 if site.events.is_empty() => (Tone::Good, format!("No change in {count} series.")),
@@ -90,13 +90,13 @@ fn item(site: &Site<'_>, event: &Event) -> Item {
         .findings
         .iter()
         .map(|(series, i)| {
-            let told = &site.all[*series];
+            let analysed = &site.all[*series];
             let line = vec![
-                word(told, *i),
+                word(analysed, *i),
                 Piece::text(": "),
-                Piece::link(sentences::line(told, *i), site.place(*series, *i)),
+                Piece::link(sentences::line(analysed, *i), site.place(*series, *i)),
             ];
-            let known = sentences::acceptance(told, *i).into_iter();
+            let known = sentences::acceptance(analysed, *i).into_iter();
             let below = known.map(|text| Item { line: vec![Piece::Text(text)], ..Item::default() }).collect();
             Item { line, below, ..Item::default() }
         })
@@ -119,23 +119,23 @@ fn grid(site: &Site<'_>, about: String, series: &[usize]) -> Block {
         ("latest change", false),
     ];
     let row = |at: &usize| {
-        let told = &site.all[*at];
+        let analysed = &site.all[*at];
         let text = |text: String| -> Line { vec![Piece::Text(text)] };
-        let last_run = told.series.points.last().map(|point| &site.reading.runs[point.run]);
-        let drawing = sparkline::svg(told, |i| match word(told, i) {
+        let last_run = analysed.series.points.last().map(|point| &site.reading.runs[point.run]);
+        let drawing = svg(analysed, |i| match word(analysed, i) {
             Piece::Word(Tone::Bad, _) => "bad",
             Piece::Word(Tone::Good, _) => "good",
             Piece::Word(Tone::Doubtful, _) => "doubtful",
             _ => "plain",
         });
         let cells = vec![
-            vec![Piece::link(sentences::name(told), site.pages[*at].clone())],
+            vec![Piece::link(sentences::name(analysed), site.pages[*at].clone())],
             vec![Piece::Drawing(drawing)],
-            text(told.trend.level.map(|level| value(told, level)).unwrap_or_default()),
-            text(told.trend.noise_ratio.map(margin).unwrap_or_default()),
-            text(told.series.points.len().to_string()),
+            text(analysed.trend.level.map(|level| value(analysed, level)).unwrap_or_default()),
+            text(analysed.trend.noise_ratio.map(margin).unwrap_or_default()),
+            text(analysed.series.points.len().to_string()),
             text(last_run.map(|run| sentences::day(run).to_owned()).unwrap_or_default()),
-            change(site, told),
+            change(site, analysed),
         ];
         Row { id: String::new(), cells }
     };
@@ -143,13 +143,128 @@ fn grid(site: &Site<'_>, about: String, series: &[usize]) -> Block {
 }
 
 /// `regression −3.0 % on 2026-05-03`
-fn change(site: &Site<'_>, told: &Told) -> Line {
-    let Some((i, finding)) = last(told) else {
-        let text = if told.trend.missing > 0 { "too few runs" } else { "none" };
+fn change(site: &Site<'_>, analysed: &AnalysedSeries) -> Line {
+    let Some((i, finding)) = last(analysed) else {
+        let text = if analysed.trend.missing > 0 { "too few runs" } else { "none" };
         return vec![Piece::text(text)];
     };
     let sign = if finding.ratio < 0.0 { "−" } else { "+" };
-    let (_, first) = told.runs(site.reading, finding);
+    let (_, first) = analysed.runs(site.reading, finding);
     let how = format!(" {sign}{} on {}", margin(finding.ratio.abs()), sentences::day(first));
-    vec![word(told, i), Piece::Text(how)]
+    vec![word(analysed, i), Piece::Text(how)]
+}
+
+// A series as a small drawing in a row of a table.
+
+/// Most points of the line.
+const POINTS: usize = 60;
+
+const WIDTH: f64 = 120.0;
+const HEIGHT: f64 = 24.0;
+
+/// The line of the values, with a stroke at each finding in the tone of its word. `class` gives the tone.
+pub fn svg(analysed: &AnalysedSeries, class: impl Fn(usize) -> &'static str) -> String {
+    let points = &analysed.series.points;
+    let places: Vec<usize> = (0..points.len()).collect();
+    let dots = condensed(points, &places, &[0], POINTS);
+    let values = || dots.iter().map(|dot| dot.centre);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    let x = |place: f64| place / (points.len().max(2) - 1) as f64 * WIDTH;
+    let y = |value: f64| {
+        let share = if high > low { (value - low) / (high - low) } else { 0.5 };
+        HEIGHT - 1.0 - share * (HEIGHT - 2.0)
+    };
+    let mut out = format!(
+        "<svg class=\"spark\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+    );
+    for (i, finding) in analysed.trend.findings.iter().enumerate() {
+        let at = x((finding.at as f64 - 0.5).max(0.0));
+        _ = write!(out, "<path class=\"{}\" d=\"M{at:.1} 0V{HEIGHT}\"/>", class(i));
+    }
+    out.push_str("<path d=\"");
+    for (i, dot) in dots.iter().enumerate() {
+        _ = write!(out, "{}{:.1} {:.1}", if i == 0 { 'M' } else { 'L' }, x(dot.x), y(dot.centre));
+    }
+    if let [one] = &dots[..] {
+        // A single run is a short line.
+        _ = write!(out, "M{:.1} {:.1}h4", x(one.x), y(one.centre));
+    }
+    out.push_str("\"/></svg>");
+    out
+}
+
+// The page of runs: the latest first, and what changed at each.
+
+/// Most runs of the page.
+pub const LISTED: usize = 5000;
+
+/// Findings of a run that are named; the index has all.
+const NAMED: usize = 4;
+
+pub fn runs_page(site: &Site<'_>) -> Page {
+    let mut values: HashMap<usize, usize> = HashMap::new();
+    for point in site.all.iter().flat_map(|analysed| &analysed.series.points) {
+        *values.entry(point.run).or_default() += 1;
+    }
+    let mut changes: HashMap<usize, Vec<&Event>> = HashMap::new();
+    for event in &site.events {
+        changes.entry(if event.is_drift { event.before } else { event.first }).or_default().push(event);
+    }
+    let mut rows = Vec::new();
+    for at in site.order.iter().rev().take(LISTED) {
+        let run = &site.reading.runs[*at];
+        let text = |text: &str| -> Line { vec![Piece::text(text)] };
+        let minute = run.time.get(..16).unwrap_or(&run.time).replace('T', " ");
+        rows.push(Row {
+            id: site.listed.get(at).cloned().unwrap_or_default(),
+            cells: vec![
+                text(&run.run_id),
+                text(&minute),
+                text(&commit(run)),
+                text(&run.version),
+                text(&run.labels),
+                text(&values.get(at).copied().unwrap_or_default().to_string()),
+                changed(site, changes.get(at).map_or(&[], Vec::as_slice)),
+            ],
+        });
+    }
+    let columns = vec![
+        ("run", false),
+        ("time (UTC)", false),
+        ("commit", false),
+        ("version", false),
+        ("labels", false),
+        ("values", true),
+        ("what changed", false),
+    ];
+    let mut blocks = vec![Block::Line(links(""))];
+    if site.order.len() > LISTED {
+        blocks.push(Block::Paragraph(format!(
+            "The latest {LISTED} of {} runs. The history's CSV files have all.",
+            site.order.len()
+        )));
+    }
+    blocks.push(Block::Search);
+    blocks.push(Block::Grid { about: "runs".to_owned(), columns, rows, searched: true });
+    Page { title: format!("{}: runs", site.title), origin: site.span(), blocks }
+}
+
+/// The findings that begin at a run.
+fn changed(site: &Site<'_>, events: &[&Event]) -> Line {
+    let mut line = Line::new();
+    let all: Vec<&(usize, usize)> = events.iter().flat_map(|event| &event.findings).collect();
+    for (series, i) in all.iter().take(NAMED) {
+        let analysed = &site.all[*series];
+        let finding = &analysed.trend.findings[*i];
+        let sign = if finding.ratio < 0.0 { "−" } else { "+" };
+        let text = format!("{} {sign}{}", sentences::name(analysed), margin(finding.ratio.abs()));
+        if !line.is_empty() {
+            line.push(Piece::text("; "));
+        }
+        line.extend([word(analysed, *i), Piece::text(" "), Piece::link(text, site.place(*series, *i))]);
+    }
+    if all.len() > NAMED {
+        line.push(Piece::Text(format!("; {} more", all.len() - NAMED)));
+    }
+    line
 }

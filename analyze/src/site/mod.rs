@@ -1,38 +1,32 @@
 //! A history as a site: static pages that can be published as they are.
 //!
-//! - `index`: the changes and all series
-//! - `runs`: the runs, and what changed at each
+//! - `index`: the changes and all series; the runs, and what changed at each
 //! - `series`: a page per series
-//! - `sparkline`: a series as a small drawing
-//! - `names`: file names and anchors, which stay as they are when the history grows
-//! - `folder`: the pages on disk
+//! - `folder`: the pages on disk; file names and anchors, which stay as they are when the history grows
 //!
 //! The same history gives the same bytes: no page has the time at which it was made.
 
 mod folder;
 mod index;
-mod names;
-mod runs;
 mod series;
-mod sparkline;
-
-use std::{collections::BTreeMap, collections::HashMap, path::Path};
-
-use rayon::prelude::*;
-use schemas::{
-    text::short_id,
-    units::{human, three_digits},
-};
 
 use crate::{
     error::Error,
     export::page::{Line, Page, Piece, Tone},
     history::{
-        events::{Event, events},
+        analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences,
         series::{Reading, Run},
-        told::{self, Asked, Told},
     },
+};
+use rayon::prelude::*;
+use schemas::{
+    text::short_id,
+    units::{human, three_digits},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
 };
 
 /// The page of all series.
@@ -46,7 +40,7 @@ const SERIES: &str = "series";
 struct Site<'a> {
     title: String,
     reading: &'a Reading,
-    all: &'a [Told],
+    all: &'a [AnalysedSeries],
     events: Vec<Event>,
     /// The page of each series.
     pages: Vec<String>,
@@ -58,35 +52,35 @@ struct Site<'a> {
 
 /// Writes the site. Returns the number of its pages, and facts about the history.
 pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> Result<(usize, Vec<String>), Error> {
-    let (reading, all) = told::read(history, asked)?;
+    let (reading, all) = analysed::read(history, asked)?;
     let site = Site::new(&reading, &all, title);
     let names = [INDEX, RUNS].into_iter().map(str::to_owned).chain(site.pages.iter().cloned());
     let folder = folder::Folder::open(to, names.collect())?;
     // Those that link come last: an interrupted build links to nothing that is missing.
     (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &site.page_of(at)?.html()))?;
-    folder.write(RUNS, &runs::page(&site).html())?;
+    folder.write(RUNS, &index::runs_page(&site).html())?;
     folder.write(INDEX, &index::page(&site).html())?;
     let pages = folder.close()?;
     Ok((pages, reading.notes.clone()))
 }
 
 impl<'a> Site<'a> {
-    fn new(reading: &'a Reading, all: &'a [Told], title: Option<&str>) -> Self {
+    fn new(reading: &'a Reading, all: &'a [AnalysedSeries], title: Option<&str>) -> Self {
         let mut order: Vec<usize> =
-            all.iter().flat_map(|told| told.series.points.iter().map(|point| point.run)).collect();
+            all.iter().flat_map(|analysed| analysed.series.points.iter().map(|point| point.run)).collect();
         order.sort_unstable();
         order.dedup();
         order.sort_by(|a, b| reading.runs[*a].time.cmp(&reading.runs[*b].time));
-        let listed = order.iter().rev().take(runs::LISTED);
-        let listed = listed.map(|run| (*run, names::anchor("run", &reading.runs[*run].run_id))).collect();
-        let mut plans: Vec<&str> = all.iter().map(|told| told.series.key.plan.as_str()).collect();
+        let listed = order.iter().rev().take(index::LISTED);
+        let listed = listed.map(|run| (*run, folder::anchor("run", &reading.runs[*run].run_id))).collect();
+        let mut plans: Vec<&str> = all.iter().map(|analysed| analysed.series.key.plan.as_str()).collect();
         plans.dedup();
         let title = match (title, &plans[..]) {
             (Some(title), _) => title.to_owned(),
             (None, [plan]) => format!("History of {plan}"),
             (None, _) => "History".to_owned(),
         };
-        let pages = all.iter().map(|told| format!("{SERIES}/{}", names::page(told))).collect();
+        let pages = all.iter().map(|analysed| format!("{SERIES}/{}", folder::page(analysed))).collect();
         Self { title, reading, all, events: events(reading, all), pages, order, listed }
     }
 
@@ -97,8 +91,8 @@ impl<'a> Site<'a> {
     /// The series by plan and machine.
     fn groups(&self) -> BTreeMap<(&str, &str), Vec<usize>> {
         let mut groups: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-        for (at, told) in self.all.iter().enumerate() {
-            groups.entry((&told.series.key.plan, &told.series.key.machine)).or_default().push(at);
+        for (at, analysed) in self.all.iter().enumerate() {
+            groups.entry((&analysed.series.key.plan, &analysed.series.key.machine)).or_default().push(at);
         }
         groups
     }
@@ -143,26 +137,26 @@ fn span(reading: &Reading, order: &[usize]) -> String {
 }
 
 /// The anchor of a finding on the page of its series.
-fn anchor(reading: &Reading, told: &Told, finding: usize) -> String {
-    let finding = &told.trend.findings[finding];
-    let (before, first) = told.runs(reading, finding);
-    if finding.is_drift { names::anchor("drift", &before.run_id) } else { names::anchor("change", &first.run_id) }
+fn anchor(reading: &Reading, analysed: &AnalysedSeries, finding: usize) -> String {
+    let finding = &analysed.trend.findings[finding];
+    let (before, first) = analysed.runs(reading, finding);
+    if finding.is_drift { folder::anchor("drift", &before.run_id) } else { folder::anchor("change", &first.run_id) }
 }
 
 /// The word of a finding, in its tone.
-fn word(told: &Told, i: usize) -> Piece {
-    let tone = match (&told.accepted[i], told.trend.findings[i].worse) {
+fn word(analysed: &AnalysedSeries, i: usize) -> Piece {
+    let tone = match (&analysed.accepted[i], analysed.trend.findings[i].worse) {
         (Some(_), _) => Tone::Plain,
         (None, Some(true)) => Tone::Bad,
         (None, Some(false)) => Tone::Good,
         (None, None) => Tone::Doubtful,
     };
-    Piece::Word(tone, sentences::word(told, i).to_owned())
+    Piece::Word(tone, sentences::word(analysed, i).to_owned())
 }
 
 /// A value of a series, with its unit.
-fn value(told: &Told, value: f64) -> String {
-    told.trend.metric.map_or_else(|| three_digits(value), |metric| human(metric.unit, value))
+fn value(analysed: &AnalysedSeries, value: f64) -> String {
+    analysed.trend.metric.map_or_else(|| three_digits(value), |metric| human(metric.unit, value))
 }
 
 fn commit(run: &Run) -> String {

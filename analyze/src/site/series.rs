@@ -1,16 +1,15 @@
 //! The page of a series: picture, findings, facts and values.
 
-use schemas::{
-    metrics::Better,
-    units::{level, margin},
-};
-
 use super::{Site, anchor, commit, links, span, value, word};
 use crate::{
     error::Error,
     export::page::{Block, Item, Line, Page, Piece, Row, Tone},
-    history::{added, sentences, told::Told},
+    history::{added, analysed::AnalysedSeries, sentences},
     plot::{self, Paper, options::Size},
+};
+use schemas::{
+    metrics::Better,
+    units::{level, margin},
 };
 
 /// Most runs whose values are listed.
@@ -23,31 +22,32 @@ const NARROW: Size = Size { width: 480, height: 380 };
 const UP: &str = "../";
 
 pub fn page(site: &Site<'_>, at: usize) -> Result<Page, Error> {
-    let told = &site.all[at];
-    let key = &told.series.key;
-    let mut blocks = vec![Block::Line(links(UP)), answer(told), picture(site, told)?];
-    if !told.trend.findings.is_empty() {
+    let analysed = &site.all[at];
+    let key = &analysed.series.key;
+    let mut blocks = vec![Block::Line(links(UP)), answer(analysed), picture(site, analysed)?];
+    if !analysed.trend.findings.is_empty() {
         blocks.push(Block::Heading("Changes, the latest first".to_owned()));
-        blocks.push(Block::Items((0..told.trend.findings.len()).rev().map(|i| finding(site, told, i)).collect()));
+        blocks
+            .push(Block::Items((0..analysed.trend.findings.len()).rev().map(|i| finding(site, analysed, i)).collect()));
     }
-    let doubts = sentences::doubts(told);
+    let doubts = sentences::doubts(analysed);
     if !doubts.is_empty() {
         blocks.push(Block::Heading("What to doubt".to_owned()));
         blocks.push(Block::List(doubts));
     }
     blocks.push(Block::Heading("Series".to_owned()));
-    blocks.push(facts(told));
-    values(site, told, &mut blocks);
-    let runs: Vec<usize> = told.series.points.iter().map(|point| point.run).collect();
+    blocks.push(facts(analysed));
+    values(site, analysed, &mut blocks);
+    let runs: Vec<usize> = analysed.series.points.iter().map(|point| point.run).collect();
     let origin = format!("{} on {}: {}", key.plan, site.reading.host(&key.machine), span(site.reading, &runs));
-    Ok(Page { title: sentences::name(told), origin, blocks })
+    Ok(Page { title: sentences::name(analysed), origin, blocks })
 }
 
 /// The present level, and how far single runs are from it.
-fn answer(told: &Told) -> Block {
-    let level = told.trend.level.map(|level| value(told, level)).unwrap_or_default();
-    let noise = told.trend.noise_ratio.map(|noise| format!(", with a standard deviation of {}", margin(noise)));
-    let worse = told.trend.findings.iter().zip(&told.accepted).max_by_key(|(finding, _)| finding.at);
+fn answer(analysed: &AnalysedSeries) -> Block {
+    let level = analysed.trend.level.map(|level| value(analysed, level)).unwrap_or_default();
+    let noise = analysed.trend.noise_ratio.map(|noise| format!(", with a standard deviation of {}", margin(noise)));
+    let worse = analysed.trend.findings.iter().zip(&analysed.accepted).max_by_key(|(finding, _)| finding.at);
     let tone = match worse {
         Some((finding, None)) if finding.worse == Some(true) => Tone::Bad,
         Some((finding, _)) if finding.worse == Some(false) => Tone::Good,
@@ -56,30 +56,30 @@ fn answer(told: &Told) -> Block {
     Block::Answer { tone, text: format!("The level is {level}{}.", noise.unwrap_or_default()), more: String::new() }
 }
 
-fn picture(site: &Site<'_>, told: &Told) -> Result<Block, Error> {
-    let mut figure = plot::trend::figure(site.reading, &[told]);
+fn picture(site: &Site<'_>, analysed: &AnalysedSeries) -> Result<Block, Error> {
+    let mut figure = plot::trend::figure(site.reading, &[analysed]);
     // The page says it around the picture.
     figure.title.clear();
     figure.footer.clear();
     figure.notes.clear();
     let svg = |size: Size| plot::to_svg(&figure, &Paper { size: Some(size), ..Paper::default() });
     let about =
-        format!("the values of {} with levels and changes, which the page has as text too", sentences::name(told));
+        format!("the values of {} with levels and changes, which the page has as text too", sentences::name(analysed));
     Ok(Block::Picture { about, svg: svg(WIDE)?, narrow: Some(svg(NARROW)?) })
 }
 
-fn finding(site: &Site<'_>, told: &Told, i: usize) -> Item {
-    let (_, first) = told.places(&told.trend.findings[i]);
-    let mut line = vec![word(told, i), Piece::text(": ")];
-    line.extend(site.with_run(&sentences::sentence(site.reading, told, i), first, UP));
-    let below = sentences::below(told, i).into_iter();
+fn finding(site: &Site<'_>, analysed: &AnalysedSeries, i: usize) -> Item {
+    let (_, first) = analysed.places(&analysed.trend.findings[i]);
+    let mut line = vec![word(analysed, i), Piece::text(": ")];
+    line.extend(site.with_run(&sentences::sentence(site.reading, analysed, i), first, UP));
+    let below = sentences::below(analysed, i).into_iter();
     let below = below.map(|text| Item { line: vec![Piece::Text(text)], ..Item::default() }).collect();
-    Item { id: anchor(site.reading, told, i), line, below }
+    Item { id: anchor(site.reading, analysed, i), line, below }
 }
 
-fn facts(told: &Told) -> Block {
-    let key = &told.series.key;
-    let metric = told.trend.metric.map_or_else(
+fn facts(analysed: &AnalysedSeries) -> Block {
+    let key = &analysed.series.key;
+    let metric = analysed.trend.metric.map_or_else(
         || key.metric.clone(),
         |metric| {
             let better = match metric.better {
@@ -94,7 +94,7 @@ fn facts(told: &Told) -> Block {
     let rows = [
         ("plan", &key.plan),
         ("machine", &key.machine),
-        ("case", &told.series.case),
+        ("case", &analysed.series.case),
         ("case_id", &key.case_id),
         ("member", &key.member),
         ("direction", &key.direction),
@@ -110,8 +110,8 @@ fn facts(told: &Told) -> Block {
 }
 
 /// The values of the latest runs.
-fn values(site: &Site<'_>, told: &Told, blocks: &mut Vec<Block>) {
-    let points = &told.series.points;
+fn values(site: &Site<'_>, analysed: &AnalysedSeries, blocks: &mut Vec<Block>) {
+    let points = &analysed.series.points;
     blocks.push(Block::Heading("Values, the latest first".to_owned()));
     if points.len() > LISTED {
         blocks.push(Block::Paragraph(format!(
@@ -120,24 +120,24 @@ fn values(site: &Site<'_>, told: &Told, blocks: &mut Vec<Block>) {
         )));
     }
     let mut found = vec![Line::new(); points.len()];
-    for (i, finding) in told.trend.findings.iter().enumerate() {
+    for (i, finding) in analysed.trend.findings.iter().enumerate() {
         if !found[finding.at].is_empty() {
             found[finding.at].push(Piece::text(", "));
         }
-        found[finding.at].push(word(told, i));
+        found[finding.at].push(word(analysed, i));
     }
     let row = |(point, found): (&crate::history::series::Point, Line)| {
         let run = &site.reading.runs[point.run];
         let minute = run.time.get(..16).unwrap_or(&run.time).replace('T', " ");
         let interval = point.low.zip(point.high);
-        let interval = interval.map(|(low, high)| format!("{} … {}", value(told, low), value(told, high)));
+        let interval = interval.map(|(low, high)| format!("{} … {}", value(analysed, low), value(analysed, high)));
         Row {
             id: String::new(),
             cells: vec![
                 vec![site.run(point.run, UP)],
                 vec![Piece::Text(minute)],
                 vec![Piece::Text(commit(run))],
-                vec![Piece::Text(value(told, point.centre))],
+                vec![Piece::Text(value(analysed, point.centre))],
                 vec![Piece::Text(interval.unwrap_or_default())],
                 found,
             ],

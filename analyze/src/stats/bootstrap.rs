@@ -1,11 +1,9 @@
 //! Bootstrap intervals: no assumption about the distribution, and the same result for the same seed.
 
+use super::{confidence::Interval, quantiles};
 use chacha20::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use statrs::distribution::{ContinuousCDF, Normal};
-
-use super::confidence::Interval;
-use super::quantiles;
 
 /// Resamples per interval. The noise of the interval's ends is then well below a tenth of its length.
 pub const RESAMPLES: usize = 10_000;

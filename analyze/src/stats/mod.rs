@@ -10,12 +10,9 @@ pub mod confidence;
 pub mod histogram;
 pub mod hockney;
 pub mod moments;
+#[cfg(test)]
+mod published;
 pub mod quantiles;
 pub mod ranks;
 pub mod responsiveness;
-pub mod scale;
 pub mod series;
-pub mod sketch;
-
-#[cfg(test)]
-mod published;

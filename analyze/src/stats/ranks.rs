@@ -14,15 +14,13 @@
 //!
 //! The distribution is exact, ties included, up to [`EXACT_UP_TO`] values; beyond it is normal.
 
-use std::{cell::RefCell, collections::HashMap};
-
-use statrs::distribution::{ContinuousCDF, Normal};
-
 use super::{
     compare::{Differences, smallest_p},
     confidence::Interval,
     quantiles,
 };
+use statrs::distribution::{ContinuousCDF, Normal};
+use std::{cell::RefCell, collections::HashMap};
 
 /// Values of both sides together up to which the null distribution is counted.
 pub const EXACT_UP_TO: usize = 40;

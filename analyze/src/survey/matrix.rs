@@ -1,11 +1,8 @@
 //! The values of a survey: one per ordered pair of hosts.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
-
-use schemas::metrics::Better;
-
 use crate::stats::{moments::Moments, quantiles};
+use schemas::metrics::Better;
+use std::{cmp::Ordering, collections::HashMap};
 
 /// One ordered pair of a survey, or one measurement of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -22,22 +22,18 @@
 //! ```
 
 mod design;
-mod fit;
 mod matrix;
 mod read;
 mod suspects;
-mod tail;
 mod text;
-mod words;
 
-use schemas::metrics::Better;
+pub use matrix::{Cell, Matrix, Scatter, natural};
+pub use read::{Origin, Pairs, read};
+pub use text::{DISTURBED, Ends, FAILED, Text, pairs, percent};
 
 use crate::stats::quantiles;
 use design::Design;
-pub use matrix::{Cell, Matrix, Scatter, natural};
-pub use read::{Origin, Pairs, read};
-pub use text::{DISTURBED, FAILED, Text};
-pub use words::{Ends, pairs, percent};
+use schemas::metrics::Better;
 
 /// How suspects are chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -233,7 +229,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     };
     let design = Design::new(matrix, |v| rule.scale(v));
     let factor = design.factor(None);
-    let fit = fit::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect);
+    let fit = design::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect);
     let Some(fit) = fit.filter(|fit| fit.freedom >= LEAST_FREEDOM) else {
         survey.limits.push(Limit::TooFewPairs { pairs: values.len() });
         return survey;
@@ -243,7 +239,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     if let Some(bests) = matrix.bests(rule.better).filter(|_| !found.suspects.is_empty()) {
         let design = Design::new(&bests, |v| rule.scale(v));
         let factor = design.factor(None);
-        let of_bests = fit::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect)
+        let of_bests = design::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect)
             .map_or_else(Vec::new, |fit| suspects::find_at(rule.alpha, &design, &factor, &fit, rule).suspects);
         let shows =
             |best: &Suspect, all: &Suspect| best.kind.agrees(all.kind) && best.worse >= SHOWN_AT_BEST * all.worse;

@@ -1,18 +1,19 @@
 //! Surveys in a results table: the pairs of each test.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-
-use indexmap::IndexMap;
-use schemas::columns::{AXIS_PREFIX, results::column};
-use schemas::metrics::{self, Better, Family, Metric};
-use schemas::vocabulary;
-use schemas::words::{Status, Way};
-
 use super::{Cell, Ends, Matrix};
-use crate::error::Error;
-use crate::limits;
-use crate::table::select::Preferred;
-use crate::table::{Field, Picker, Row, Selection, Table};
+use crate::{
+    error::Error,
+    limits,
+    table::{Field, Picker, Row, Selection, Table, select::Preferred},
+};
+use indexmap::IndexMap;
+use schemas::{
+    columns::{AXIS_PREFIX, results::column},
+    metrics::{self, Better, Family, Metric},
+    vocabulary,
+    words::{Status, Way},
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Limit of the hosts of a survey: a pair of each two has a cell, and their names are those of the file.
 const MOST_HOSTS: usize = 4096;

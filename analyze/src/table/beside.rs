@@ -3,15 +3,13 @@
 //! They carry the run's id, as the table's rows do. A file of another run (left there by an earlier one, or beside a table
 //! that was copied) is ignored, and a sentence says so.
 
+use super::{InputArgs, Table};
+use crate::error::{self, Error, Place};
+use schemas::run_record::RunRecord;
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
-
-use schemas::run_record::RunRecord;
-
-use super::{InputArgs, Table};
-use crate::error::{self, Error, Place};
 
 /// A table that stands for a run's own folder: the other files have no prefix there.
 const OF_FOLDER: &str = "results.csv";

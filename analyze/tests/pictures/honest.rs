@@ -1,10 +1,14 @@
 //! A picture never joins what differs, never leaves the range of its metric, and never draws a missing value.
 
 use crate::{figure, figure_of, tables};
-use analyze::plot::{self, Kind, Options, figure::Figure, font::Metrics, layer::Layer, options::Log, spacing::Spacing};
+use analyze::plot::{
+    self, Kind, Options, figure::Figure, font::Metrics, layer::Layer, options::Log, quantity::Spacing,
+};
 use proptest::prelude::*;
-use schemas::columns::Row;
-use schemas::words::{OfferedUnit, Search, Way};
+use schemas::{
+    columns::Row,
+    words::{OfferedUnit, Search, Way},
+};
 use std::collections::BTreeSet;
 
 fn y(name: &str) -> Options {

@@ -45,7 +45,7 @@ fn history(text: &str) -> tempfile::TempDir {
     folder
 }
 
-fn draw(folder: &Path, more: &[&str]) -> Result<plot::drawing::Drawing, String> {
+fn draw(folder: &Path, more: &[&str]) -> Result<plot::figure::Drawing, String> {
     let words = ["plumb", "plot", "trend", folder.to_str().unwrap(), "--term"];
     let parsed = Plumb::try_parse_from(words.iter().chain(more)).map_err(|e| e.to_string())?;
     let Filter::Plot(args) = parsed.filter else { panic!("another filter") };
@@ -139,7 +139,7 @@ fn more_series_than_fit_are_refused_with_the_words_that_choose() {
 fn an_accepted_change_is_grey_and_the_points_name_their_findings() {
     let folder = history(&stepped(40));
     let drawing = draw(folder.path(), &[]).unwrap();
-    let named = |drawing: &plot::drawing::Drawing| {
+    let named = |drawing: &plot::figure::Drawing| {
         let rows = drawing.points.rows.iter().filter(|row| !row[14].is_empty());
         rows.map(|row| format!("{} {}", row[7], row[14])).collect::<Vec<_>>()
     };

@@ -15,7 +15,7 @@ use analyze::{
     judge::{
         VerdictRow,
         comparison::{Rule, change_text},
-        sequential::Said,
+        power::Said,
         statement::Statement,
     },
 };

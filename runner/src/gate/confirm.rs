@@ -20,7 +20,7 @@ use analyze::{
         baseline::{Baseline, OnMissing, Promise, Terms},
         comparison::Rule,
         environment::Environment,
-        sequential::{Looks, Said, said},
+        power::{Looks, Said, said},
         verdicts::observed,
     },
     stats::compare::smallest_p,

@@ -158,7 +158,7 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
 
 /// The answer as one JSON document: the summary rows without histograms, and the sentences.
 pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
-    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::jsonl::object).collect();
+    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::rows::object).collect();
     json!({
         "host": asked.host,
         "speaks": asked.speaks.map_or("plumb", |program| program.name()),

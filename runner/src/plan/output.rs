@@ -1,7 +1,7 @@
 //! Parses a program's output: by an importer that knows the program, or by a regular expression whose named groups are
 //! metrics or columns of the results.
 
-use analyze::import::{Program, Sheet};
+use analyze::import::{ImportedRows, Program};
 use clap::ValueEnum;
 use regex::{Regex, RegexBuilder};
 use schemas::{
@@ -134,7 +134,7 @@ impl OutputParser {
     pub fn rows(&self, text: &str) -> Result<Vec<Row>, String> {
         match self {
             Self::Import(program) => {
-                let mut sheet = Sheet::default();
+                let mut sheet = ImportedRows::default();
                 sheet.read("its output", text, Some(*program)).map_err(|e| e.to_string())?;
                 Ok(sheet.finish())
             }

@@ -7,7 +7,7 @@ use schemas::columns;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::import::Sheet;
+use crate::import::ImportedRows;
 use crate::table::{Selection, Table};
 
 fn real(name: &str) -> String {
@@ -17,11 +17,11 @@ fn real(name: &str) -> String {
 
 /// The table that `plumb import` makes of an output.
 fn imported(text: &str) -> String {
-    let mut sheet = Sheet::default();
-    sheet.read("iperf3", text, None).expect("iperf3's");
+    let mut imported = ImportedRows::default();
+    imported.read("iperf3", text, None).expect("iperf3's");
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns::header(&[])).unwrap();
-    for row in sheet.finish() {
+    for row in imported.finish() {
         let mut cells = Vec::new();
         row.for_each_cell(|cell| cells.push(cell.to_owned()));
         writer.write_record(&cells).unwrap();
@@ -147,7 +147,7 @@ fn the_layout_is_iperf3s() {
     for name in ["tcp", "reverse", "omit", "udp"] {
         let real = real(name);
         let mut out = Vec::new();
-        super::print::write(&serde_json::from_str(&real).unwrap(), &mut out).unwrap();
+        super::print(&serde_json::from_str(&real).unwrap(), &mut out).unwrap();
         let ours = String::from_utf8(out).unwrap();
         assert!(ours.ends_with("}\n") && ours.matches("\n}\n").count() == 1);
         let [ours, real] = [&ours, &real].map(|text| text.lines().map(plain).collect::<Vec<_>>());

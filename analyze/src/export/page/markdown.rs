@@ -1,11 +1,9 @@
 //! Pages as Markdown. Every block is between empty lines: without one, a list swallows the table that follows it.
 
-use std::fmt::Write as _;
-
-use schemas::text::plain_lines;
-
 use super::{Block, Item, Page, Piece, Tone};
 use crate::table::{layout, markdown::escaped};
+use schemas::text::plain_lines;
+use std::fmt::Write as _;
 
 impl Page {
     /// Writes Markdown, with an empty line at the end so that other Markdown may follow. `picture` gets each picture's

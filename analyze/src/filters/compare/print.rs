@@ -1,23 +1,21 @@
 //! Comparisons for people.
 
-use std::{collections::HashMap, io::Write};
-
+use super::{Compared, Contrast, Sides};
+use crate::{
+    error::Error,
+    judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, verdicts::Format},
+    table::{
+        layout::{self, Column, Sheet},
+        markdown::escaped,
+    },
+};
 use schemas::{
     run_record::RunRecord,
     text::{plain, short_names},
     units,
     words::Verdict,
 };
-
-use super::{Compared, Contrast, Sides};
-use crate::error::Error;
-use crate::judge::baseline::said;
-use crate::judge::comparison::p_text;
-use crate::judge::environment::Environment;
-use crate::judge::samples::Samples;
-use crate::judge::verdicts::Format;
-use crate::table::layout::{self, Column, Sheet};
-use crate::table::markdown::escaped;
+use std::{collections::HashMap, io::Write};
 
 /// The columns for people.
 pub fn columns(comparisons: &[Compared]) -> Vec<Column> {

@@ -1,7 +1,6 @@
-use std::{fmt::Write as _, fs, path::Path};
-
 use super::*;
 use crate::{judge::samples::Samples, table::Table};
+use std::{fmt::Write as _, fs, path::Path};
 
 const HEADER: &str = "run_id,case_id,case,member,direction,record,iteration,phase,status,time,elapsed_s,workload,\
     throughput_bits_per_s,transactions_per_s,axis_socket_congestion_control\n";

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemas::columns::{self, Row};
 
 use super::fits;
-use crate::import::{Program, Sheet};
+use crate::import::{ImportedRows, Program};
 use crate::table::{Selection, Table};
 
 const LATENCY_S: f64 = 50e-6;
@@ -214,11 +214,11 @@ fn table(rows: &[Row]) -> Table {
 #[test]
 fn every_program_says_the_same_of_one_link() {
     for (name, program, workload, texts) in outputs() {
-        let mut sheet = Sheet::with(workload, None).unwrap();
+        let mut imported = ImportedRows::with(workload, None).unwrap();
         for text in &texts {
-            sheet.read(name, text, Some(program)).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
+            imported.read(name, text, Some(program)).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
         }
-        let rows = sheet.finish();
+        let rows = imported.finish();
         let sizeless = ["lmbench", "ping", "hpcbench's console"].contains(&name);
         assert_eq!(rows.len(), if matches!(name, "lmbench" | "ping") { 1 } else { SIZES.len() }, "{name}");
         for (row, size) in rows.iter().zip(if name == "ping" { [56; 7] } else { SIZES }) {

@@ -1,16 +1,5 @@
 //! The cases of a results table: one per case, member and direction, over its iterations.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-
-use indexmap::IndexMap;
-use schemas::{
-    columns::{self, Row},
-    metrics::{self, Family, Kind, Metric},
-    text::short_names,
-    units,
-    words::{Phase, Record, Search, Status, Way},
-};
-
 use crate::{
     error::Error,
     judge::{
@@ -21,6 +10,15 @@ use crate::{
     stats::{confidence, histogram::Latencies, moments},
     table::{Field, Table, layout::Column},
 };
+use indexmap::IndexMap;
+use schemas::{
+    columns::{self, Row},
+    metrics::{self, Family, Kind, Metric},
+    text::short_names,
+    units,
+    words::{Phase, Record, Search, Status, Way},
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// One case, member or direction.
 #[derive(Clone, Debug, Default)]

@@ -1,16 +1,14 @@
 //! Reasons to doubt: rows that did not count, variation that an interval does not show, and every note
 //! of the run. Each once, with the cases it is about.
 
-use std::collections::BTreeSet;
-
+use super::cases::{Case, Cases, by_status};
+use crate::stats::{quantiles, series};
 use schemas::{
     run_record::{Discarded, RunRecord},
     units,
     words::{Search, Status},
 };
-
-use super::cases::{Case, Cases, by_status};
-use crate::stats::{quantiles, series};
+use std::collections::BTreeSet;
 
 /// Cases that are named; of more, their number.
 const NAMED: usize = 3;

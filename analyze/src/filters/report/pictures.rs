@@ -1,19 +1,21 @@
 //! The pictures of a report: those that the plan asks for, else those that suit what was measured.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+use super::{
+    cases::{Case, Cases},
+    doubts::Doubts,
+    overview,
 };
-
-use indexmap::IndexSet;
-use schemas::{run_record::RunRecord, vocabulary};
-
-use super::{cases::Case, cases::Cases, doubts::Doubts, overview};
 use crate::{
     error::Error,
     export::page::Block,
     plot::{self, AXES, Kind, Options, Plot, options::Size},
     table::Record,
+};
+use indexmap::IndexSet;
+use schemas::{run_record::RunRecord, vocabulary};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
 };
 
 /// The fewest values of a swept parameter. A line through two points says no more than two bars.

@@ -1,20 +1,25 @@
 //! The columns to show to a person, with titles and units.
 
-use schemas::columns::counters::column as counters;
-use schemas::columns::results::column;
-use schemas::columns::verdicts::column as verdict;
-use schemas::columns::{self, CellError, VerdictRow};
-use schemas::metrics::{self, Family, Kind};
-use schemas::text::short_names;
-use schemas::units::{self, Unit};
-use schemas::vocabulary::Meaning;
-use schemas::words::{Phase, Status};
-
-use crate::error::Error;
-use crate::judge::verdicts;
-use crate::table::layout::Column;
-use crate::table::select::{Picker, quantity};
-use crate::table::{Record, Rows, Selection, Table, parse_number};
+use crate::{
+    error::Error,
+    judge::verdicts,
+    table::{
+        Record, Rows, Selection, Table,
+        layout::Column,
+        parse_number,
+        select::{Picker, quantity},
+    },
+};
+use schemas::{
+    columns::{
+        self, CellError, VerdictRow, counters::column as counters, results::column, verdicts::column as verdict,
+    },
+    metrics::{self, Family, Kind},
+    text::short_names,
+    units::{self, Unit},
+    vocabulary::Meaning,
+    words::{Phase, Status},
+};
 
 /// The columns shown of a raw results file.
 const FIRST_SIGHT: &[&str] = &[

@@ -1,8 +1,6 @@
-use std::{fs, io::Write as _};
-
-use clap::Parser;
-
 use super::*;
+use clap::Parser;
+use std::fs;
 
 #[derive(Parser)]
 struct Program {
@@ -135,9 +133,9 @@ fn annotations_name_the_line_of_the_first_run() {
     let path = dir.path().to_str().unwrap();
     let annotated = |words: &[&str]| {
         let args = Program::parse_from(["plumb", path, "--repository", path].iter().chain(words)).args;
-        let (reading, told) = told::read(&args.history, &args.asked).unwrap();
+        let (reading, analysed) = analysed::read(&args.history, &args.asked).unwrap();
         let mut output = Vec::new();
-        annotate::write(&args, &reading, &told, &mut output).unwrap();
+        write(&args, &reading, &analysed, &mut output).unwrap();
         String::from_utf8(output).unwrap()
     };
     // The header is line 1, and run r0 line 2.

@@ -1,16 +1,14 @@
 //! Interval rows, sorted into groups and instances.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
+use super::Piece;
+use crate::{
+    error::Error,
+    parallel::{self, Row},
+    table::{Cells, Picker, Record, Selection, Table},
+};
 use indexmap::IndexMap;
-
-use super::grid::Piece;
-use crate::error::Error;
-use crate::parallel::{self, Row};
-use crate::table::{Cells, Picker, Record, Selection, Table};
-use schemas::columns::results::column;
-use schemas::{time, words::Way};
+use schemas::{columns::results::column, time, words::Way};
+use std::{collections::HashMap, sync::Arc};
 
 /// Clock by which intervals are aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

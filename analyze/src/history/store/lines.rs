@@ -1,7 +1,9 @@
 //! The lines of a file of a history: headers, rows, and lines that are neither.
 
-use std::{borrow::Cow, ops::Range};
-
+use crate::{
+    history::series::{Key, is_mark_of_merge},
+    table::{fields, unquoted},
+};
 use schemas::{
     columns::{
         history::{Field, HISTORY_COLUMNS},
@@ -9,11 +11,7 @@ use schemas::{
     },
     time,
 };
-
-use crate::{
-    history::{accepted::is_mark_of_merge, series::Key},
-    table::{fields, unquoted},
-};
+use std::{borrow::Cow, ops::Range};
 
 /// Columns without which a line says nothing.
 const REQUIRED: [Field; 6] = [Field::run_id, Field::time, Field::machine, Field::case_id, Field::metric, Field::centre];

@@ -1,8 +1,9 @@
-use schemas::columns::{HistoryRow, Timestamp};
-
-use super::append::{ATTRIBUTES, file_of};
-use super::*;
+use super::{
+    append::{ATTRIBUTES, file_of},
+    *,
+};
 use crate::history::thin::Period;
+use schemas::columns::{HistoryRow, Timestamp};
 
 fn row(run: &str, case: &str, centre: f64) -> HistoryRow {
     let text = |text: &str| Some(text.to_owned());

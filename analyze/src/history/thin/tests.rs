@@ -57,12 +57,12 @@ fn left(reading: &Reading, all: &[(Series, Vec<bool>)]) -> Reading {
 
 /// A finding: its run, whether it is a drift, its levels.
 fn findings(reading: &Reading) -> Vec<Vec<(String, bool, f64, f64)>> {
-    let told = |series: &Series| -> Vec<_> {
+    let analysed = |series: &Series| -> Vec<_> {
         let Trend { findings, .. } = trend(series, 0.0);
         let run = |index: usize| reading.runs[series.points[index].run].run_id.clone();
         findings.into_iter().map(|finding| (run(finding.at), finding.is_drift, finding.was, finding.is)).collect()
     };
-    reading.series().par_iter().map(told).collect()
+    reading.series().par_iter().map(analysed).collect()
 }
 
 /// Compacts a history before its last fifty days; returns what is left and the share of rows that went.

@@ -1,10 +1,13 @@
 //! iperf3's text. Three digits of each figure are all that it has; `-J` has them all.
 
-use schemas::columns::Row;
-use schemas::words::{OfferedUnit, Phase, Record, Way};
-
-use crate::import::sheet::{Sheet, count, host, measured, number, set_messages, without_noise};
-use crate::input::ParseError;
+use crate::{
+    error::ParseError,
+    import::imported::{ImportedRows, count, host, measured, number, set_messages, without_noise},
+};
+use schemas::{
+    columns::Row,
+    words::{OfferedUnit, Phase, Record, Way},
+};
 
 /// The words with which iperf3's lines begin, behind a title (`-T`) or a time (`--timestamps`).
 const MARKS: [&str; 15] = [
@@ -168,7 +171,7 @@ struct Run<'t> {
 }
 
 /// Reads every run. Other lines come from shells and scripts.
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let mut open: Option<Run> = None;
     for (at, line) in (1..).zip(text.lines()) {
         if line.trim_start().starts_with('{') && open.as_ref().is_none_or(|run| !run.in_server_output) {
@@ -184,7 +187,7 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         if let Some(peer) = connecting.or(accepted)
             && open.as_ref().is_none_or(|run| !run.in_server_output)
         {
-            finish(open.take(), sheet)?;
+            finish(open.take(), imported)?;
             let peer = peer.split(", port").next().and_then(host);
             let title = title.trim_end().strip_suffix(':').map(str::to_owned);
             let mut run = Run { line: at, is_server: accepted.is_some(), title, ..Run::default() };
@@ -204,10 +207,10 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         };
         run.take(line, at)?;
         if run.done {
-            finish(open.take(), sheet)?;
+            finish(open.take(), imported)?;
         }
     }
-    finish(open, sheet)
+    finish(open, imported)
 }
 
 impl<'t> Run<'t> {
@@ -293,8 +296,8 @@ impl<'t> Run<'t> {
         if reverse { Way::Reverse } else { Way::Forward }
     }
 
-    fn base(&self, sheet: &mut Sheet) -> Result<Row, ParseError> {
-        let given = sheet.given.workload.as_deref().and_then(|w| w.strip_suffix("_stream")).map(str::to_owned);
+    fn base(&self, imported: &mut ImportedRows) -> Result<Row, ParseError> {
+        let given = imported.given.workload.as_deref().and_then(|w| w.strip_suffix("_stream")).map(str::to_owned);
         let Some(transport) = self.transport.clone().or(given) else {
             let reason = "the output does not say which protocol the test used: run iperf3 with -V, or name the test \
                           (--workload tcp_stream)";
@@ -324,7 +327,7 @@ impl<'t> Run<'t> {
 }
 
 /// Adds the rows of a run: intervals, streams, and the whole.
-fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
+fn finish(run: Option<Run>, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let Some(run) = run else { return Ok(()) };
     if !run.done && !run.is_server {
         let reason = "the run that begins here does not end with `iperf Done.`: it was interrupted, or cut off";
@@ -333,7 +336,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
     if run.ends.is_empty() {
         return Err(ParseError::new(run.line, "the run that begins here has no summary: it failed, or was cut off"));
     }
-    let base = run.base(sheet)?;
+    let base = run.base(imported)?;
     let mut ids: Vec<&str> = Vec::new();
     for figures in run.intervals.iter().map(|(f, _)| f).chain(&run.ends) {
         if figures.id != "SUM" && !ids.contains(&figures.id) {
@@ -363,7 +366,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
         }
         row.cwnd_bytes = figures.cwnd.and_then(count);
         without_noise(&mut row);
-        sheet.add(row);
+        imported.add(row);
     }
     for id in &ids {
         let mut row = base.clone();
@@ -373,7 +376,7 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
         row.direction = Some(run.way(role));
         summary(&mut row, &run, id, role);
         without_noise(&mut row);
-        sheet.add(row);
+        imported.add(row);
     }
     let total = if run.ends.iter().any(|f| f.id == "SUM") { Some("SUM") } else { None };
     let mut roles: Vec<Option<&str>> = run.ends.iter().map(|f| f.role).collect();
@@ -387,21 +390,21 @@ fn finish(run: Option<Run>, sheet: &mut Sheet) -> Result<(), ParseError> {
     };
     let mut row = of(roles.first().copied().flatten());
     if let [Some(_), Some(back)] = roles.as_slice() {
-        super::json::add_back(&mut row, &of(Some(back)), sheet);
+        super::add_back(&mut row, &of(Some(back)), imported);
         row.direction = Some(Way::Both);
     }
     if run.ends.iter().any(|f| f.bits.is_none()) {
-        sheet.note("iperf3's unit is too coarse for its rates, which it prints as 0.00: left out");
+        imported.note("iperf3's unit is too coarse for its rates, which it prints as 0.00: left out");
     }
-    sheet.note("iperf3's text has three digits; its MBytes are 2^20 bytes, its Mbits 10^6 bits");
+    imported.note("iperf3's text has three digits; its MBytes are 2^20 bytes, its Mbits 10^6 bits");
     without_noise(&mut row);
-    sheet.add_last(row);
+    imported.add_last(row);
     Ok(())
 }
 
 fn sent(row: &mut Row, figures: &Figures) {
     (row.sent_bits_per_s, row.bytes_sent) = (figures.bits, count(figures.bytes));
-    super::json::set_retransmits(row, figures.retransmits);
+    super::set_retransmits(row, figures.retransmits);
 }
 
 fn received(row: &mut Row, figures: &Figures) {

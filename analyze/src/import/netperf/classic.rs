@@ -1,13 +1,17 @@
-//! netperf's tables for people.
+//! netperf's tables for people, and the kind of test that they show.
 
-use schemas::columns::Row;
-use schemas::words::{DemandUnit, Way};
-
-use super::kind::{Kind, Pattern, workload};
-use super::omni::agreed;
-use super::unit::{Unit, set_transactions};
-use crate::import::sheet::{Sheet, count, measured, number, set_messages, whole};
-use crate::input::ParseError;
+use super::{
+    omni::agreed,
+    unit::{Unit, set_transactions},
+};
+use crate::{
+    error::ParseError,
+    import::imported::{ImportedRows, count, measured, number, set_messages, whole},
+};
+use schemas::{
+    columns::Row,
+    words::{DemandUnit, Way},
+};
 
 /// The three shapes of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +116,7 @@ pub fn result(
     heading: &Heading,
     kind: &Kind,
     line: usize,
-    sheet: &mut Sheet,
+    imported: &mut ImportedRows,
 ) -> Result<Row, ParseError> {
     let shape = heading.shape.unwrap_or(Shape::Stream);
     let (transport, pattern) = kind.known(line)?;
@@ -121,7 +125,7 @@ pub fn result(
         return Err(ParseError::new(line, format!("this is no table of {name}: these are parts of different tests")));
     }
     let unit = heading.unit.ok_or_else(|| ParseError::new(line, "the headings above name no unit of netperf's"))?;
-    let unit = agreed(unit, sheet.given.unit.as_deref(), line)?;
+    let unit = agreed(unit, imported.given.unit.as_deref(), line)?;
     let cell = |index: usize| number(words[index]).unwrap_or_default();
     let size = |index: usize| whole(words[index]).filter(|s| *s > 0);
     let mut row = measured(&workload(&transport, pattern));
@@ -136,7 +140,7 @@ pub fn result(
             if pattern == Pattern::Maerts {
                 row.direction = Some(Way::Reverse);
                 if cpu {
-                    sheet.note("netperf prints the wrong buffer sizes for TCP_MAERTS with CPU: left out");
+                    imported.note("netperf prints the wrong buffer sizes for TCP_MAERTS with CPU: left out");
                 } else {
                     row.local_receive_buffer_bytes = size(0);
                     row.remote_send_buffer_bytes = size(1);
@@ -145,7 +149,7 @@ pub fn result(
                 row.remote_receive_buffer_bytes = size(0);
                 row.local_send_buffer_bytes = size(1);
             }
-            row.throughput_bits_per_s = unit.bits(cell(4), sheet);
+            row.throughput_bits_per_s = unit.bits(cell(4), imported);
             if cpu {
                 set_cpu(&mut row, (cell(5), cell(6)), (cell(7), cell(8)), heading.demand);
             }
@@ -154,7 +158,7 @@ pub fn result(
             (row.local_send_buffer_bytes, row.local_receive_buffer_bytes) = (size(0), size(1));
             (row.request_bytes, row.response_bytes) = (size(2), size(3));
             row.elapsed_s = Some(cell(4));
-            set_transactions(&mut row, words[5], unit, sheet);
+            set_transactions(&mut row, words[5], unit, imported);
             if wanted > 6 {
                 set_cpu(&mut row, (cell(6), cell(7)), (cell(8), cell(9)), heading.demand);
             }
@@ -169,7 +173,7 @@ pub fn result(
             row.message_bytes = size(1);
             row.elapsed_s = Some(cell(2));
             row.errors = count(cell(4));
-            row.sent_bits_per_s = unit.bits(cell(5), sheet);
+            row.sent_bits_per_s = unit.bits(cell(5), imported);
             let cpu = wanted > 6;
             let found: Option<Vec<f64>> = second.iter().map(|w| number(w)).collect();
             let Some(found) = found.filter(|f| f.len() == if cpu { 6 } else { 4 }) else {
@@ -177,7 +181,7 @@ pub fn result(
             };
             row.remote_receive_buffer_bytes = count(found[0]);
             set_messages(&mut row, count(cell(3)), count(found[2]), None);
-            row.throughput_bits_per_s = unit.bits(found[3], sheet);
+            row.throughput_bits_per_s = unit.bits(found[3], imported);
             if cpu {
                 set_cpu(&mut row, (cell(6), found[4]), (cell(7), found[5]), heading.demand);
             }
@@ -196,4 +200,135 @@ fn set_cpu(row: &mut Row, busy: (f64, f64), demand: (f64, f64), unit: Option<Dem
         row.remote_service_demand = known(demand.1);
         row.service_demand_unit = unit;
     }
+}
+
+// The kind of a netperf test, joined from all places that say something of it.
+
+/// The kind of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    Stream,
+    Maerts,
+    Sendfile,
+    RequestResponse,
+    ConnectRequestResponse,
+    Connect,
+}
+
+/// Patterns with their ends of a workload's name, and netperf's words in `DIRECTION` and in banners.
+const PATTERNS: [(Pattern, &str, &str, &[&str]); 6] = [
+    (Pattern::ConnectRequestResponse, "crr", "Connect|Send|Recv", &["Connect/Request/Response"]),
+    (Pattern::Connect, "cc", "Connection", &["Connect/Close"]),
+    (Pattern::RequestResponse, "rr", "Send|Recv", &["REQUEST/RESPONSE"]),
+    (Pattern::Sendfile, "sendfile", "", &["SENDFILE"]),
+    (Pattern::Maerts, "maerts", "Receive", &["MAERTS"]),
+    (Pattern::Stream, "stream", "Send", &["STREAM", "UNIDIRECTIONAL SEND"]),
+];
+
+impl Pattern {
+    /// Whether its unit of work is a transaction.
+    pub fn has_transactions(self) -> bool {
+        matches!(self, Self::RequestResponse | Self::ConnectRequestResponse | Self::Connect)
+    }
+
+    fn name(self) -> &'static str {
+        PATTERNS.iter().find(|(p, ..)| *p == self).map_or("", |(_, name, ..)| name)
+    }
+
+    /// The pattern of a value of `DIRECTION`.
+    fn of_direction(text: &str) -> Option<Self> {
+        PATTERNS.iter().find(|(.., direction, _)| !direction.is_empty() && *direction == text).map(|(p, ..)| *p)
+    }
+}
+
+/// Transport and pattern, as far as they are known, and the place that said so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    transport: Option<(String, &'static str)>,
+    pattern: Option<(Pattern, &'static str)>,
+}
+
+impl Kind {
+    /// The kind of a test's name: of netperf (`TCP_RR`, `DG_STREAM`) or of a plan (`tcp_rr`, `unix_dgram_stream`).
+    pub fn of_name(name: &str, source: &'static str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let name = match name.as_str() {
+            "stream_stream" | "stream_rr" => name.replacen("stream_", "unix_", 1),
+            "dg_stream" | "dg_rr" => name.replacen("dg_", "unix_dgram_", 1),
+            _ => name.trim_start_matches("xti_").to_owned(),
+        };
+        let (transport, end) = name.rsplit_once('_')?;
+        let pattern = PATTERNS.iter().find(|(_, p, ..)| *p == end)?.0;
+        let known = ["tcp", "udp", "sctp", "dccp", "udplite", "sdp", "unix", "unix_dgram"].contains(&transport);
+        known.then(|| Self { transport: Some((transport.to_owned(), source)), pattern: Some((pattern, source)) })
+    }
+
+    /// The kind of a banner's title. `OMNI … TEST` says the direction only, and not in old versions.
+    pub fn of_title(title: &str) -> Self {
+        let source = "the banner";
+        let title = title.trim_start_matches("MIGRATED ");
+        if let Some(direction) = title.strip_prefix("OMNI ") {
+            let pattern = Pattern::of_direction(direction.trim_end_matches("TEST").trim());
+            return Self { transport: None, pattern: pattern.map(|p| (p, source)) };
+        }
+        let transport = if title.starts_with("STREAM ") {
+            Some("unix")
+        } else if title.starts_with("DG ") {
+            Some("unix_dgram")
+        } else {
+            [("TCP ", "tcp"), ("UDP ", "udp"), ("SCTP ", "sctp"), ("DCCP ", "dccp"), ("SDP ", "sdp")]
+                .into_iter()
+                .find(|(word, _)| title.trim_start_matches("XTI ").starts_with(word))
+                .map(|(_, transport)| transport)
+        };
+        let pattern = PATTERNS.iter().find(|(.., words)| words.iter().any(|w| title.contains(w))).map(|(p, ..)| *p);
+        Self { transport: transport.map(|t| (t.to_owned(), source)), pattern: pattern.map(|p| (p, source)) }
+    }
+
+    /// Adds what another place says. Two places that contradict each other are an error.
+    pub fn and(mut self, other: &Self, line: usize) -> Result<Self, ParseError> {
+        let contradiction = |one: &str, source: &str, another: &str, other: &str| {
+            Err(ParseError::new(
+                line,
+                format!("{source} says {one}, but {other} says {another}: these are parts of different tests"),
+            ))
+        };
+        match (&self.transport, &other.transport) {
+            (Some((a, s)), Some((b, t))) if a != b => return contradiction(a, s, b, t),
+            (None, _) => self.transport.clone_from(&other.transport),
+            _ => {}
+        }
+        match (&self.pattern, &other.pattern) {
+            // Selectors have no word for sendfile.
+            (Some((Pattern::Sendfile, _)), Some((Pattern::Stream, _))) => {}
+            (Some((a, s)), Some((b, t))) if a != b => return contradiction(a.name(), s, b.name(), t),
+            (None, _) => self.pattern = other.pattern,
+            _ => {}
+        }
+        Ok(self)
+    }
+
+    pub fn protocol(name: &str) -> Self {
+        Self { transport: Some((name.to_ascii_lowercase(), "PROTOCOL")), pattern: None }
+    }
+
+    pub fn direction(text: &str) -> Self {
+        Self { transport: None, pattern: Pattern::of_direction(text).map(|p| (p, "DIRECTION")) }
+    }
+
+    /// Transport and pattern. Without them a result could be that of any test, so it is refused.
+    pub fn known(&self, line: usize) -> Result<(String, Pattern), ParseError> {
+        let missing = match (&self.transport, self.pattern) {
+            (Some((transport, _)), Some((pattern, _))) => return Ok((transport.clone(), pattern)),
+            (None, None) => "which test ran: run netperf without -P 0, add PROTOCOL and DIRECTION to its selectors",
+            (None, _) => "which protocol the test used: add PROTOCOL to its selectors",
+            (_, None) => "in which direction the test ran: add DIRECTION to its selectors",
+        };
+        Err(ParseError::new(line, format!("the output does not say {missing}, or name the test (--workload tcp_rr)")))
+    }
+}
+
+/// The workload's name of a transport and a pattern.
+pub fn workload(transport: &str, pattern: Pattern) -> String {
+    format!("{transport}_{}", pattern.name())
 }

@@ -5,18 +5,14 @@
 //! must (`--workload`, `--unit`).
 
 mod classic;
-mod kind;
 mod omni;
-mod selectors;
 mod unit;
 
-use schemas::columns::Row;
-
-use super::sheet::{Sheet, host, whole};
-use crate::{input::ParseError, table};
-use classic::Heading;
-use kind::Kind;
+use super::imported::{ImportedRows, host, whole};
+use crate::{error::ParseError, table};
+use classic::{Heading, Kind};
 use omni::Collected;
+use schemas::columns::Row;
 use unit::{Interim, Unit};
 
 /// Whether netperf wrote it.
@@ -45,7 +41,7 @@ pub fn is_unit(text: &str) -> bool {
 /// The workload of a name of netperf's (`TCP_RR`) or of a plan (`tcp_rr`).
 pub fn workload_of(name: &str) -> Option<String> {
     let (transport, pattern) = Kind::of_name(name, "--workload")?.known(0).ok()?;
-    Some(kind::workload(&transport, pattern))
+    Some(classic::workload(&transport, pattern))
 }
 
 fn block_at<'t>(lines: &[&'t str], at: usize) -> Option<Vec<(&'static str, &'t str)>> {
@@ -98,15 +94,15 @@ impl<'t> Test<'t> {
     }
 
     /// Adds the row of a result, and the interim results before it.
-    fn add(&mut self, mut row: Row, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn add(&mut self, mut row: Row, imported: &mut ImportedRows) -> Result<(), ParseError> {
         (row.from, row.to) = (row.from.or(self.hosts.0.clone()), row.to.or(self.hosts.1.clone()));
         row.inflight = row.inflight.or(self.inflight.filter(|_| row.transactions_per_s.is_some()));
         for interim in std::mem::take(&mut self.interims) {
-            let mut interim = interim.of(&row, sheet)?;
+            let mut interim = interim.of(&row, imported)?;
             (interim.from, interim.to) = (row.from.clone(), row.to.clone());
-            sheet.add(interim);
+            imported.add(interim);
         }
-        sheet.add_last(row);
+        imported.add_last(row);
         self.results += 1;
         Ok(())
     }
@@ -117,28 +113,28 @@ impl<'t> Test<'t> {
         selector: &'static str,
         value: &'t str,
         line: usize,
-        sheet: &mut Sheet,
+        imported: &mut ImportedRows,
     ) -> Result<(), ParseError> {
         if self.collected.values.iter().any(|(s, _)| *s == selector) {
-            self.flush(sheet)?;
+            self.flush(imported)?;
         }
         self.collected.values.push((selector, value));
         self.collected.line = line;
         Ok(())
     }
 
-    fn flush(&mut self, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn flush(&mut self, imported: &mut ImportedRows) -> Result<(), ParseError> {
         let collected = std::mem::take(&mut self.collected);
         if collected.values.is_empty() {
             return Ok(());
         }
-        let row = collected.row(&self.kind, sheet)?;
-        self.add(row, sheet)
+        let row = collected.row(&self.kind, imported)?;
+        self.add(row, imported)
     }
 
     /// Ends the test; a test that began has a result.
-    fn end(&mut self, sheet: &mut Sheet) -> Result<(), ParseError> {
-        self.flush(sheet)?;
+    fn end(&mut self, imported: &mut ImportedRows) -> Result<(), ParseError> {
+        self.flush(imported)?;
         let began = if self.results == 0 { self.line } else { 0 };
         match self.interims.first().map_or(began, |i| i.line) {
             0 => Ok(()),
@@ -149,10 +145,11 @@ impl<'t> Test<'t> {
 
 /// Reads all forms, also one after the other. Other lines are ignored, because shells and scripts print between results.
 #[expect(clippy::similar_names, reason = "`test` is the test of `text`")]
-pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
+pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
     let lines: Vec<&str> = text.lines().collect();
-    let given = sheet.given.workload.as_deref().and_then(|name| Kind::of_name(name, "--workload")).unwrap_or_default();
-    let from_options = Heading::given(&given, sheet.given.unit.as_deref().and_then(Unit::of_rate));
+    let given =
+        imported.given.workload.as_deref().and_then(|name| Kind::of_name(name, "--workload")).unwrap_or_default();
+    let from_options = Heading::given(&given, imported.given.unit.as_deref().and_then(Unit::of_rate));
     let mut test = Test { kind: given.clone(), heading: from_options, ..Test::default() };
     let mut header: Option<Vec<&str>> = None;
     let mut keyed: [Option<&str>; 3] = [None; 3];
@@ -163,21 +160,21 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
         at += 1;
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(title) = banner(line) {
-            test.end(sheet)?;
+            test.end(imported)?;
             test = Test::begin(at, title, line, &given)?;
             header = None;
         } else if failure(line) {
             return Err(ParseError::new(at, format!("netperf failed: {}", line.trim())));
         } else if line.starts_with("Interim result:") {
-            test.flush(sheet)?;
-            test.interims.push(Interim::parse(line, at, sheet)?);
+            test.flush(imported)?;
+            test.interims.push(Interim::parse(line, at, imported)?);
         } else if let Some([rate, units, seconds, ending]) =
             omni::csv_interim(line).filter(|_| header.as_ref().is_none_or(|names| names.len() != 4))
         {
             let line = format!("{rate} {units} over {seconds} seconds ending at {ending}");
-            test.interims.push(Interim::parse(&line, at, sheet)?);
+            test.interims.push(Interim::parse(&line, at, imported)?);
         } else if let Some((key, value)) = line.strip_prefix("NETPERF_").and_then(|l| l.split_once('=')) {
-            test.flush(sheet)?;
+            test.flush(imported)?;
             let slot = match key.split('[').next() {
                 Some("INTERIM_RESULT") => 0,
                 Some("UNITS") => 1,
@@ -187,38 +184,38 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
                         return Err(ParseError::new(at, "the interim result lacks its value, units or interval"));
                     };
                     let line = format!("{rate} {units} over {seconds} seconds ending at {value}");
-                    test.interims.push(Interim::parse(&line, at, sheet)?);
+                    test.interims.push(Interim::parse(&line, at, imported)?);
                     continue;
                 }
                 _ => continue,
             };
             keyed[slot] = Some(value);
         } else if let Some((selector, value)) = omni::key_value(line) {
-            test.take(selector, value, at, sheet)?;
+            test.take(selector, value, at, imported)?;
         } else if omni::csv_header(line)
-            || (test.line > 0 && selectors::of_title(line).is_some() && block_at(&lines, at - 1).is_none())
+            || (test.line > 0 && omni::of_title(line).is_some() && block_at(&lines, at - 1).is_none())
         {
             let names: Vec<&str> = line.split(',').collect();
             let values = lines.get(at).copied().unwrap_or_default();
             at += 1;
-            let row = csv_row(&names, values, at, &test.kind, sheet)?;
-            test.add(row, sheet)?;
+            let row = csv_row(&names, values, at, &test.kind, imported)?;
+            test.add(row, imported)?;
             header = Some(names);
         } else if let Some(names) = header.as_ref().filter(|_| is_csv_result(line)) {
-            let row = csv_row(names, line, at, &test.kind, sheet)?;
-            test.add(row, sheet)?;
+            let row = csv_row(names, line, at, &test.kind, imported)?;
+            test.add(row, imported)?;
         } else if let Some(block) = block_at(&lines, at - 1) {
             at += 4;
             for (selector, value) in block {
-                test.take(selector, value, at, sheet)?;
+                test.take(selector, value, at, imported)?;
             }
         } else if line.starts_with("!!! WARNING") {
-            sheet.note("netperf warned that it did not reach the confidence asked for");
+            imported.note("netperf warned that it did not reach the confidence asked for");
         } else if test.heading.take(&words) {
         } else if let Some(wanted) = test.heading.fits(&words) {
             let second: Vec<&str> = lines.get(at).map(|l| l.split_whitespace().collect()).unwrap_or_default();
-            let row = classic::result(&words, &second, wanted, &test.heading, &test.kind, at, sheet)?;
-            test.add(row, sheet)?;
+            let row = classic::result(&words, &second, wanted, &test.heading, &test.kind, at, imported)?;
+            test.add(row, imported)?;
             if test.heading.has_second_line() {
                 at += 1;
             }
@@ -227,13 +224,14 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
             if lines.get(at).is_some_and(|l| l.trim().is_empty() || l.starts_with("Alignment")) {
                 test.heading.forget();
             }
-        } else if !words.is_empty() && words.iter().all(|w| w.split(',').all(|f| super::sheet::number(f).is_some())) {
+        } else if !words.is_empty() && words.iter().all(|w| w.split(',').all(|f| super::imported::number(f).is_some()))
+        {
             bare = bare.or(Some(at));
         }
     }
-    test.end(sheet)?;
+    test.end(imported)?;
     match bare {
-        Some(line) if sheet.is_empty() => Err(ParseError::new(
+        Some(line) if imported.is_empty() => Err(ParseError::new(
             line,
             "figures without netperf's headings (-P 0, -v 0) do not say which test ran, nor their unit: run it without \
              these options, or name both for a table (--workload tcp_stream --unit 10^6bits/s)",
@@ -245,10 +243,10 @@ pub fn read(text: &str, sheet: &mut Sheet) -> Result<(), ParseError> {
 /// Whether a line under the headings of `-o` is a result, and not what a script prints.
 fn is_csv_result(line: &str) -> bool {
     let first = line.split(',').next().unwrap_or_default().trim();
-    line.contains(',') && (super::sheet::number(first).is_some() || line.starts_with(['T', 'U', 'S', 'D']))
+    line.contains(',') && (super::imported::number(first).is_some() || line.starts_with(['T', 'U', 'S', 'D']))
 }
 
-fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, sheet: &mut Sheet) -> Result<Row, ParseError> {
+fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, imported: &mut ImportedRows) -> Result<Row, ParseError> {
     // netperf quotes its tag and its command line only.
     let values: Vec<&str> = table::fields(line).0.into_iter().map(|field| &line[field]).collect();
     if values.len() != names.len() {
@@ -256,6 +254,6 @@ fn csv_row(names: &[&str], line: &str, at: usize, kind: &Kind, sheet: &mut Sheet
         return Err(ParseError::new(at, reason));
     }
     let pairs = names.iter().zip(values);
-    let values = pairs.filter_map(|(name, value)| Some((selectors::of_title(name)?, value))).collect();
-    Collected { values, line: at }.row(kind, sheet)
+    let values = pairs.filter_map(|(name, value)| Some((omni::of_title(name)?, value))).collect();
+    Collected { values, line: at }.row(kind, imported)
 }

@@ -1,13 +1,17 @@
 //! netperf's selected output: key=value (`-k`), CSV (`-o`) and columns for people (`-O`).
 
-use schemas::columns::Row;
-use schemas::words::{DemandUnit, LatencyKind, Way};
-
-use super::kind::{Kind, Pattern, workload};
-use super::selectors::{COLUMNS, of_key, of_title};
-use super::unit::{Unit, set_transactions};
-use crate::import::sheet::{Sheet, count, host, measured, number};
-use crate::input::ParseError;
+use super::{
+    classic::{Kind, Pattern, workload},
+    unit::{Unit, set_transactions},
+};
+use crate::{
+    error::ParseError,
+    import::imported::{ImportedRows, count, host, measured, number},
+};
+use schemas::{
+    columns::{Row, results::Field},
+    words::{DemandUnit, LatencyKind, Way},
+};
 
 /// A line of `-k` as selector and value.
 pub fn key_value(line: &str) -> Option<(&'static str, &str)> {
@@ -101,7 +105,7 @@ impl<'t> Collected<'t> {
     }
 
     /// The row of a test of which the banner or the command line says `kind`.
-    pub fn row(&self, kind: &Kind, sheet: &mut Sheet) -> Result<Row, ParseError> {
+    pub fn row(&self, kind: &Kind, imported: &mut ImportedRows) -> Result<Row, ParseError> {
         let (transport, pattern) = kind.clone().and(&self.kind()?, self.line)?.known(self.line)?;
         let mut row = measured(&workload(&transport, pattern));
         let (transactions, reverse) = (pattern.has_transactions(), pattern == Pattern::Maerts);
@@ -131,7 +135,7 @@ impl<'t> Collected<'t> {
             self.volume(&mut row, reverse);
             row.retransmits = if reverse { row.remote_retransmits } else { row.local_retransmits };
         }
-        self.headline(&mut row, transactions, reverse, sheet)?;
+        self.headline(&mut row, transactions, reverse, imported)?;
         if row.confidence_level == Some(0.0) {
             (row.confidence_level, row.iterations) = (None, None);
         }
@@ -140,7 +144,8 @@ impl<'t> Collected<'t> {
                 Some(units) if units.contains("KB") => Some(DemandUnit::PerKib),
                 Some(_) => Some(DemandUnit::PerTransaction),
                 None => {
-                    sheet.note("SD_UNITS was not selected: netperf's service demands have no unit and were left out");
+                    imported
+                        .note("SD_UNITS was not selected: netperf's service demands have no unit and were left out");
                     (row.local_service_demand, row.remote_service_demand) = (None, None);
                     None
                 }
@@ -178,7 +183,13 @@ impl<'t> Collected<'t> {
     }
 
     /// The throughput, in the unit that stands beside it or that the command line names.
-    fn headline(&self, row: &mut Row, transactions: bool, reverse: bool, sheet: &mut Sheet) -> Result<(), ParseError> {
+    fn headline(
+        &self,
+        row: &mut Row,
+        transactions: bool,
+        reverse: bool,
+        imported: &mut ImportedRows,
+    ) -> Result<(), ParseError> {
         let Some(text) = self.get("THROUGHPUT") else { return Ok(()) };
         // netperf prints two decimals: with fewer the line was cut.
         let Some(value) = number(text).filter(|_| text.rsplit_once('.').is_some_and(|(_, d)| d.len() == 2)) else {
@@ -188,9 +199,9 @@ impl<'t> Collected<'t> {
             Some(units) => {
                 let unit = Unit::of_rate(units)
                     .ok_or_else(|| ParseError::expected(self.line, "a unit of netperf's", units))?;
-                agreed(unit, sheet.given.unit.as_deref(), self.line)?
+                agreed(unit, imported.given.unit.as_deref(), self.line)?
             }
-            None => match sheet.given.unit.as_deref().and_then(Unit::of_rate) {
+            None => match imported.given.unit.as_deref().and_then(Unit::of_rate) {
                 Some(unit) => unit,
                 // The rate is the same figure, with its unit.
                 None if row.transactions_per_s.is_some() => return Ok(()),
@@ -208,11 +219,11 @@ impl<'t> Collected<'t> {
             return Err(ParseError::new(self.line, reason));
         }
         if !transactions {
-            row.throughput_bits_per_s = unit.bits(value, sheet);
+            row.throughput_bits_per_s = unit.bits(value, imported);
             let sent = if reverse { "REMOTE_SEND_THROUGHPUT" } else { "LOCAL_SEND_THROUGHPUT" };
-            row.sent_bits_per_s = self.number(sent).and_then(|sent| unit.bits(sent, sheet));
+            row.sent_bits_per_s = self.number(sent).and_then(|sent| unit.bits(sent, imported));
         } else if unit == Unit::Transactions || row.transactions_per_s.is_none() {
-            set_transactions(row, text, unit, sheet);
+            set_transactions(row, text, unit, imported);
         }
         if unit == Unit::Microseconds && row.transactions_per_s.is_none() {
             let reason = "netperf 2.7.1 divides -f u by bytes instead of transactions: run it without -f u";
@@ -238,3 +249,101 @@ fn tested(command: &str) -> Option<Kind> {
     let name = words.iter().rposition(|w| *w == "-t").map_or(Some("TCP_STREAM"), |at| words.get(at + 1).copied())?;
     Kind::of_name(name, "COMMAND_LINE")
 }
+
+// netperf's output selectors: their names, headings and columns.
+
+/// The selector of a key of `-k`.
+pub fn of_key(key: &str) -> Option<&'static str> {
+    COLUMNS.iter().find(|c| c.selector == key).map(|c| c.selector)
+}
+
+/// The selector of a heading of `-o`. The heading of `-O` is the same, on four lines.
+pub fn of_title(title: &str) -> Option<&'static str> {
+    let title = title.trim();
+    COLUMNS.iter().find(|c| c.title == title).map(|c| c.selector)
+}
+
+/// A selector with its CSV heading, its numeric column and the factor of its value.
+pub struct Column {
+    pub selector: &'static str,
+    pub title: &'static str,
+    /// `None`: handled by name.
+    pub target: Option<Field>,
+    pub factor: f64,
+}
+
+const fn c(selector: &'static str, title: &'static str, target: Option<Field>, factor: f64) -> Column {
+    Column { selector, title, target, factor }
+}
+
+/// Selectors that have a column, or say what ran.
+pub const COLUMNS: &[Column] = &[
+    c("PROTOCOL", "Protocol", None, 1.0),
+    c("DIRECTION", "Direction", None, 1.0),
+    c("THROUGHPUT", "Throughput", None, 1.0),
+    c("THROUGHPUT_UNITS", "Throughput Units", None, 1.0),
+    c("SD_UNITS", "Service Demand Units", None, 1.0),
+    c("CONFIDENCE_LEVEL", "Confidence Level Percent", Some(Field::confidence_level), 0.01),
+    c("CONFIDENCE_ITERATION", "Confidence Iterations Run", Some(Field::iterations), 1.0),
+    // netperf reports full widths; the table's margin is half a width.
+    c("CONFIDENCE_INTERVAL", "Confidence Width Target", Some(Field::margin_goal_ratio), 0.005),
+    c("THROUGHPUT_CONFID", "Throughput Confidence Width (%)", Some(Field::margin_ratio), 0.005),
+    c("RESULT_BRAND", "Result Tag", None, 1.0),
+    c("LOCAL_CONG_CONTROL", "Local Congestion Control Algorithm", None, 1.0),
+    c("LOCAL_NODELAY", "Local NODELAY", None, 1.0),
+    c("SOURCE_ADDR", "Source Address", None, 1.0),
+    c("DEST_ADDR", "Destination Address", None, 1.0),
+    c("BURST_SIZE", "Initial Burst Requests", None, 1.0),
+    c("LOCAL_SEND_SIZE", "Local Send Size", None, 1.0),
+    c("REMOTE_SEND_SIZE", "Remote Send Size", None, 1.0),
+    c("ELAPSED_TIME", "Elapsed Time (sec)", Some(Field::elapsed_s), 1.0),
+    c("LSS_SIZE_END", "Local Send Socket Size Final", Some(Field::local_send_buffer_bytes), 1.0),
+    c("LSR_SIZE_END", "Local Recv Socket Size Final", Some(Field::local_receive_buffer_bytes), 1.0),
+    c("RSS_SIZE_END", "Remote Send Socket Size Final", Some(Field::remote_send_buffer_bytes), 1.0),
+    c("RSR_SIZE_END", "Remote Recv Socket Size Final", Some(Field::remote_receive_buffer_bytes), 1.0),
+    c("REMOTE_RECV_SIZE", "Remote Recv Size", None, 1.0),
+    c("REQUEST_SIZE", "Request Size Bytes", Some(Field::request_bytes), 1.0),
+    c("RESPONSE_SIZE", "Response Size Bytes", Some(Field::response_bytes), 1.0),
+    c("LOCAL_CPU_UTIL", "Local CPU Util %", Some(Field::local_cpu_ratio), 0.01),
+    c("LOCAL_CPU_PERCENT_USER", "Local CPU User %", Some(Field::local_cpu_user_ratio), 0.01),
+    c("LOCAL_CPU_PERCENT_SYSTEM", "Local CPU System %", Some(Field::local_cpu_system_ratio), 0.01),
+    c("LOCAL_CPU_PERCENT_IOWAIT", "Local CPU I/O %", Some(Field::local_cpu_iowait_ratio), 0.01),
+    c("LOCAL_CPU_PERCENT_IRQ", "Local CPU IRQ %", Some(Field::local_cpu_irq_ratio), 0.01),
+    c("LOCAL_CPU_PERCENT_SWINTR", "Local CPU swintr %", Some(Field::local_cpu_softirq_ratio), 0.01),
+    c("LOCAL_CPU_PEAK_UTIL", "Local Peak Per CPU Util %", Some(Field::local_cpu_peak_ratio), 0.01),
+    c("LOCAL_CPU_PEAK_ID", "Local Peak Per CPU ID", Some(Field::local_cpu_peak_id), 1.0),
+    c("LOCAL_SD", "Local Service Demand", Some(Field::local_service_demand), 1.0),
+    c("REMOTE_CPU_UTIL", "Remote CPU Util %", Some(Field::remote_cpu_ratio), 0.01),
+    c("REMOTE_CPU_PERCENT_USER", "Remote CPU User %", Some(Field::remote_cpu_user_ratio), 0.01),
+    c("REMOTE_CPU_PERCENT_SYSTEM", "Remote CPU System %", Some(Field::remote_cpu_system_ratio), 0.01),
+    c("REMOTE_CPU_PERCENT_IOWAIT", "Remote CPU I/O %", Some(Field::remote_cpu_iowait_ratio), 0.01),
+    c("REMOTE_CPU_PERCENT_IRQ", "Remote CPU IRQ %", Some(Field::remote_cpu_irq_ratio), 0.01),
+    c("REMOTE_CPU_PERCENT_SWINTR", "Remote CPU swintr %", Some(Field::remote_cpu_softirq_ratio), 0.01),
+    c("REMOTE_CPU_PEAK_UTIL", "Remote Peak Per CPU Util %", Some(Field::remote_cpu_peak_ratio), 0.01),
+    c("REMOTE_CPU_PEAK_ID", "Remote Peak Per CPU ID", Some(Field::remote_cpu_peak_id), 1.0),
+    c("REMOTE_SD", "Remote Service Demand", Some(Field::remote_service_demand), 1.0),
+    c("TRANSACTION_RATE", "Transaction Rate Tran/s", Some(Field::transactions_per_s), 1.0),
+    c("RT_LATENCY", "Round Trip Latency usec/tran", None, 1.0),
+    c("LOCAL_TRANSPORT_RETRANS", "Local Transport Retransmissions", Some(Field::local_retransmits), 1.0),
+    c("REMOTE_TRANSPORT_RETRANS", "Remote Transport Retransmissions", Some(Field::remote_retransmits), 1.0),
+    c("TRANSPORT_MSS", "Transport MSS bytes", Some(Field::mss_bytes), 1.0),
+    c("LOCAL_SEND_CALLS", "Local Send Calls", None, 1.0),
+    c("REMOTE_RECV_CALLS", "Remote Recv Calls", None, 1.0),
+    c("LOCAL_BYTES_SENT", "Local Bytes Sent", None, 1.0),
+    c("REMOTE_BYTES_RECVD", "Remote Bytes Received", None, 1.0),
+    c("LOCAL_RECV_SIZE", "Local Recv Size", None, 1.0),
+    c("LOCAL_RECV_CALLS", "Local Recv Calls", None, 1.0),
+    c("REMOTE_SEND_CALLS", "Remote Send Calls", None, 1.0),
+    c("LOCAL_BYTES_RECVD", "Local Bytes Received", None, 1.0),
+    c("REMOTE_BYTES_SENT", "Remote Bytes Sent", None, 1.0),
+    c("LOCAL_SEND_THROUGHPUT", "Local Send Throughput", None, 1.0),
+    c("REMOTE_SEND_THROUGHPUT", "Remote Send Throughput", None, 1.0),
+    c("COMMAND_LINE", "Command Line", None, 1.0),
+    c("MIN_LATENCY", "Minimum Latency Microseconds", Some(Field::latency_min_us), 1.0),
+    c("MAX_LATENCY", "Maximum Latency Microseconds", Some(Field::latency_max_us), 1.0),
+    c("P50_LATENCY", "50th Percentile Latency Microseconds", Some(Field::latency_p50_us), 1.0),
+    c("P90_LATENCY", "90th Percentile Latency Microseconds", Some(Field::latency_p90_us), 1.0),
+    c("P99_LATENCY", "99th Percentile Latency Microseconds", Some(Field::latency_p99_us), 1.0),
+    c("MEAN_LATENCY", "Mean Latency Microseconds", Some(Field::latency_mean_us), 1.0),
+    c("STDDEV_LATENCY", "Stddev Latency Microseconds", Some(Field::latency_stddev_us), 1.0),
+];

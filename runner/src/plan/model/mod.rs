@@ -27,7 +27,7 @@ pub use file::{
 pub use programs::{
     BY_ADDRESS, BY_LAUNCHER, Command, CommandLaunch, Hook, Hooks, Kubernetes, Launch, Mpi, Skip, Slurm, Ssh,
 };
-pub use schemas::one_or_many::OneOrMany;
+pub use schemas::words::OneOrMany;
 
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

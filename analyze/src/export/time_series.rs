@@ -1,16 +1,20 @@
-//! InfluxDB's line protocol: a line per row. Tags say what was measured, fields are the numbers.
+//! Values over time: InfluxDB's line protocol, and commands for `rrdtool -`.
+//!
+//! InfluxDB gets a line per row. Tags say what was measured, fields are the numbers.
 
-use std::collections::HashSet;
-use std::fmt::Write as _;
-use std::io::Write;
-
-use schemas::columns::results::column;
-use schemas::columns::{self, AXIS_PREFIX, Column, ColumnType};
-use schemas::{time, vocabulary};
-
-use crate::error::Error;
-use crate::table::rows::OwnedRow;
-use crate::table::{Rows, Selection, Table};
+use crate::{
+    error::Error,
+    table::{Record, Rows, Selection, Table, rows::OwnedRow},
+};
+use schemas::{
+    columns::{self, AXIS_PREFIX, Column, ColumnType, results::column},
+    time, vocabulary,
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write as _,
+    io::Write,
+};
 
 /// The measurement of every line.
 const MEASUREMENT: &str = "plumb";
@@ -56,7 +60,7 @@ fn role(name: &str) -> Option<Role> {
 }
 
 /// Writes the rows that count. With metrics, only these are fields.
-pub fn write(
+pub fn write_influx(
     table: &mut Table,
     selection: &Selection,
     metrics: &[String],
@@ -172,17 +176,86 @@ fn nanoseconds(cell: &str) -> Result<i64, String> {
     moment.timestamp_nanos_opt().ok_or_else(|| format!("`{cell}` is not between the years 1678 and 2261"))
 }
 
+/// Columns that tell curves apart and name their databases.
+const CURVE: &[&str] = &["case", "member", "direction", "stream"];
+
+/// Writes commands for `rrdtool -` for one metric over time: `create` a database per curve, `update` per row. A row without a time is an error.
+pub fn write_rrd(table: &mut Table, selection: &Selection, metric: &str, output: &mut dyn Write) -> Result<(), Error> {
+    let mut columns = vec![table.require("time")?, table.require(metric)?];
+    columns.extend(CURVE.iter().filter_map(|c| table.header().find(c)));
+    // Curves over time are made of interval rows.
+    let selection = Selection {
+        record: selection
+            .record
+            .clone()
+            .or_else(|| table.header().find("record").map(|_| Record::Interval.to_string())),
+        ..selection.clone()
+    };
+    let rows = Rows::read(table, &selection, &columns)?;
+    let mut curves: BTreeMap<String, Vec<(i64, &OwnedRow)>> = BTreeMap::new();
+    for row in &rows.rows {
+        if rows.number(row, 1)?.is_none() {
+            continue;
+        }
+        let Some(millis) = time::parse(row.get(0)).map(|moment| moment.timestamp_millis()) else {
+            return Err(rows.error(row, 0, format!("`{}` is not a time such as 2026-01-31T12:00:00Z", row.get(0))));
+        };
+        let name: Vec<&str> = (2..rows.columns.len()).map(|i| row.get(i)).filter(|c| !c.is_empty()).collect();
+        curves.entry(file_name(&name.join("-"))).or_default().push((millis, row));
+    }
+    if curves.is_empty() {
+        let reason = format!("no interval that counts has a {metric}; choose another with -m or --record");
+        return Err(table.error(reason));
+    }
+    for (name, mut points) in curves {
+        points.sort_by_key(|(millis, _)| *millis);
+        let seconds = |millis: i64| format!("{}.{:03}", millis.div_euclid(1000), millis.rem_euclid(1000));
+        let (first, last) = (points[0].0, points[points.len() - 1].0);
+        let length = (last - first) / 1000 + 2;
+        writeln!(
+            output,
+            "create {name}.rrd --start {} --step 1 DS:value:GAUGE:10:U:U RRA:AVERAGE:0.5:1:{length} RRA:MIN:0.5:1:{length} \
+             RRA:MAX:0.5:1:{length}",
+            first.div_euclid(1000) - 1,
+        )?;
+        let mut previous = None;
+        for (millis, row) in points {
+            // rrdtool rejects a second value for one time.
+            if previous == Some(millis) {
+                return Err(rows.error(
+                    row,
+                    0,
+                    format!("a second row of {name} at this time; choose rows with --where"),
+                ));
+            }
+            previous = Some(millis);
+            writeln!(output, "update {name}.rrd {}:{}", seconds(millis), row.get(1))?;
+        }
+    }
+    Ok(())
+}
+
+/// A name without characters that are special to rrdtool's command line or a file system.
+fn file_name(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    let name: String = text.chars().map(plain).collect();
+    if name.is_empty() {
+        "results".to_owned()
+    } else {
+        name.replace("_-", "-").trim_matches(['_', '.', '-']).to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     fn written(text: &str, metrics: &[&str]) -> Result<String, String> {
         let mut table = Table::from_text("t", text).expect("a table");
         let metrics: Vec<String> = metrics.iter().map(|m| (*m).to_owned()).collect();
         let mut out = Vec::new();
-        write(&mut table, &Selection::default(), &metrics, &mut out).map_err(|e| e.to_string())?;
+        write_influx(&mut table, &Selection::default(), &metrics, &mut out).map_err(|e| e.to_string())?;
         Ok(String::from_utf8(out).expect("text"))
     }
 

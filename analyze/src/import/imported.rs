@@ -15,7 +15,7 @@ pub(super) struct Given {
 
 /// Rows from one or more outputs.
 #[derive(Debug, Default)]
-pub struct Sheet {
+pub struct ImportedRows {
     pub(super) given: Given,
     rows: Vec<(u64, Row)>,
     run: u64,
@@ -24,7 +24,7 @@ pub struct Sheet {
     first_interval: Option<(u64, f64)>,
 }
 
-impl Sheet {
+impl ImportedRows {
     /// The conversions, each once.
     pub fn notes(&self) -> &[String] {
         &self.notes

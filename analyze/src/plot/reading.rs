@@ -1,14 +1,13 @@
 //! From a table to the rows of a picture.
 
-use super::{Columns, Lacking, Record, Records};
+use super::{
+    identity::{self, FACTS, NAMES},
+    options::Options,
+    quantity::Quantity,
+    records::{Columns, Lacking, Record, Records, Wanted},
+};
 use crate::{
     error::Error,
-    plot::{
-        choice::Wanted,
-        identity::{self, FACTS, NAMES},
-        options::Options,
-        quantity::Quantity,
-    },
     table::{
         InputArgs, Record as RecordKind, Row, Table,
         select::{Picker, Preferred, Selection},
