@@ -10,12 +10,14 @@
 //! - `path`: the rules of a link between the ends that is full
 //! - `tally`: the cause on which the iterations of a case agree
 //! - `lines`: the lines below a table
+//! - [`hops`]: at which link of the path the queue stands
 //! - `taken`: whether others took a CPU from the test
 //! - `unsteady`: why the iterations of a case differ
 
 mod datagrams;
 mod ends;
 mod evidence;
+pub mod hops;
 mod lines;
 mod path;
 mod taken;
