@@ -30,7 +30,7 @@ pub mod host;
 mod interrupts;
 mod kernel_sample;
 #[cfg(test)]
-mod namespace;
+pub(crate) mod namespace;
 mod netlink;
 pub mod nic;
 pub(crate) mod sample;

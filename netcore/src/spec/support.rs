@@ -11,8 +11,8 @@ use transports::{datagrams, messages, pipes};
 pub use super::key::Unsupported;
 pub(crate) use super::key::refuse_if;
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ecn, key,
-    memory, segments, threads,
+    Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
+    ecn, key, memory, segments, threads,
 };
 
 pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
@@ -47,6 +47,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     let stream = spec.pattern == Pattern::Stream;
     refuse_if! {
+        spec.hops && !spec.transport.uses_ip() =>
+            key::hops, "hops: {transport} has no hops, only IP has";
+        spec.hops && !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) =>
+            key::hops, "hops: the program at the far end begins when it is connected, and leaves no time to probe the idle path";
         !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::connected, "connected: false is for udp and udplite, not for {transport}";
         spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>

@@ -7,6 +7,7 @@ pub mod control_port;
 pub mod datagram;
 pub mod ecn;
 pub mod folder;
+pub mod hops;
 pub mod icmp;
 pub mod link;
 pub mod listener;
