@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use schemas::{
-    columns::Row,
+    columns::{Row, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS},
     words::{Record, Status},
 };
 
@@ -24,10 +24,11 @@ use crate::{
     },
     sinks::{
         claim::Claim,
-        counters::CounterSink,
+        counters::{self, SideTable},
         csv::{CsvSink, Fresh},
         files::Files,
         hook_log::HookLog,
+        hops,
         notes::Notes,
         run_json::{RunJson, RunRecord},
     },
@@ -42,7 +43,8 @@ pub(super) struct Sinks<'a> {
     csv: Option<CsvSink>,
     /// Interval rows, if they have a table of their own.
     intervals: Option<CsvSink>,
-    counters: Option<CounterSink>,
+    counters: Option<SideTable>,
+    hops: Option<SideTable>,
     pub(super) hook_log: HookLog,
     /// Rows from before the first measured iteration; `None` once the files are begun.
     waiting: Option<Vec<Row>>,
@@ -89,7 +91,8 @@ impl<'a> Sinks<'a> {
             stream,
             csv: None,
             intervals: None,
-            counters: files.counters.as_deref().map(|path| CounterSink::new(path, resumed)),
+            counters: files.counters.as_deref().map(|path| SideTable::new(path, COUNTER_COLUMNS, resumed)),
+            hops: files.hops.as_deref().map(|path| SideTable::new(path, HOP_COLUMNS, resumed)),
             hook_log: HookLog::new(files.hooks.as_deref(), &start.run_id, resumed),
             waiting: Some(Vec::new()),
             trimmed,
@@ -139,9 +142,7 @@ impl<'a> Sinks<'a> {
             None => self.files.intervals.as_ref().map(|path| append(path, &intervals)).transpose()?,
         };
         self.claim.begin()?;
-        if let Some(counters) = &mut self.counters {
-            counters.begin()?;
-        }
+        self.counters.iter_mut().chain(&mut self.hops).try_for_each(SideTable::begin)?;
         self.hook_log.begin().map_err(Error::output("hooks.log"))
     }
 
@@ -178,7 +179,7 @@ impl RowSink for Sinks<'_> {
         }
         // The results last: with them the iteration is finished, also after a power cut.
         self.record.sync()?;
-        self.counters.as_ref().map_or(Ok(()), CounterSink::sync)?;
+        self.counters.iter().chain(&self.hops).try_for_each(SideTable::sync)?;
         self.intervals.as_ref().map_or(Ok(()), CsvSink::sync)?;
         self.csv.as_ref().map_or(Ok(()), CsvSink::sync)
     }
@@ -186,10 +187,9 @@ impl RowSink for Sinks<'_> {
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         self.record.keep(step, measured)?;
         self.notes.keep(&step.name, measured);
-        match &mut self.counters {
-            Some(counters) => counters.keep(step, iteration, measured),
-            None => Ok(()),
-        }
+        let counters = self.counters.iter_mut().map(|table| (table, counters::lines(step, iteration, measured)));
+        let hops = self.hops.iter_mut().map(|table| (table, hops::lines(step, iteration, measured)));
+        counters.chain(hops).try_for_each(|(table, lines)| table.keep(&lines))
     }
 
     fn note(&mut self, sentence: String) {

@@ -2,6 +2,7 @@
 //!
 //! - [`both`]: a phase or interval at both ends
 //! - [`ecn`]: congestion marks
+//! - [`hops`]: at which link of the path the queue stands
 //! - [`identity`]: the cells of what the kernels granted
 //! - [`window`]: the cells of one phase or interval
 //! - [`latency`]: histograms, merged
@@ -17,6 +18,7 @@
 
 pub mod both;
 pub mod ecn;
+pub mod hops;
 pub mod identity;
 pub mod latency;
 mod limited;
@@ -91,6 +93,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             wire::fill(&mut row, spec, near, far);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
+                hops::fill(&mut row, near);
             }
             rows.push((*way, row));
         }
