@@ -38,9 +38,11 @@ use crate::{
     },
     transport::{
         self, Deadline, Link,
+        address::local_ip,
         control_port::DataPorts,
         datagram::effective,
         flow_options::{self, kernel_pace},
+        hops::HopProbes,
         options,
         rendezvous::{Connected, Rendezvous},
     },
@@ -243,6 +245,11 @@ impl End {
         let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
         let time_wait = if spec.pattern.is_connecting() { kernel::time_wait() } else { None };
+        let hops = connected.peer.filter(|_| spec.hops && side == Side::Near).map(|peer| {
+            let local = connected.links.first().and_then(|link| local_ip(&link.send).ok());
+            let local = local.map(|address| address.ip().to_canonical());
+            HopProbes::start(peer, local, &spec.end(side).socket, t0_ns, &spec.phases)
+        });
         let conclusion = Conclusion {
             watch: watch.clone(),
             spec,
@@ -255,6 +262,7 @@ impl End {
             nic,
             peer: connected.peer,
             time_wait,
+            hops: hops.transpose()?,
         };
         let run = {
             let reported = Reported(watch.clone());
@@ -366,12 +374,25 @@ struct Conclusion {
     peer: Option<IpAddr>,
     /// Connections in TIME_WAIT before the load, for the connect patterns.
     time_wait: Option<u64>,
+    hops: Option<HopProbes>,
 }
 
 impl Conclusion {
     fn report(self, sampled: Sampled) -> SideReport {
-        let Self { watch, spec, side, threads, links, v6, granted: mut options, rendezvous, nic, peer, time_wait } =
-            self;
+        let Self {
+            watch,
+            spec,
+            side,
+            threads,
+            links,
+            v6,
+            granted: mut options,
+            rendezvous,
+            nic,
+            peer,
+            time_wait,
+            hops,
+        } = self;
         for link in &links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
@@ -424,6 +445,7 @@ impl Conclusion {
             under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
             shared_ns: 0,
             time_wait,
+            path: hops.map(HopProbes::finish),
             spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
             ending,
             notes,

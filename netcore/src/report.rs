@@ -5,6 +5,7 @@
 //! between two samples, and `elapsed_ns` is the time between exactly these samples.
 
 mod evidence;
+mod hops;
 mod ranks;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::{
 };
 
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
+pub use hops::{Hop, MOST_ADDRESSES, MOST_HOPS, MOST_TRIPS, ProbedPath, RoundTrips};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
 
 /// Warm-up, measurement and cool-down.
@@ -556,6 +558,9 @@ pub struct SideReport {
     pub time_wait: Option<TimeWait>,
     /// Only with `io: spin`.
     pub spinning: Option<Spinning>,
+    /// The hops of the path; only of a near end that was to probe them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<ProbedPath>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
     #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]

@@ -8,7 +8,7 @@ use std::{
 
 use analyze::table::{InputArgs, Table};
 use schemas::{
-    columns::{self, counters::COUNTER_COLUMNS},
+    columns::{self, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS},
     run_record::{CaseRecord, RunRecord},
 };
 
@@ -95,8 +95,9 @@ pub fn take_up(
     let header = columns::header(axis_paths);
     same_header(results, &header)?;
     let mut taken = history::take_up(results, &step::steps(plan, run_id, axis_paths), run_id)?;
-    let of_counters = columns::names(COUNTER_COLUMNS).map(str::to_owned).collect();
-    for (table, header) in [(&files.intervals, header), (&files.counters, of_counters)] {
+    let [of_counters, of_hops] =
+        [COUNTER_COLUMNS, HOP_COLUMNS].map(|table| columns::names(table).map(str::to_owned).collect());
+    for (table, header) in [(&files.intervals, header), (&files.counters, of_counters), (&files.hops, of_hops)] {
         if let Some(table) = table {
             same_header(table, &header)?;
             taken.trimmed.extend(history::trim(table, &taken.finished, run_id)?);

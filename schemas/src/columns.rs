@@ -3,11 +3,13 @@
 //! - [`results`]: one row per observation
 //! - [`verdicts`]: one row per assertion or comparison, and case
 //! - [`counters`]: one row per counter of a kernel or an interface
+//! - [`hops`]: one row per hop of a path
 //! - [`history`]: one row per run, case and metric
 //! - [`metric`]: a column that is compared, asserted on and plotted
 
 pub mod counters;
 pub mod history;
+pub mod hops;
 pub mod metric;
 pub mod results;
 mod value;
@@ -21,6 +23,7 @@ pub(crate) use value::{Cell, Value};
 
 pub use counters::CounterRow;
 pub use history::HistoryRow;
+pub use hops::HopRow;
 pub use results::{COLUMNS, Row};
 pub use verdicts::VerdictRow;
 
@@ -299,7 +302,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_ascii_snake_case() {
-        for table in [COLUMNS, verdicts::VERDICT_COLUMNS, counters::COUNTER_COLUMNS] {
+        for table in [COLUMNS, verdicts::VERDICT_COLUMNS, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS] {
             let mut seen = std::collections::HashSet::new();
             for column in table {
                 assert!(seen.insert(column.name), "{} twice", column.name);

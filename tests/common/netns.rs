@@ -215,3 +215,70 @@ impl Pair {
         text.split("dropped ").nth(1).unwrap().split(',').next().unwrap().trim().parse().unwrap()
     }
 }
+
+/// Hosts in a row, each a router with a link to the next: its interface `east` is `10.7n.0.1` and `fd7n::1`, and the other end, `west`,
+/// `10.7n.0.2` and `fd7n::2`. The first one is the near end, the last one the far end.
+pub struct Chain(pub Vec<Namespace>);
+
+impl Chain {
+    /// Makes so many, at most 9.
+    pub fn new(count: usize) -> Option<Self> {
+        let hosts: Vec<Namespace> = (0..count).map(|_| Namespace::new()).collect::<Option<_>>()?;
+        for host in &hosts {
+            host.read("sysctl", &["-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"]);
+        }
+        for (n, two) in (1..).zip(hosts.windows(2)) {
+            two[0].ip(&["link", "add", "east", "type", "veth", "peer", "name", "west", "netns", &two[1].name]).unwrap();
+            for (host, link, end) in [(&two[0], "east", 1), (&two[1], "west", 2)] {
+                host.ip(&["address", "add", &format!("10.7{n}.0.{end}/24"), "dev", link]).unwrap();
+                host.ip(&["address", "add", &format!("fd7{n}::{end}/64"), "dev", link, "nodad"]).unwrap();
+                host.ip(&["link", "set", link, "up"]).unwrap();
+            }
+        }
+        for (n, host) in (1..).zip(&hosts) {
+            for link in (1..count).filter(|link| *link != n && *link + 1 != n) {
+                // The link's own number, and the neighbour on the way to it.
+                let (by, end) = if link > n { (n, 2) } else { (n - 1, 1) };
+                for (to, via) in [
+                    (format!("10.7{link}.0.0/24"), format!("10.7{by}.0.{end}")),
+                    (format!("fd7{link}::/64"), format!("fd7{by}::{end}")),
+                ] {
+                    host.ip(&["route", "add", &to, "via", &via]).unwrap();
+                }
+            }
+        }
+        Some(Self(hosts))
+    }
+
+    /// The far end's address.
+    pub fn far(&self, v6: bool) -> String {
+        let link = self.0.len() - 1;
+        if v6 { format!("fd7{link}::2") } else { format!("10.7{link}.0.2") }
+    }
+
+    /// Limits what leaves over the link behind that host, counted from 0, away from the near end or towards it; `false` and a printed
+    /// reason if this kernel has no token bucket.
+    pub fn limit(&self, behind: usize, forward: bool, rate: &str) -> bool {
+        let (host, link) = if forward { (behind, "east") } else { (behind + 1, "west") };
+        let shape = ["qdisc", "add", "dev", link, "root", "tbf", "rate", rate, "burst", "16kb", "latency", "60ms"];
+        run("tc", &[&["-n", self.0[host].name.as_str()], &shape[..]].concat())
+            .map_err(|why| skip(&format!("no token-bucket queue: {why}")))
+            .is_ok()
+    }
+
+    /// Lets the router at that hop send no ICMP errors: its limit has room for the first one after a day.
+    pub fn silence(&self, hop: usize) {
+        let day = ["net.ipv4.icmp_ratelimit=100000000", "net.ipv6.icmp.ratelimit=100000000"];
+        self.0[hop].read("sysctl", &[&["-qw"], &day[..]].concat());
+    }
+
+    /// A daemon in the last one, and a plan's inventory with it as `far`.
+    pub fn serve(&self, v6: bool) -> (Serve, String) {
+        let far = self.far(v6);
+        let control = if v6 { format!("[{far}]:12864") } else { format!("{far}:12864") };
+        let mut serve = self.0[self.0.len() - 1].command(PLUMB);
+        serve.args(["serve", "--listen", &control, "--allow", "10.0.0.0/8", "--allow", "fd00::/8"]);
+        serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        (Serve::of(serve), format!("hosts: {{far: {{address: \"{far}\", control: \"{control}\"}}}}"))
+    }
+}

@@ -32,6 +32,7 @@ mod flent;
 mod gate;
 mod history;
 mod history_faults;
+mod hops;
 mod hostile;
 mod hosts;
 mod interop;

@@ -6,6 +6,7 @@ mod fit;
 #[allow(dead_code, unused_imports, reason = "what only the other tests use")]
 #[path = "../common/fleet/mod.rs"]
 mod fleet;
+mod hops;
 mod limits;
 mod links;
 mod loaded;

@@ -7,10 +7,12 @@
 //! - `ends`: rules that hold for every test: CPU, offered load, wire, a link between the ends that is full
 //! - `tcp`: the rules of streams and datagrams; that of transactions stands here
 //! - `tally`: the cause on which the iterations of a case agree, and the lines below a table
+//! - [`hops`]: at which link of the path the queue stands
 //! - `taken`: whether others took a CPU from the test, and why the iterations of a case differ
 
 mod ends;
 mod evidence;
+pub mod hops;
 mod taken;
 mod tally;
 mod tcp;

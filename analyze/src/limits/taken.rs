@@ -114,15 +114,14 @@ mod tests {
         };
         assert_eq!(taken(&waiting), Some(0.5));
         // The other end ran on the same machine, another thread of its own, soft interrupts, or a quota.
-        for (own, left) in [
-            (Row { same_machine: Some(true), ..waiting.clone() }, 0.1),
-            (Row { local_process_cpus: Some(0.5), ..waiting.clone() }, 0.2),
-            (Row { local_thread_softirq_ratio: Some(0.3), ..waiting.clone() }, 0.2),
-            (Row { local_throttled_ratio: Some(0.6), ..waiting.clone() }, 0.01),
-            (Row { local_process_cpus: None, ..waiting.clone() }, 0.01),
-        ] {
+        let is_left = |own: Row, left: f64| {
             assert!((taken(&own).unwrap() - left).abs() < 1e-9, "{:?} {left}", taken(&own));
-        }
+        };
+        is_left(Row { same_machine: Some(true), ..waiting.clone() }, 0.1);
+        is_left(Row { local_process_cpus: Some(0.5), ..waiting.clone() }, 0.2);
+        is_left(Row { local_thread_softirq_ratio: Some(0.3), ..waiting.clone() }, 0.2);
+        is_left(Row { local_throttled_ratio: Some(0.6), ..waiting.clone() }, 0.01);
+        is_left(Row { local_process_cpus: None, ..waiting.clone() }, 0.01);
         assert_eq!(taken(&Row { remote_cpu_steal_ratio: Some(0.7), ..waiting }), Some(0.7));
         assert_eq!(taken(&Row::default()), None);
     }

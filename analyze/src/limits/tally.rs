@@ -126,8 +126,10 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
         })
         .collect();
     let told: Vec<(&str, LimitedBy, &str)> = told.iter().map(|(name, by, because)| (&**name, *by, *because)).collect();
+    // The place of the queue is an answer of its own.
+    let queues = all.iter().filter_map(|(name, row)| Some(format!("{name}: {}", row.queue_hop_because.as_ref()?)));
     if told.len() > MOST_LINES {
-        return by_cause(&told);
+        return by_cause(&told).into_iter().chain(queues.take(MOST_LINES)).collect();
     }
     // Probes at the same rate all have the same answer.
     let mut answers: Vec<(Vec<&str>, LimitedBy, &str)> = Vec::new();
@@ -137,7 +139,8 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
             None => answers.push((vec![name], by, because)),
         }
     }
-    answers.iter().map(|(names, by, because)| format!("{}: {}{because}", names.join(", "), intro(*by))).collect()
+    let limits = answers.iter().map(|(names, by, because)| format!("{}: {}{because}", names.join(", "), intro(*by)));
+    limits.chain(queues.take(MOST_LINES)).collect()
 }
 
 /// `limited by wire: `

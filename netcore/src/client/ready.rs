@@ -266,7 +266,7 @@ impl<'s> Prepared<'s> {
             return Duration::ZERO;
         }
         let daemons = u32::try_from(self.there.0.len()).unwrap_or(u32::MAX);
-        LEAD + LEAD_PER_DAEMON * daemons + Duration::from_nanos(rtt_ns.saturating_mul(2))
+        LEAD + LEAD_PER_DAEMON * daemons + Duration::from_nanos(rtt_ns.saturating_mul(2)) + self.plan.idle
     }
 
     /// Starts all parts at the same instant of this host's monotonic clock ([`crate::measure::clock::monotonic_ns`]):

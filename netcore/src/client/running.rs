@@ -83,6 +83,8 @@ pub(super) struct Plan {
     datagrams: bool,
     /// Whether data comes to the near end without a request.
     pub(super) near_receives: bool,
+    /// Time before t0 for probes of the idle path.
+    pub(super) idle: Duration,
     pub(super) timeouts: Timeouts,
     /// `None`: a test of ranks.
     frame: Option<Frame>,
@@ -98,6 +100,7 @@ impl Plan {
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: spec.transport.is_datagram(),
             near_receives: spec.pattern == Pattern::Stream && spec.direction != Direction::Forward,
+            idle: spec.idle(),
             timeouts,
             frame: Some(Frame::of(spec)),
         }
@@ -111,6 +114,7 @@ impl Plan {
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
             datagrams: false,
             near_receives: false,
+            idle: Duration::ZERO,
             timeouts,
             frame: None,
         }

@@ -26,7 +26,7 @@ pub mod histogram;
 pub mod host;
 pub(crate) mod kernel;
 #[cfg(test)]
-mod namespace;
+pub(crate) mod namespace;
 mod netlink;
 pub mod nic;
 pub mod sample;

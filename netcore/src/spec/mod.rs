@@ -3,6 +3,8 @@
 //! Pattern, transport, io and direction are orthogonal. [`names`] lists which io methods a pattern has over a transport,
 //! and which options each io method goes with; [`support`] refuses the other combinations with a sentence.
 
+use std::time::Duration;
+
 mod ends;
 pub mod key;
 pub mod memory;
@@ -251,6 +253,9 @@ pub enum Close {
     Reset,
 }
 
+/// Time before the load of a test with [`TestSpec::hops`] in which the idle path is probed.
+pub const IDLE: Duration = Duration::from_secs(3);
+
 /// A whole test. Both ends run from the same value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -283,6 +288,9 @@ pub struct TestSpec {
     /// A datagram request without an answer for this long counts as lost and is replaced, nanoseconds.
     pub reply_timeout_ns: u64,
     pub collect: Collect,
+    /// Whether the near end probes the hops of the path, before the load and under it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hops: bool,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
     /// The program at the other end of the data connections.
@@ -293,6 +301,11 @@ pub struct TestSpec {
 }
 
 impl TestSpec {
+    /// Time between the instant at which a test could start and the begin of its load.
+    pub fn idle(&self) -> Duration {
+        if self.hops { IDLE } else { Duration::ZERO }
+    }
+
     /// Way in which the far end's listening sockets share one port; `None`: each has a port of its own.
     pub fn reuseport(&self) -> Option<Reuseport> {
         self.far.socket.reuseport.filter(|_| self.pattern.is_connecting())
@@ -346,6 +359,7 @@ impl TestSpec {
             close: Close::FarFirst,
             reply_timeout_ns: 1_000_000_000,
             collect: Collect::default(),
+            hops: false,
             interim: false,
             dialect: Dialect::default(),
             connected: true,

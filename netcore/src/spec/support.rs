@@ -5,8 +5,8 @@
 mod rules;
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ends, key,
-    memory, segments,
+    Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
+    ends, key, memory, segments,
 };
 use rules::{constant, datagrams, discard, messages, pipes};
 
@@ -45,6 +45,10 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     let stream = spec.pattern == Pattern::Stream;
     refuse_if! {
+        spec.hops && !spec.transport.uses_ip() =>
+            key::hops, "hops: {transport} has no hops, only IP has";
+        spec.hops && !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) =>
+            key::hops, "hops: the program at the far end begins when it is connected, and leaves no time to probe the idle path";
         !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::connected, "connected: false is for udp and udplite, not for {transport}";
         spec.coalesce && (touches(&spec.near) || touches(&spec.far)) =>

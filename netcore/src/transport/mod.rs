@@ -6,6 +6,7 @@ pub mod connection;
 pub mod control_port;
 pub mod datagram;
 pub mod flow_options;
+pub mod hops;
 pub mod icmp;
 pub mod link;
 pub mod listener;

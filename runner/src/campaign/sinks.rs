@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use schemas::{
-    columns::Row,
+    columns::{Row, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS},
     words::{Record, Status},
 };
 
@@ -19,8 +19,9 @@ use crate::{
     resume::Start,
     schedule::{Measured, RowSink, history::Trimmed, step::Step},
     sinks::{
-        csv::{CounterSink, CsvSink, Fresh},
+        csv::{self, CsvSink, Fresh, SideTable},
         files::{Files, OutputLock},
+        hops,
         notes::Notes,
         run_json::{HookLog, RunJson, RunRecord},
     },
@@ -35,7 +36,8 @@ pub(super) struct Sinks<'a> {
     csv: Option<CsvSink>,
     /// Interval rows, if they have a table of their own.
     intervals: Option<CsvSink>,
-    counters: Option<CounterSink>,
+    counters: Option<SideTable>,
+    hops: Option<SideTable>,
     pub(super) hook_log: HookLog,
     /// Rows from before the first measured iteration; `None` once the files are begun.
     waiting: Option<Vec<Row>>,
@@ -82,7 +84,8 @@ impl<'a> Sinks<'a> {
             stream,
             csv: None,
             intervals: None,
-            counters: files.counters.as_deref().map(|path| CounterSink::new(path, resumed)),
+            counters: files.counters.as_deref().map(|path| SideTable::new(path, COUNTER_COLUMNS, resumed)),
+            hops: files.hops.as_deref().map(|path| SideTable::new(path, HOP_COLUMNS, resumed)),
             hook_log: HookLog::new(files.hooks.as_deref(), &start.run_id, resumed),
             waiting: Some(Vec::new()),
             trimmed,
@@ -132,9 +135,7 @@ impl<'a> Sinks<'a> {
             None => self.files.intervals.as_ref().map(|path| append(path, &intervals)).transpose()?,
         };
         self.lock.begin()?;
-        if let Some(counters) = &mut self.counters {
-            counters.begin()?;
-        }
+        self.counters.iter_mut().chain(&mut self.hops).try_for_each(SideTable::begin)?;
         self.hook_log.begin().map_err(Error::output("hooks.log"))
     }
 
@@ -171,7 +172,7 @@ impl RowSink for Sinks<'_> {
         }
         // The results last: with them the iteration is finished, also after a power cut.
         self.record.sync()?;
-        self.counters.as_ref().map_or(Ok(()), CounterSink::sync)?;
+        self.counters.iter().chain(&self.hops).try_for_each(SideTable::sync)?;
         self.intervals.as_ref().map_or(Ok(()), CsvSink::sync)?;
         self.csv.as_ref().map_or(Ok(()), CsvSink::sync)
     }
@@ -179,10 +180,9 @@ impl RowSink for Sinks<'_> {
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         self.record.keep(step, measured)?;
         self.notes.keep(&step.name, measured);
-        match &mut self.counters {
-            Some(counters) => counters.keep(step, iteration, measured),
-            None => Ok(()),
-        }
+        let counters = self.counters.iter_mut().map(|table| (table, csv::counter_lines(step, iteration, measured)));
+        let hops = self.hops.iter_mut().map(|table| (table, hops::lines(step, iteration, measured)));
+        counters.chain(hops).try_for_each(|(table, lines)| table.keep(&lines))
     }
 
     fn note(&mut self, sentence: String) {

@@ -49,6 +49,7 @@ Examples:
   plumb measure b.lab -u -b 10M                        datagrams at 10 Mbit/s
   plumb measure b.lab tcp_rr udp_rr                    these workloads
   plumb measure b.lab --save nightly.yaml              keeps the plan, for plumb run and for CI
+  plumb measure b.lab --hops                           and says at which link the queue stands
   plumb measure b.lab --why                            and proves what limits it, by changing it
 
 The throughput is what the receiver counted; `± 5 %` is the 95 % confidence interval of its mean over the iterations, which end \
@@ -105,6 +106,9 @@ pub struct Args {
     /// Then change the setting that each limit names, and say whether that was it: up to half a minute for a limit.
     #[arg(long, conflicts_with = "json")]
     why: bool,
+    /// Also probe the hops of the path before and under load, and say at which link the queue stands. Each direction is one iteration.
+    #[arg(long)]
+    hops: bool,
     /// Print one JSON document instead of lines.
     #[arg(short = 'J', long)]
     json: bool,
@@ -208,6 +212,9 @@ fn asked(args: &Args) -> Result<Asked, Error> {
     if args.copy && !host.as_ref().is_some_and(|host| host.starts_with("ssh://")) {
         return Err(Error::Usage("--copy goes with a host that ssh reaches: ssh://user@b.lab".into()));
     }
+    if args.hops && host.is_none() {
+        return Err(Error::Usage("--hops goes with a host: the path to this machine itself has no hops".into()));
+    }
     let workloads: Vec<String> = first.into_iter().chain(args.workloads.iter().cloned()).collect();
     let floods = |name: &String| {
         let kind = name.parse::<Workload>().map(|workload| workload.kind);
@@ -234,6 +241,7 @@ fn asked(args: &Args) -> Result<Asked, Error> {
         message_size: args.message_size.clone(),
         interval: args.interval,
         workloads,
+        hops: args.hops,
         round_trip: Duration::ZERO,
     })
 }
@@ -285,6 +293,13 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
             }
             Err(error) => asked.speaks = Some(other_program(asked).ok_or(error)?),
         }
+    }
+    if let Some(program) = asked.speaks.filter(|_| asked.hops) {
+        let what = format!(
+            "--hops needs `plumb serve` at the far end: {} leaves no time to probe the idle path",
+            program.server()
+        );
+        return Err(Error::Usage(what));
     }
     let plan = load(asked)?;
     if let Some(path) = &args.save {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use netcore::peers::Program;
+use netcore::{peers::Program, spec::IDLE as IDLE_PATH};
 
 use super::SERVER;
 use crate::plan::split_port;
@@ -31,6 +31,8 @@ pub struct Asked {
     pub interval: Option<Duration>,
     /// Workloads by name, in the place of both directions with their round trips.
     pub workloads: Vec<String>,
+    /// Whether the hops of the path are probed.
+    pub hops: bool,
     /// Time of a round trip on the idle path, as far as it is known.
     pub round_trip: Duration,
 }
@@ -123,6 +125,17 @@ impl Lengths {
             warmup: whole(warmup),
             measure: whole(measure),
             pause: whole(pause),
+        }
+    }
+
+    /// A single iteration that takes all of the time: in several, routers would answer too few probes in each.
+    fn single(self, share: Duration, round_trip: Duration) -> Self {
+        let fixed = self.iteration(round_trip).saturating_sub(self.measure) + IDLE_PATH;
+        let measure = share.saturating_sub(fixed).max(SHORTEST);
+        Self {
+            least: 1,
+            measure: Duration::from_millis(u64::try_from(measure.as_millis()).unwrap_or(u64::MAX)),
+            ..self
         }
     }
 
@@ -253,6 +266,7 @@ impl Asked {
     /// Both directions, each with round trips beside it, and the idle path.
     fn path(&self, text: &mut String) {
         let lengths = Lengths::of(self.round_trip, self.share(), self.interval, self.streams);
+        let lengths = if self.hops { lengths.single(self.share(), self.round_trip) } else { lengths };
         let one = lengths.iteration(self.round_trip);
         // Other programs run one test at a time, or know no idle path.
         let is_ours = self.speaks.is_none();
@@ -278,6 +292,7 @@ impl Asked {
                 }
                 continue;
             }
+            load.extend(self.hops.then(|| "hops: true".to_owned()));
             let after = ms(lengths.after);
             let _ = writeln!(
                 text,
@@ -300,12 +315,18 @@ impl Asked {
         let count = u32::try_from(self.workloads.len()).unwrap_or(1).max(1);
         let share = self.length / count;
         let warmup = Lengths::of(self.round_trip, share, None, self.streams).warmup;
-        let fixed = warmup + SETTING_UP + 4 * self.round_trip;
+        let idle = if self.hops { IDLE_PATH } else { Duration::ZERO };
+        let fixed = warmup + SETTING_UP + 4 * self.round_trip + idle;
         let (least, measure) = window(share, fixed, self.interval);
+        let (least, measure) =
+            if self.hops { (1, share.saturating_sub(fixed).max(SHORTEST)) } else { (least, measure) };
         let _ = writeln!(text, "  warmup: {}\n  duration: {}", ms(warmup), ms(measure));
         let _ = writeln!(text, "  iterations: {}", policy(least, share, measure + fixed, ""));
         for key in self.load().into_iter().skip(1) {
             let _ = writeln!(text, "  {key}");
+        }
+        if self.hops {
+            let _ = writeln!(text, "  hops: true");
         }
         if self.directions == [Direction::Download] {
             let _ = writeln!(text, "  direction: {}", Direction::Download.key());
@@ -335,6 +356,7 @@ mod tests {
             message_size: None,
             interval: None,
             workloads: Vec::new(),
+            hops: false,
             round_trip: Duration::from_micros(200),
         }
     }
@@ -375,7 +397,9 @@ mod tests {
         let named = Asked { workloads: vec!["tcp_rr".to_owned(), "udp_rr".to_owned()], ..asked(2.0) };
         let long = Asked { interval: Some(second), ..asked(20.0) };
         let far = Asked { round_trip: Duration::from_millis(300), ..asked(20.0) };
-        for asked in [asked(2.0), asked(20.0), reversed, named, long, far] {
+        let hops = Asked { hops: true, ..asked(20.0) };
+        let of_workloads = Asked { hops: true, ..named.clone() };
+        for asked in [asked(2.0), asked(20.0), reversed, named, long, far, hops, of_workloads] {
             let text = asked.plan();
             if let Err(wrong) = load_str("measure", &text, &LoadOptions::default()) {
                 panic!("{}\n{text}", wrong.render(crate::plan::Format::Human));

@@ -186,6 +186,7 @@ pub(super) fn planned(spec: &TestSpec) -> Estimate {
     let phases = &spec.phases;
     let length = measure_length(spec);
     let counted = length.unwrap_or(ASSUMED).saturating_add(Duration::from_nanos(phases.cooldown_ns));
+    let counted = counted.saturating_add(spec.idle());
     let longest = Duration::from_nanos(phases.warmup_ns);
     // A warm-up that ends by itself needs that many readings to be judged.
     let shortest = match phases.settle_ns {

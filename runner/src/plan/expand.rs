@@ -2,15 +2,16 @@
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
-use netcore::measure::tcp_info::available_congestion_controls;
+use netcore::{measure::tcp_info::available_congestion_controls, spec::Pattern};
 
 use super::{
     axis::normal,
-    case::{Case, Find, Group, Round, Survey, overlap},
+    case::{Case, Find, Group, Member, Round, Survey, overlap},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Span, nearest},
     inventory,
+    job::Job,
     keys::key,
     matrix::{Combination, Matrix, case_name},
     model::{self, Host, Skip, TestBody},
@@ -169,7 +170,8 @@ impl Expander<'_> {
         }
         let typed: TestBody = decode(&resolve::with_far_end(&tree), out)?;
         congestion_controls(&tree, out);
-        let members = self.members(entry, &tree, &typed, stands_for_a_group, out)?;
+        let mut members = self.members(entry, &tree, &typed, stands_for_a_group, out)?;
+        one_prober(&mut members);
         // All members of a group are traffic; one of another kind is already a mistake.
         let job = &members.iter().find(|m| m.spec().is_none()).or(members.first())?.job;
         // `defaults` are written for every test and may have other keys.
@@ -262,6 +264,19 @@ fn searched_load(tree: &mut Node, out: &mut Diagnostics) {
         );
     } else if let Some(lowest) = lowest {
         tree.set(key, lowest);
+    }
+}
+
+/// Leaves `hops` to one member of a group that inherits it, the first stream: routers answer too seldom for several.
+fn one_prober(members: &mut [Member]) {
+    let is_asked = |member: &Member| member.spec().is_some_and(|spec| spec.hops);
+    let is_stream = |member: &Member| member.spec().is_some_and(|spec| spec.pattern == Pattern::Stream);
+    let chosen = members.iter().position(|member| is_asked(member) && is_stream(member));
+    let chosen = chosen.or_else(|| members.iter().position(is_asked));
+    for (number, member) in members.iter_mut().enumerate() {
+        if let Job::Traffic(spec) = &mut member.job {
+            spec.hops &= chosen == Some(number);
+        }
     }
 }
 

@@ -88,6 +88,10 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
         let help = "forward, reverse or bidirectional; left out: each of them, in turn";
         out.error(entry.value.span, "responsiveness has no such direction", help);
     }
+    if let (Some(hops), None) = (test.entry(key::hops), chosen) {
+        let help = "add `direction`: the idle path is probed once, and routers answer too seldom for three loads";
+        out.error(hops.key_span, "`hops` of responsiveness needs one direction", help);
+    }
     let own_group = test.remove(key::concurrent);
     let mut taken = |keys: &[&str], workload: &str| {
         let mut body = Node::empty_map(span);

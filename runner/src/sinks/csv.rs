@@ -14,7 +14,7 @@ use std::{
 use analyze::table::sync_folder;
 use netcore::report::{CounterWindow, SideReport, Span};
 use schemas::{
-    columns::{self, CounterRow, Row, counters::COUNTER_COLUMNS, names},
+    columns::{self, Column, CounterRow, Row, names},
     words,
 };
 use tempfile::TempPath;
@@ -208,7 +208,7 @@ pub(super) fn header(names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u8
 }
 
 /// Lines of RFC 4180, built in memory so that they can be written at once.
-struct LineWriter(csv::Writer<Vec<u8>>);
+pub(super) struct LineWriter(csv::Writer<Vec<u8>>);
 
 impl LineWriter {
     pub(super) fn new() -> Self {
@@ -229,20 +229,21 @@ impl LineWriter {
     }
 }
 
-/// Created with the first counter, so that a run without any leaves no empty file.
+/// A table beside the results. It is created with its first row, so that a run without any leaves no empty file.
 #[derive(Debug)]
-pub struct CounterSink {
+pub struct SideTable {
     path: PathBuf,
+    columns: &'static [Column],
     resume: bool,
     /// Rows from before the run had its first row in the results; `None` after that.
     waiting: Option<Vec<u8>>,
     file: Option<Appended>,
 }
 
-impl CounterSink {
+impl SideTable {
     /// Will write there; a resumed run adds to what is there.
-    pub fn new(path: &Path, resume: bool) -> Self {
-        Self { path: path.to_owned(), resume, waiting: Some(Vec::new()), file: None }
+    pub fn new(path: &Path, columns: &'static [Column], resume: bool) -> Self {
+        Self { path: path.to_owned(), columns, resume, waiting: Some(Vec::new()), file: None }
     }
 
     /// Allows the file to be made.
@@ -256,48 +257,14 @@ impl CounterSink {
         self.file.as_ref().map_or(Ok(()), |file| file.sync().map_err(Error::output(self.path.display())))
     }
 
-    /// Writes the counters of an iteration.
-    pub fn keep(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
-        let mut text = LineWriter::new();
-        for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
-            let far = reports.far.as_ref().map(|far| (member.to.name(), far));
-            let ends: Vec<(&str, &SideReport)> =
-                std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
-            for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
-                for change in &window.values {
-                    let seconds = window.elapsed_ns as f64 / 1e9;
-                    // Counters only grow: one that fell is a gauge, or began again.
-                    let delta = change.after.checked_sub(change.before);
-                    let row = CounterRow {
-                        run_id: row.run_id.clone(),
-                        case_id: row.case_id.clone(),
-                        case: row.case.clone(),
-                        member: row.member.clone(),
-                        iteration: Some(iteration.into()),
-                        host: Some((*host).to_owned()),
-                        span: Some(span(window)),
-                        start_s: Some(window.start_ns as f64 / 1e9),
-                        source: Some(change.source.clone()),
-                        key: Some(change.key.clone()),
-                        before: Some(change.before),
-                        after: Some(change.after),
-                        delta,
-                        elapsed_s: Some(seconds),
-                        rate_per_s: delta.map(|d| d as f64 / seconds),
-                        note: delta.is_none().then(|| "smaller than before: a gauge, or a reset".into()),
-                    };
-                    row.for_each_cell(|cell| text.cell(cell));
-                    text.end();
-                }
-            }
-        }
-        let bytes = text.finish();
+    /// Writes the lines of an iteration.
+    pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match &mut self.waiting {
             Some(waiting) => {
                 waiting.extend(bytes);
                 Ok(())
             }
-            None => self.write(&bytes),
+            None => self.write(bytes),
         }
     }
 
@@ -315,13 +282,50 @@ impl CounterSink {
                 options.create(true).write(true).truncate(new).append(!new);
                 let mut file = options.open(&self.path).and_then(Appended::at_end_of).map_err(fault())?;
                 if new {
-                    file.write_all(&header(names(COUNTER_COLUMNS))).map_err(fault())?;
+                    file.write_all(&header(names(self.columns))).map_err(fault())?;
                 }
                 none.insert(file)
             }
         };
         file.write_all(bytes).map_err(fault())
     }
+}
+
+/// The lines of the counters of an iteration.
+pub fn counter_lines(step: &Step, iteration: u32, measured: &Measured) -> Vec<u8> {
+    let mut text = LineWriter::new();
+    for ((member, row), reports) in step.members_with_identity().zip(&measured.members) {
+        let far = reports.far.as_ref().map(|far| (member.to.name(), far));
+        let ends: Vec<(&str, &SideReport)> = std::iter::once((member.from.name(), &reports.near)).chain(far).collect();
+        for (host, window) in ends.iter().flat_map(|(host, r)| r.counters.iter().map(move |w| (host, w))) {
+            for change in &window.values {
+                let seconds = window.elapsed_ns as f64 / 1e9;
+                // Counters only grow: one that fell is a gauge, or began again.
+                let delta = change.after.checked_sub(change.before);
+                let row = CounterRow {
+                    run_id: row.run_id.clone(),
+                    case_id: row.case_id.clone(),
+                    case: row.case.clone(),
+                    member: row.member.clone(),
+                    iteration: Some(iteration.into()),
+                    host: Some((*host).to_owned()),
+                    span: Some(span(window)),
+                    start_s: Some(window.start_ns as f64 / 1e9),
+                    source: Some(change.source.clone()),
+                    key: Some(change.key.clone()),
+                    before: Some(change.before),
+                    after: Some(change.after),
+                    delta,
+                    elapsed_s: Some(seconds),
+                    rate_per_s: delta.map(|d| d as f64 / seconds),
+                    note: delta.is_none().then(|| "smaller than before: a gauge, or a reset".into()),
+                };
+                row.for_each_cell(|cell| text.cell(cell));
+                text.end();
+            }
+        }
+    }
+    text.finish()
 }
 
 fn span(window: &CounterWindow) -> words::Span {

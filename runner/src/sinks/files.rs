@@ -42,6 +42,8 @@ pub struct Files {
     pub intervals: Option<PathBuf>,
     /// Kernel and interface counters, written where any were collected.
     pub counters: Option<PathBuf>,
+    /// Hops of paths, written where any were probed.
+    pub hops: Option<PathBuf>,
     /// Verdicts, written where anything was judged.
     pub verdicts: Option<PathBuf>,
     /// Output of hooks, written if any ran.
@@ -105,6 +107,7 @@ impl Files {
             files.results = (!output.rows_elsewhere).then(|| dir.join("results.csv"));
             files.intervals = tables.contains(&Table::Intervals).then(|| dir.join("intervals.csv"));
             files.counters = wanted(Table::Counters).then(|| dir.join("counters.csv"));
+            files.hops = wanted(Table::Hops).then(|| dir.join("hops.csv"));
             files.verdicts = wanted(Table::Verdicts).then(|| dir.join("verdicts.csv"));
             files.hooks = Some(dir.join("hooks.log"));
             files.run_json = Some(dir.join("run.json"));
@@ -120,6 +123,7 @@ impl Files {
                     files.run_json_copy = Some(run_json::beside(table));
                 } else {
                     files.counters = Some(table.with_extension("counters.csv"));
+                    files.hops = Some(table.with_extension("hops.csv"));
                     files.verdicts = Some(table.with_extension("verdicts.csv"));
                     files.hooks = Some(table.with_extension("hooks.log"));
                     files.run_json = Some(run_json::beside(table));
@@ -152,7 +156,7 @@ impl Files {
     /// All files that the run may write, but the table of somebody's pipe.
     pub fn all(&self) -> impl Iterator<Item = &PathBuf> {
         let results = self.results.iter().filter(|_| !self.is_special);
-        let tables = results.chain(&self.intervals).chain(&self.counters).chain(&self.verdicts);
+        let tables = results.chain(&self.intervals).chain(&self.counters).chain(&self.hops).chain(&self.verdicts);
         let others = [&self.hooks, &self.run_json, &self.run_json_copy, &self.junit, &self.markdown];
         let pictures = self.plots.iter().map(|(_, file)| file);
         tables.chain(others.into_iter().flatten()).chain(pictures).chain(self.plans.iter().map(|(file, _)| file))
@@ -163,7 +167,7 @@ impl Files {
     /// JUnit file of the command line.
     pub fn owned(&self) -> Vec<String> {
         let Some(folder) = self.run_json.as_deref().and_then(Path::parent) else { return Vec::new() };
-        let beside = [&self.results, &self.counters, &self.verdicts, &self.hooks, &self.run_json];
+        let beside = [&self.results, &self.counters, &self.hops, &self.verdicts, &self.hooks, &self.run_json];
         let belonging: Vec<&PathBuf> = match self.dir {
             Some(_) => self.all().filter(|file| !self.junit_is_named || Some(*file) != self.junit.as_ref()).collect(),
             None => beside.into_iter().flatten().chain(self.plots.iter().map(|(_, file)| file)).collect(),

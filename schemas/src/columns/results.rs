@@ -299,6 +299,13 @@ columns! {
         ce_echoed: Integer = "Segments that were acknowledged while the receiver echoed a congestion mark (growth of tcpi_delivered_ce at the sender); sum over streams. Without accurate ECN the echo lasts until the sender has answered it, so these are more than the marks."
             => ("ce_echoed", Count, Lower, Count, "congestion marks echoed");
     }
+    "hops" {
+        queue_hop: Integer = "The hop behind whose link the queue stands, in rows of the measure phase of a test with `hops`: 0 is `from`, 1 the router next to it. Empty: there is no queue, or its place is unknown (`queue_hop_because`).";
+        queue_hop_last: Integer = "The last hop behind whose link it may stand: larger than `queue_hop` where hops between the two do not answer, or slowly by themselves.";
+        queue_hop_address: Text = "Address of `queue_hop`; empty for `from`.";
+        queue_hop_added_us: Number = "Round trip that the queue adds, at the last hop that answers, microseconds.";
+        queue_hop_because: Text = "The place in a sentence, or why none is named.";
+    }
     "confidence" {
         iterations: Integer = "Iterations that a summary row condenses.";
         confidence_level: Number = "Confidence level, 0 … 1.";

@@ -129,6 +129,8 @@ pub struct TestBody {
     pub concurrent: Option<Concurrent>,
     /// Measurements besides byte counters.
     pub collect: Option<Vec<Collectable>>,
+    /// Probe the hops of the path before the load and under it: where does the queue stand? Of a group, its first stream does.
+    pub hops: Option<bool>,
     /// Assertions on the results.
     pub assert: Option<Vec<Assert>>,
     /// Assertions in addition to the inherited ones.

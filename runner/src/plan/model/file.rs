@@ -275,6 +275,8 @@ pub enum Table {
     Intervals,
     /// Kernel and NIC counters.
     Counters,
+    /// Round trips to the hops of paths.
+    Hops,
     /// Assertions and comparisons.
     Verdicts,
 }

@@ -4,10 +4,12 @@
 //! - [`path`]: latency, lost messages, congestion marks, the share of the wire
 //! - [`limits`]: what held the test back
 //! - [`group`]: what the members of a group did together
+//! - [`hops`]: at which link of the path the queue stands
 //! - [`kinds`]: what several ranks did, and what a program printed
 //! - [`summary`]: what the iterations of a case say together
 
 pub mod group;
+pub mod hops;
 pub mod kinds;
 pub mod limits;
 pub mod path;
@@ -76,6 +78,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             path::wire_share(&mut row, spec, near, far);
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
+                hops::fill(&mut row, near);
             }
             rows.push((*way, row));
         }

@@ -10,7 +10,7 @@ use schemas::{
     words::{Confidence, Record},
 };
 
-use super::path::Merged;
+use super::{hops::Places, path::Merged};
 
 /// Groups of columns that a summary condenses.
 const CONDENSED: [&str; 12] = [
@@ -44,6 +44,8 @@ pub struct Summary {
     settled: Option<bool>,
     /// Why the iterations were not faster.
     limits: Tally,
+    /// Where the queue of the path stood.
+    places: Places,
     /// The least confidence in the load and in the probe's figure.
     confidence: [Option<Confidence>; 2],
 }
@@ -74,6 +76,7 @@ impl Summary {
         }
         self.count += 1;
         self.limits.push(row);
+        self.places.push(row);
         add(&mut self.latencies, Merged::of_row(row));
         add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
         self.last = Some(Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() });
@@ -127,6 +130,7 @@ impl Summary {
         if let Some(limit) = self.limits.limit(&self.mean()?) {
             limit.fill(&mut row);
         }
+        self.places.fill(&mut row);
         if let Some(receive_calls) = &self.receive_calls {
             receive_calls.fill_receive_calls(&mut row);
         }
