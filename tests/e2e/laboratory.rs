@@ -1,6 +1,6 @@
 //! `plumb fit --to netem`: the script that it writes builds a path between two namespaces, and takes it down.
 
-use std::{fs, process::Command};
+use std::{fmt::Write as _, fs, process::Command};
 
 use crate::{
     needs::has_program,
@@ -16,10 +16,11 @@ fn table() -> String {
     let mut text = HEAD.to_owned();
     for i in 1..=3 {
         let row = format!("iteration,{i},ok");
-        text += &format!("idle,,{row},20000,20100,20200,,,,,\n");
+        let _ = writeln!(text, "idle,,{row},20000,20100,20200,,,,,");
         for way in ["upload", "download"] {
-            text += &format!("{way}-loss,,{row},,,,,100,1000,20,5\n{way},load,{row},,,,19417476,1400,1000,300,300\n");
-            text += &format!("{way},probe,{row},,52100,,,,,,\n");
+            let _ =
+                writeln!(text, "{way}-loss,,{row},,,,,100,1000,20,5\n{way},load,{row},,,,19417476,1400,1000,300,300");
+            let _ = writeln!(text, "{way},probe,{row},,52100,,,,,,");
         }
     }
     text

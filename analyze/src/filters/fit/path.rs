@@ -201,9 +201,10 @@ impl Way {
             || format!("at most {}", units::human(Unit::Bytes, self.queue_most)),
             |queue| queue.text(Unit::Bytes),
         );
-        let rate = match self.is_full {
-            true => format!("rate {} · queue {queue}", self.rate_bits_per_s.text(Unit::BitsPerSecond)),
-            false => format!("rate over {}", units::human(Unit::BitsPerSecond, self.rate_bits_per_s.low)),
+        let rate = if self.is_full {
+            format!("rate {} · queue {queue}", self.rate_bits_per_s.text(Unit::BitsPerSecond))
+        } else {
+            format!("rate over {}", units::human(Unit::BitsPerSecond, self.rate_bits_per_s.low))
         };
         let runs =
             if self.loss_run_mean > 0.0 { format!(", in runs of {:.2}", self.loss_run_mean) } else { String::new() };
@@ -226,9 +227,10 @@ impl Way {
             let is_single = self.loss_run_mean <= 1.1 / (1.0 - loss);
             let leave = 1.0 / self.loss_run_mean.max(1.0);
             let enter = (leave * loss / (1.0 - loss)).min(1.0);
-            let _ = match is_single {
-                true => write!(words, " loss random {:.4}%", loss * 100.0),
-                false => write!(words, " loss gemodel {:.4}% {:.4}%", enter * 100.0, leave * 100.0),
+            let _ = if is_single {
+                write!(words, " loss random {:.4}%", loss * 100.0)
+            } else {
+                write!(words, " loss gemodel {:.4}% {:.4}%", enter * 100.0, leave * 100.0)
             };
         }
         words
