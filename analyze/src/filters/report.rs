@@ -310,7 +310,14 @@ fn surveys(path: &Path, cases: &Cases) -> Result<Vec<Judged>, Error> {
     if tests.is_empty() {
         return Ok(Vec::new());
     }
-    let read = survey::read(&mut open(path)?, &Selection::default(), None)?;
+    let read = match survey::read(&mut open(path)?, &Selection::default(), None) {
+        // The rest of the report is worth reading.
+        Err(Error::Usage(why)) => {
+            crate::warn(&format!("without the survey: {why}"));
+            Vec::new()
+        }
+        read => read?,
+    };
     let is_of = |pairs: &Pairs| pairs.key.iter().any(|(name, test)| name == "test" && tests.contains(test.as_str()));
     Ok(read.into_iter().filter(is_of).map(Judged::of).collect())
 }

@@ -75,7 +75,7 @@ fn undisputed(limit: Limit, times: Times) -> Result<Limit, String> {
 fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     let receiver = &evidence.receiver;
     // A reader that could not run is the deeper cause.
-    if is_most(receiver.held()) && !receiver.spins {
+    if is_most(receiver.held()) && receiver.load().is_some() {
         return Ok(ends::of_thread(LimitedBy::ReceiverCpu, receiver, &evidence.sender, evidence.shares_cpus()));
     }
     if may_be_full(receiver) {

@@ -404,6 +404,17 @@ fn evidence_that_is_absent_is_named_and_its_cause_left_out() {
 }
 
 #[test]
+fn a_quota_of_a_reader_that_could_not_be_looked_at_is_said() {
+    let mut row = stream();
+    for (column, value) in
+        [("rwnd_limited_ratio", Some(0.97)), ("remote_throttled_ratio", Some(0.9)), ("remote_thread_busy_ratio", None)]
+    {
+        row.set_number(column, value);
+    }
+    expect(&row, LimitedBy::Unknown, &["the sender waited for room at b"]);
+}
+
+#[test]
 fn rows_of_other_work_have_no_answer() {
     for workload in ["command", "tcp_collective", "nas_is", ""] {
         assert_eq!(of(&Row { workload: Some(workload.into()), ..stream() }, &[]), None, "{workload}");

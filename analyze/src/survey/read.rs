@@ -237,9 +237,12 @@ fn told_apart(key: Key, measurements: Vec<Measurement>, name: &str, at: usize) -
 
 fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Metric)]) -> Result<Option<Pairs>, Error> {
     let family = measurements.iter().map(|m| Family::of(&m.workload)).next().unwrap_or_default();
+    // A load may add nothing to a latency, and such values have no ratios: then the latency itself is surveyed.
     let has = |metric: &Metric| {
         let at = metrics.iter().position(|(_, m)| m.column == metric.column);
-        at.is_some_and(|at| measurements.iter().any(|m| m.status == Taken::Measured && m.values[at].is_some()))
+        let measured = measurements.iter().filter(|m| m.status == Taken::Measured);
+        let values: Vec<f64> = at.map_or(Vec::new(), |at| measured.filter_map(|m| m.values[at]).collect());
+        !values.is_empty() && (metric.better != Better::Lower || values.iter().all(|value| *value > 0.0))
     };
     let chosen = match metrics {
         [only] => Some(only.1),

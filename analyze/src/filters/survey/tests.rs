@@ -1,5 +1,5 @@
 use super::*;
-use crate::filters::parsed;
+use crate::{filters::parsed, table::Selection};
 use std::fmt::Write as _;
 
 /// A results table of a survey of so many hosts, with what is wrong with it.
@@ -189,6 +189,23 @@ fn what_cannot_be_surveyed_is_refused() {
         text
     });
     assert!(error(&many, &[]).contains("the table has 4200 hosts, and a survey has at most 4096"));
+}
+
+#[test]
+fn a_load_that_adds_nothing_leaves_the_latency_itself_to_compare() {
+    let mut text = String::from("test,from,to,workload,latency_p50_us,added_latency_p50_us\n");
+    for (from, to) in (1..=6).flat_map(|from| (1..=6).filter(move |to| *to != from).map(move |to| (from, to))) {
+        writeln!(text, "t,n{from},n{to},udp_rr,{},{}", 100 + from, from - 3).unwrap();
+    }
+    let metric = |text: String| {
+        let read = survey::read(&mut Table::from_text("t", text).unwrap(), &Selection::default(), None);
+        read.unwrap().remove(0).metric.name
+    };
+    assert_eq!(metric(text.clone()), "latency.p50");
+    assert_eq!(
+        metric(text.replace(",-2\n", ",4\n").replace(",-1\n", ",5\n").replace(",0\n", ",6\n")),
+        "added_latency.p50"
+    );
 }
 
 #[test]
