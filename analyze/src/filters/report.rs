@@ -312,7 +312,7 @@ fn surveys(path: &Path, cases: &Cases) -> Result<Vec<Judged>, Error> {
     }
     let read = match survey::read(&mut open(path)?, &Selection::default(), None) {
         // The rest of the report is worth reading.
-        Err(Error::Usage(why)) => {
+        Err(why @ (Error::Usage(_) | Error::Data { .. })) => {
             crate::warn(&format!("without the survey: {why}"));
             Vec::new()
         }
