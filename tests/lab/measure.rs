@@ -79,6 +79,12 @@ fn it_finds_what_iperf3_finds_over_a_bucket() {
             _ if options == several => [options, &["-t", "10"]].concat(),
             _ => [options, &["-t", "8"]].concat(),
         };
+        if options == several {
+            // What the bucket carries: 1448 bytes of each frame of 1514. iperf3 counts data of its slow start here.
+            let of_bucket = measured(&pair, &ours) / (100e6 * 1448.0 / 1514.0);
+            assert!((of_bucket - 1.0).abs() < 0.01, "{options:?}: {of_bucket} of what the bucket carries");
+            continue;
+        }
         let ratio = ratio(&pair, 3, &ours, &[options, &["-t", "5", "-O", "1"]].concat());
         assert!((ratio - 1.0).abs() < 0.01, "{options:?}: {ratio} of iperf3's");
     }

@@ -71,15 +71,15 @@ struct Way {
 struct Seen {
     test: String,
     member: String,
-    least_us: f64,
-    median_us: f64,
-    p95_us: f64,
-    arrived_bits_per_s: f64,
-    message_bytes: f64,
-    sent: f64,
-    lost: f64,
-    lost_runs: f64,
-    offered: f64,
+    least_us: Option<f64>,
+    median_us: Option<f64>,
+    p95_us: Option<f64>,
+    arrived_bits_per_s: Option<f64>,
+    message_bytes: Option<f64>,
+    sent: Option<f64>,
+    lost: Option<f64>,
+    lost_runs: Option<f64>,
+    offered: Option<f64>,
 }
 
 const READ: [Field; 11] = [
@@ -97,7 +97,7 @@ const READ: [Field; 11] = [
 ];
 
 fn seen(rows: &Rows, row: &OwnedRow) -> Result<Seen, Error> {
-    let value = |field: Field| Ok::<f64, Error>(rows.value(row, field)?.unwrap_or(0.0));
+    let value = |field: Field| rows.value(row, field);
     Ok(Seen {
         test: rows.text(row, Field::test).to_owned(),
         member: rows.text(row, Field::member).to_owned(),
@@ -126,53 +126,57 @@ impl Results {
         Ok(Self(rows.rows.iter().map(|row| seen(&rows, row)).collect::<Result<_, _>>()?))
     }
 
-    fn values(&self, test: &str, member: &str, value: impl Fn(&Seen) -> f64) -> Result<Vec<f64>, Error> {
+    /// An iteration without the value, as one whose probes were all lost, does not count.
+    fn values(&self, test: &str, member: &str, value: impl Fn(&Seen) -> Option<f64>) -> Result<Vec<f64>, Error> {
         let of = |seen: &&Seen| seen.test == test && seen.member == member;
-        let values: Vec<f64> = self.0.iter().filter(of).map(value).collect();
+        let values: Vec<f64> = self.0.iter().filter(of).filter_map(value).collect();
         if values.len() >= 2 {
             return Ok(values);
         }
         let what =
             if member.is_empty() { format!("test `{test}`") } else { format!("test `{test}`, member `{member}`") };
         Err(Error::Usage(format!(
-            "{what} has {} iterations in the table, and two are needed: --to netem reads the results of `plumb run path --to \
+            "{what} has {} iterations with a value in the table, and two are needed: --to netem reads the results of `plumb run path --to \
              HOST -o path.csv`",
             values.len()
         )))
     }
 
-    fn figure(&self, test: &str, member: &str, value: impl Fn(&Seen) -> f64) -> Result<Figure, Error> {
+    fn figure(&self, test: &str, member: &str, value: impl Fn(&Seen) -> Option<f64>) -> Result<Figure, Error> {
         let values = self.values(test, member, value)?;
         Ok(Figure::of(&values).expect("two values have an interval"))
     }
 
     fn way(&self, name: &'static str) -> Result<Way, Error> {
         let sum = |values: Vec<f64>| values.iter().sum::<f64>();
-        let flood = |value: fn(&Seen) -> f64| self.values(name, "load", value);
+        let flood = |value: fn(&Seen) -> Option<f64>| self.values(name, "load", value);
         let is_full = sum(flood(|s| s.lost)?) >= FULL * sum(flood(|s| s.sent)?);
-        let packets = |s: &Seen| s.arrived_bits_per_s * (s.message_bytes + HEADERS) / s.message_bytes.max(1.0);
+        let packets = |s: &Seen| {
+            let (bits, bytes) = s.arrived_bits_per_s.zip(s.message_bytes)?;
+            Some(bits * (bytes + HEADERS) / bytes.max(1.0))
+        };
         let rates = self.values(name, "load", packets)?;
         let rate_bits_per_s = Figure::of(&rates).expect("two values have an interval");
         let idle = self.figure("idle", "", |s| s.median_us)?;
         // What the upper tail of idle round trips exceeds their median by, in one direction.
-        let jitter_us = self.figure("idle", "", |s| (s.p95_us - s.median_us).max(0.0) / 2.0)?;
+        let jitter_us = self.figure("idle", "", |s| Some((s.p95_us? - s.median_us?).max(0.0) / 2.0))?;
         let added = |median_us: f64| (median_us - idle.value).max(0.0) / 1e6 * rate_bits_per_s.value / 8.0;
-        let queues = self.values(name, "probe", |s| added(s.median_us))?;
+        let queues = self.values(name, "probe", |s| s.median_us.map(added))?;
         let queue = Figure::of(&queues).expect("two values have an interval");
         // A queue of less than the path's own jitter cannot be told from it.
         let unsure = 4.0 * jitter_us.value / 1e6 * rate_bits_per_s.value / 8.0;
         let loss = format!("{name}-loss");
-        let total = |value: fn(&Seen) -> f64| self.values(&loss, "", value).map(sum);
+        let total = |value: fn(&Seen) -> Option<f64>| self.values(&loss, "", value).map(sum);
         let [sent, lost, runs] = [total(|s| s.sent)?, total(|s| s.lost)?, total(|s| s.lost_runs)?];
-        let mut loss_ratio = self.figure(&loss, "", |s| s.lost / s.sent.max(1.0))?;
+        let mut loss_ratio = self.figure(&loss, "", |s| Some(s.lost? / s.sent?.max(1.0)))?;
         // Of n datagrams none was lost: the true ratio is below 3 / n, at the same level (the rule of three).
         loss_ratio.high = loss_ratio.high.max(3.0 / sent.max(1.0)).min(1.0);
         Ok(Way {
             name,
             rate_bits_per_s,
             is_full,
-            flood_bits_per_s: flood(|s| s.offered)?.into_iter().fold(0.0, f64::max),
-            delay_us: self.figure("idle", "", |s| s.least_us / 2.0)?,
+            flood_bits_per_s: self.0.iter().filter(|s| s.test == name).filter_map(|s| s.offered).fold(0.0, f64::max),
+            delay_us: self.figure("idle", "", |s| Some(s.least_us? / 2.0))?,
             queue_bytes: Some(queue).filter(|queue| is_full && queue.value > unsure),
             queue_most: queue.high.max(unsure),
             jitter_us,
@@ -451,6 +455,17 @@ mod tests {
     }
 
     #[test]
+    fn an_iteration_whose_probes_were_all_lost_does_not_count() {
+        let lost = "upload,probe,iteration,2,";
+        let text: Vec<String> = table(3000)
+            .lines()
+            .map(|line| if line.starts_with(lost) { format!("{lost}ok,,,,0,,,,") } else { line.to_owned() })
+            .collect();
+        let [up, _] = ways(text.join("\n") + "\n").unwrap();
+        assert!((up.queue_bytes.unwrap().value - 80_000.0).abs() < 80.0, "{up:?}");
+    }
+
+    #[test]
     fn losses_in_bursts_are_those_of_a_chain_of_two_states() {
         let [mut up, _] = ways(table(3000)).unwrap();
         up.loss_run_mean = 4.0;
@@ -471,7 +486,7 @@ mod tests {
         let said = |text: String| ways(text).unwrap_err().to_string();
         let without: String =
             table(3000).lines().filter(|line| !line.starts_with("idle")).map(|l| l.to_owned() + "\n").collect();
-        assert!(said(without.clone()).contains("test `idle` has 0 iterations"), "{}", said(without));
+        assert!(said(without.clone()).contains("test `idle` has 0 iterations with a value"), "{}", said(without));
     }
 
     #[test]
