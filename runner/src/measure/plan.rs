@@ -76,10 +76,14 @@ const MARGIN: &str = "5%";
 /// Shortest time in which a load shows a rate.
 const SHORTEST: Duration = Duration::from_millis(300);
 
-/// Shortest warm-up of several streams. Their slow starts overrun the queue of the path, and what arrives behind the
-/// losses is held back by the receiver's kernel until they are repaired: a measurement that begins before counts it as its own. Eight
-/// streams of BBR over a bucket of 100 Mbit/s: 5 % too much after 300 ms, 0.6 % after 600 ms, none after a second.
-pub const WARMUP_OF_SEVERAL: Duration = Duration::from_secs(1);
+/// Warm-up that outlasts the slow start of TCP. It overruns the queue of the path, and what arrives behind the losses is held back by
+/// the receiver's kernel until they are repaired: a measurement that begins before counts it as its own. One stream of BBR over a
+/// bucket of 20 Mbit/s: 4 to 13 % too much after 300 ms; eight over one of 100 Mbit/s: 5 %; none after a second.
+pub const SETTLING: Duration = Duration::from_secs(1);
+
+/// Time of a direction from which on the load of one stream gets this warm-up: less would leave no time to measure. A note says what a
+/// shorter one counted too much.
+const SETTLES_FROM: Duration = Duration::from_millis(2100);
 
 /// Setting up an iteration, apart from round trips.
 const SETTING_UP: Duration = Duration::from_millis(100);
@@ -109,12 +113,12 @@ struct Lengths {
 impl Lengths {
     /// Of a path with this round trip: a load doubles with each one until it fills the path, so that twenty end the slow start
     /// of any; and the queue of a load is empty some round trips after its end.
-    fn of(round_trip: Duration, share: Duration, interval: Option<Duration>, streams: u32) -> Self {
+    fn of(round_trip: Duration, share: Duration, interval: Option<Duration>, settling: Duration) -> Self {
         let part: u32 = if share < HURRY { 3 } else { 1 };
         let at_least =
             |ms: u32, trips: u32| (trips * round_trip).clamp(Duration::from_millis(ms.into()), Duration::from_secs(3));
-        let (idle, warmup, pause) = (at_least(250 / part, 5), at_least(300 / part, 20), at_least(200 / part, 3));
-        let warmup = if streams > 1 { warmup.max(WARMUP_OF_SEVERAL) } else { warmup };
+        let (idle, pause) = (at_least(250 / part, 5), at_least(200 / part, 3));
+        let warmup = at_least(300 / part, 20).max(settling);
         let after = idle + at_least(150, 2);
         let (least, measure) = window(share, after + warmup + pause + SETTING_UP + 4 * round_trip, interval);
         let whole = |length: Duration| Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
@@ -184,7 +188,7 @@ impl Asked {
         if !self.workloads.is_empty() {
             return self.plan();
         }
-        let lengths = Lengths::of(self.round_trip, self.share(), None, self.streams);
+        let lengths = self.lengths(self.share(), None);
         let to = if self.host.is_some() { format!("to: {SERVER}, ") } else { String::new() };
         let (warmup, measure) = (ms(lengths.warmup), ms(lengths.measure));
         let mut text = format!("version: 1\nname: measure\n{}", self.inventory());
@@ -257,6 +261,12 @@ impl Asked {
         self.length.saturating_sub(self.idle_length()) / count
     }
 
+    /// Lengths of an iteration of a direction, or of a workload, that has this time in all.
+    fn lengths(&self, share: Duration, interval: Option<Duration>) -> Lengths {
+        let settles = !self.udp && (self.streams > 1 || share >= SETTLES_FROM);
+        Lengths::of(self.round_trip, share, interval, if settles { SETTLING } else { Duration::ZERO })
+    }
+
     fn idle_length(&self) -> Duration {
         let length =
             (self.length / 12).clamp(Duration::from_millis(500), Duration::from_secs(2)).max(5 * self.round_trip);
@@ -265,7 +275,7 @@ impl Asked {
 
     /// Both directions, each with round trips beside it, and the idle path.
     fn path(&self, text: &mut String) {
-        let lengths = Lengths::of(self.round_trip, self.share(), self.interval, self.streams);
+        let lengths = self.lengths(self.share(), self.interval);
         let lengths = if self.hops { lengths.single(self.share(), self.round_trip) } else { lengths };
         let one = lengths.iteration(self.round_trip);
         // Other programs run one test at a time, or know no idle path.
@@ -314,7 +324,7 @@ impl Asked {
     fn named(&self, text: &mut String) {
         let count = u32::try_from(self.workloads.len()).unwrap_or(1).max(1);
         let share = self.length / count;
-        let warmup = Lengths::of(self.round_trip, share, None, self.streams).warmup;
+        let warmup = self.lengths(share, None).warmup;
         let idle = if self.hops { IDLE_PATH } else { Duration::ZERO };
         let fixed = warmup + SETTING_UP + 4 * self.round_trip + idle;
         let (least, measure) = window(share, fixed, self.interval);
@@ -363,18 +373,19 @@ mod tests {
 
     #[test]
     fn it_takes_the_time_that_was_asked_for() {
-        for seconds in [2.0, 3.0, 5.0, 8.0, 20.0, 60.0] {
+        for seconds in [2.0, 3.0, 5.0, 8.0, 15.0, 20.0, 60.0] {
             let asked = asked(seconds);
-            let lengths = Lengths::of(asked.round_trip, asked.share(), None, asked.streams);
+            let lengths = asked.lengths(asked.share(), None);
             let one = lengths.iteration(asked.round_trip);
             let all = asked.idle_length() + 2 * lengths.least * one;
             assert!(all.as_secs_f64() <= seconds + 0.3, "-t {seconds}: {all:?}");
-            let several = Lengths::of(asked.round_trip, asked.share(), None, 8);
+            let several = Asked { streams: 8, ..asked.clone() }.lengths(asked.share(), None);
             let all = asked.idle_length() + 2 * several.least * several.iteration(asked.round_trip);
             // Their warm-up is longer than the least time.
             assert!(all.as_secs_f64() <= seconds.max(4.0) + 0.3, "-t {seconds} -P 8: {all:?}");
-            assert!(several.warmup >= WARMUP_OF_SEVERAL, "-t {seconds} -P 8: {several:?}");
-            assert_eq!(lengths.least, if seconds < 10.0 { 1 } else { LEAST }, "-t {seconds}");
+            assert!(several.warmup >= SETTLING, "-t {seconds} -P 8: {several:?}");
+            assert_eq!(lengths.warmup >= SETTLING, seconds >= 5.0, "-t {seconds}: {lengths:?}");
+            assert_eq!(lengths.least, if seconds < 15.0 { 1 } else { LEAST }, "-t {seconds}");
         }
     }
 

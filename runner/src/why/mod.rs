@@ -14,7 +14,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use netcore::{
     control::key::Key,
     measure::clock::nanoseconds,
-    spec::{Stop, Transport},
+    spec::{Pattern, Stop, Transport},
 };
 use schemas::{
     columns::Row,
@@ -30,7 +30,7 @@ use self::{
 use crate::{
     campaign::{self, Options},
     error::Error,
-    measure::plan::WARMUP_OF_SEVERAL,
+    measure::plan::SETTLING,
     plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
     programs::{self, Allowed},
     progress::Progress,
@@ -45,6 +45,9 @@ const SHORT: Duration = Duration::from_secs(1);
 
 /// Round trips that a measurement has room for: a window doubles with each of them.
 const ROUND_TRIPS: f64 = 20.0;
+
+/// Round trip under load, microseconds, from which on a stream may have lost in its slow start: a queue stood on the path.
+const QUEUED_US: f64 = 2000.0;
 
 /// The plan that is asked about.
 #[derive(Clone, Debug)]
@@ -235,8 +238,8 @@ impl Asked<'_> {
     }
 }
 
-/// Makes the measurements of a case as short as its path allows: twelve rounds of the plan's own length take minutes. Several streams
-/// have a warm-up that suffices them ([`WARMUP_OF_SEVERAL`]), though the plan's is shorter.
+/// Makes the measurements of a case as short as its path allows: twelve rounds of the plan's own length take minutes. Streams whose
+/// slow start may last have a warm-up that suffices ([`SETTLING`]), though the plan's is shorter.
 fn shorten(case: &mut Case, row: &Row) {
     if case.group.is_some() {
         return;
@@ -247,8 +250,9 @@ fn shorten(case: &mut Case, row: &Row) {
         if let Job::Traffic(spec) = &mut member.job
             && let Stop::AfterNs(length_ns) = &mut spec.phases.stop
         {
-            let least =
-                if spec.streams > 1 && spec.transport == Transport::Tcp { WARMUP_OF_SEVERAL } else { Duration::ZERO };
+            let is_stream = spec.pattern == Pattern::Stream && spec.transport == Transport::Tcp;
+            let lasts = spec.streams > 1 || row.rtt_us.is_some_and(|us| us >= QUEUED_US);
+            let least = if is_stream && lasts { SETTLING } else { Duration::ZERO };
             *length_ns = (*length_ns).min(most);
             spec.phases.warmup_ns = spec.phases.warmup_ns.min(most).max(nanoseconds(least));
             spec.phases.settle_ns = spec.phases.settle_ns.min(most);

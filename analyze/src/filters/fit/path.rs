@@ -1,5 +1,5 @@
-//! `plumb fit --to netem`: a path as files. What the runs of the plan `path` say of its rate, delay, queue and loss becomes a
-//! script that builds the path between two network namespaces, and a plan that measures it there.
+//! `plumb fit --to netem`: a path as files. The results of the plan `path` tell its rate, delay, queue and loss. A script builds
+//! such a path between two network namespaces, and a plan measures it there.
 //!
 //! - Rate: what arrived of a flood that lost some of itself, with the headers that a queueing discipline counts.
 //! - Delay: half of the smallest idle round trip. Both ways are taken to be equal, since no software can tell.
@@ -52,7 +52,7 @@ impl Figure {
 #[derive(Debug)]
 struct Way {
     name: &'static str,
-    /// What arrived of the flood: the rate of the path, if the flood filled it.
+    /// The part of the flood that arrived: the rate of the path, if the flood filled it.
     rate_bits_per_s: Figure,
     is_full: bool,
     /// The flood.
@@ -158,7 +158,7 @@ impl Results {
         let rates = self.values(name, "load", packets)?;
         let rate_bits_per_s = Figure::of(&rates).expect("two values have an interval");
         let idle = self.figure("idle", "", |s| s.median_us)?;
-        // What the upper tail of idle round trips exceeds their median by, in one direction.
+        // Half of the distance from the median of idle round trips to their upper tail: one direction.
         let jitter_us = self.figure("idle", "", |s| Some((s.p95_us? - s.median_us?).max(0.0) / 2.0))?;
         let added = |median_us: f64| (median_us - idle.value).max(0.0) / 1e6 * rate_bits_per_s.value / 8.0;
         let queues = self.values(name, "probe", |s| s.median_us.map(added))?;
@@ -281,8 +281,16 @@ pub fn run(
     if name.contains('\'') || name.chars().any(char::is_control) {
         return Err(Error::Usage("the name of the table has a quote or a control character: rename it".to_owned()));
     }
-    fs::create_dir_all(folder).map_err(|e| Error::File { path: folder.to_owned(), source: e })?;
+    // Its script marks a folder as one of ours.
     let script = folder.join("path");
+    let is_ours = fs::read_to_string(&script).is_ok_and(|text| text.starts_with(HEAD));
+    if let Some(file) =
+        ["path", "plan.yaml"].map(|name| folder.join(name)).iter().find(|file| !is_ours && file.exists())
+    {
+        let reason = format!("{} is not a file of a laboratory: name another folder with -o", file.display());
+        return Err(Error::Usage(reason));
+    }
+    fs::create_dir_all(folder).map_err(|e| Error::File { path: folder.to_owned(), source: e })?;
     replace(&folder.join("plan.yaml"), plan(&ways))?;
     replace(&script, shell(&ways, &name))?;
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
@@ -324,13 +332,16 @@ fn plan(ways: &[Way; 2]) -> String {
         .replacen("\ndefaults:\n", "\ndefaults:\n  from: near\n  to: far\n", 1)
 }
 
+/// The first lines of each script.
+const HEAD: &str = "#!/bin/sh
+# A path between two network namespaces of this machine, built from results by `plumb fit --to netem`.
+";
+
 /// The script. It changes its two namespaces and nothing else.
 fn shell(ways: &[Way; 2], results: &str) -> String {
     let [up, down] = ways;
     format!(
-        r#"#!/bin/sh
-# A path between two network namespaces of this machine, built from results by `plumb fit --to netem`.
-#   usage: path up | down | check     as root, with ip and tc (iproute2)
+        r#"{HEAD}#   usage: path up | down | check     as root, with ip and tc (iproute2)
 # {up}
 # {down}
 # Both directions are taken to have the same delay. The jitter is not built: netem would reorder packets by it.
@@ -346,26 +357,28 @@ end() {{
     ip -n "$1" address add "$2/24" dev data
     ip -n "$1" link set data up
     # shellcheck disable=SC2086
-    if tc -n "$1" qdisc add dev data root handle 1: netem $3 2>/dev/null; then
+    if why=$(tc -n "$1" qdisc add dev data root handle 1: netem $3 2>&1); then
         [ -z "$4" ] || tc -n "$1" qdisc add dev data parent 1:1 handle 2: tbf $4
     else
-        echo "path: this kernel has no netem: $1 has a token bucket ($4), and its delay and loss are missing ($3)" >&2
+        echo "path: no netem here ($why): $1 has a token bucket ($4), and its delay and loss are missing ($3)" >&2
         [ -z "$4" ] || tc -n "$1" qdisc add dev data root tbf $4
     fi
 }}
 
 up() {{
     for name in "$near" "$far"; do
-        if ip netns list | grep -q "^$name\b"; then
+        if ip netns list | grep -q "^$name\( \|\$\)"; then
             echo "path: the namespace $name exists: $0 down" >&2
             exit 1
         fi
     done
+    trap down EXIT
     ip netns add "$near"
     ip netns add "$far"
     ip -n "$near" link add data type veth peer name data netns "$far"
     end "$near" 10.203.0.1 '{up_netem}' '{up_bucket}'
     end "$far" 10.203.0.2 '{down_netem}' '{down_bucket}'
+    trap - EXIT
 }}
 
 down() {{
