@@ -84,6 +84,7 @@ mod serve_log;
 mod services;
 mod signals;
 mod soak;
+mod socket_options;
 mod spin;
 mod strace;
 mod threads;

@@ -397,6 +397,8 @@ socket_options! {
     ecn: bool, |t, _| Setter::Flows.on(matches!(t, Transport::Tcp | Transport::Udp));
     /// `SO_PRIORITY`.
     priority: u32, |t, _| always(opt::SO_PRIORITY).on(t.has_interface());
+    /// `SO_MARK`: rules of routing, of the firewall and of queueing disciplines see it. Needs CAP_NET_ADMIN or CAP_NET_RAW.
+    mark: u32, |t, _| asked(opt::SO_MARK).on(t.uses_ip());
     /// `SO_KEEPALIVE`.
     keepalive: bool, |t, _| asked(opt::SO_KEEPALIVE).on(t.has_connections());
     /// `SO_BUSY_POLL`, for example 50us.

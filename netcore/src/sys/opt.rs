@@ -40,6 +40,7 @@ options! {
         SO_KEEPALIVE = libc::SO_KEEPALIVE;
         /// Two of them: a switch, and seconds.
         SO_LINGER = libc::SO_LINGER;
+        SO_MARK = libc::SO_MARK;
         /// 64 bits: bytes per second.
         SO_MAX_PACING_RATE = libc::SO_MAX_PACING_RATE;
         /// Nine words, from `linux/sock_diag.h`; the kernel writes as many of them as fit.
