@@ -340,6 +340,8 @@ pub struct CpuUse {
     pub per_cpu: Vec<(u32, f64)>,
     /// CPUs that this end's own process kept busy, user and system time; of both ends where they share a process.
     pub process_cpus: Option<f64>,
+    /// Times that the kernel took a CPU from that process, to let something else run; `None`: unknown.
+    pub involuntary_switches: Option<u64>,
     /// Share of the window in which a CPU quota held back the control group of this end at most, 0 … 1
     /// ([`crate::measure::cgroup`]); `None`: unknown.
     pub throttled: Option<f64>,

@@ -346,7 +346,7 @@ pub fn report_pieces(report: &Report) -> serde_json::Result<impl Iterator<Item =
 }
 
 /// Bound of a reading in the text of a report, without its histograms, bytes.
-pub const READING_TEXT_BYTES: usize = 2048;
+pub const READING_TEXT_BYTES: usize = 2304;
 
 /// Puts a report together from its pieces.
 #[derive(Debug)]

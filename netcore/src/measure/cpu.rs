@@ -10,7 +10,10 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    sys::resource::{UsageWho, getrusage},
+    time::{ClockId, clock_gettime},
+};
 
 use super::{
     cgroup::{GroupReader, GroupSnapshot},
@@ -57,6 +60,8 @@ pub struct CpuSnapshot {
     at_ns: u64,
     /// CPU time of this process so far, nanoseconds.
     process_ns: u64,
+    /// Times that the kernel took a CPU from this process so far; `None`: unknown.
+    involuntary_switches: Option<u64>,
     /// This process' control group; `None`: not visible.
     group: Option<GroupSnapshot>,
 }
@@ -93,6 +98,9 @@ impl CpuSnapshot {
         let elapsed_ns = self.at_ns.saturating_sub(before.at_ns);
         if elapsed_ns > 0 {
             result.process_cpus = Some(ratio(self.process_ns.saturating_sub(before.process_ns), elapsed_ns));
+        }
+        if let Some((after, before)) = self.involuntary_switches.zip(before.involuntary_switches) {
+            result.involuntary_switches = Some(after.saturating_sub(before));
         }
         if let Some((after, before)) = self.group.as_ref().zip(before.group.as_ref()) {
             result.throttled = Some(after.throttled_since(before, elapsed_ns));
@@ -163,6 +171,7 @@ impl CpuReader {
             cpus: Vec::new(),
             at_ns: monotonic_ns(),
             process_ns: process_ns(),
+            involuntary_switches: involuntary_switches(),
             group: self.group.as_mut().and_then(GroupReader::read),
         };
         loop {
@@ -186,6 +195,11 @@ impl CpuReader {
 fn process_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map_or(0, |time| u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).unwrap_or(0))
+}
+
+/// Times that the kernel took a CPU from this process so far, to let something else run; of all its threads, also of ended ones.
+fn involuntary_switches() -> Option<u64> {
+    u64::try_from(getrusage(UsageWho::RUSAGE_SELF).ok()?.involuntary_context_switches()).ok()
 }
 
 /// Parses the CPU lines of `/proc/stat`; returns whether other lines followed.
@@ -338,5 +352,38 @@ mod tests {
         assert!(spun.user > 0.0);
         // Other threads of this process may be busy, too.
         assert!(spun.process_cpus.unwrap() > 0.0, "{spun:?}");
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_take_it_from_one_another() {
+        use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+        use nix::unistd::{Pid, gettid};
+
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let target = (0..CpuSet::count()).find(|c| allowed.is_set(*c).unwrap_or(false)).unwrap();
+        // The kernel's own count of a thread.
+        let of_thread = || {
+            let text = std::fs::read_to_string(format!("/proc/self/task/{}/status", gettid())).unwrap();
+            let line = text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")).unwrap();
+            line.trim().parse::<u64>().unwrap()
+        };
+        let mut reader = CpuReader::open().unwrap();
+        let before = reader.read().unwrap();
+        let counted: u64 = std::thread::scope(|scope| {
+            let spin = || {
+                let mut only = CpuSet::new();
+                only.set(target).unwrap();
+                sched_setaffinity(Pid::from_raw(0), &only).unwrap();
+                while of_thread() < 20 {
+                    std::hint::spin_loop();
+                }
+                of_thread()
+            };
+            let spinners = [scope.spawn(spin), scope.spawn(spin)];
+            spinners.map(|spinner| spinner.join().unwrap()).iter().sum()
+        });
+        let after = reader.read().unwrap();
+        let switches = after.involuntary_switches.unwrap() - before.involuntary_switches.unwrap();
+        assert!(switches >= counted, "{switches} of the process, {counted} of two of its threads");
     }
 }

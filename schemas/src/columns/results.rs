@@ -224,6 +224,8 @@ columns! {
                 => ("cpu.local_peak" "cpu.remote_peak", Ratio, Lower, Gauge, "busiest CPU");
             cpu_peak_id (local_cpu_peak_id remote_cpu_peak_id): Integer = "The busiest CPU at `{end}`.";
             process_cpus (local_process_cpus remote_process_cpus): Number = "CPUs that plumb's own process at `{end}` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
+            involuntary_switches (local_involuntary_switches remote_involuntary_switches): Integer = "Times that the kernel took a CPU from plumb's own process at `{end}`, to let something else run (involuntary context switches). Both ends count where they share a process."
+                => ("local_involuntary_switches" "remote_involuntary_switches", Count, Lower, Count, "involuntary context switches");
             throttled_ratio (local_throttled_ratio remote_throttled_ratio): Number = "Share of the elapsed time in which a CPU quota held back the control group of `{end}`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
                 => ("cpu.local_throttled" "cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota");
             spin_ratio (local_spin_ratio remote_spin_ratio): Number = "With `io: spin`: share of the waits at `{end}` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."

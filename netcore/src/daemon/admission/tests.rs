@@ -277,6 +277,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         peak_id: u32::MAX,
         per_cpu: Vec::new(),
         process_cpus: Some(third),
+        involuntary_switches: Some(u64::MAX),
         throttled: Some(third),
         quota_cpus: Some(third),
     };

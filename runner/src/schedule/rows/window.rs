@@ -346,6 +346,7 @@ pub fn cpu_shares(row: &mut Row, end: usize, cpu: &CpuUse) {
         (ends::cpu_peak_ratio, Some(cpu.peak)),
         (ends::cpu_peak_id, Some(cpu.peak_id.into())),
         (ends::process_cpus, cpu.process_cpus),
+        (ends::involuntary_switches, cpu.involuntary_switches.map(|count| count as f64)),
         (ends::throttled_ratio, cpu.throttled),
     ];
     for (names, value) in cells {
