@@ -70,6 +70,7 @@ mod power;
 #[path = "../common/program.rs"]
 mod program;
 mod programs;
+mod promises;
 mod ranks;
 mod readme;
 mod relay;
