@@ -63,7 +63,7 @@ impl RanksJob {
             },
             (
                 "ranks",
-                "operation_time" | "operation_time_mean" | "operation_time_min" | "own_time" | "arrival_spread",
+                "operation_time" | "operation_time.mean" | "operation_time.min" | "own_time" | "arrival_spread",
             ) if is_kernel => "a kernel is one operation: use `elapsed` or `mops`",
             ("ranks", _) | (_, "elapsed" | "transactions" | "transaction_rate") => return None,
             ("latency", _) if !is_kernel => return None,

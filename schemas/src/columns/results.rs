@@ -193,9 +193,9 @@ columns! {
         operation_time_us: Number = "Time of an operation at its slowest rank, from entry to exit, mean over the operations, microseconds. Of very many operations every 2nd, 4th, … counts. In a row of one rank: at that rank."
             => ("operation_time", Microseconds, Lower, Gauge, "operation time");
         operation_time_mean_us: Number = "Time of an operation, mean over operations and ranks, microseconds."
-            => ("operation_time_mean", Microseconds, Lower, Gauge, "operation time, mean of ranks");
+            => ("operation_time.mean", Microseconds, Lower, Gauge, "operation time, mean of ranks");
         operation_time_min_us: Number = "Mean time of an operation at the rank where it is least, microseconds."
-            => ("operation_time_min", Microseconds, Lower, Gauge, "operation time, fastest rank");
+            => ("operation_time.min", Microseconds, Lower, Gauge, "operation time, fastest rank");
         own_time_us: Number = "Time of an operation from the entry of its last rank to the exit of its last rank, mean, microseconds: without the waiting for ranks that came late. Clocks of several hosts are known to within `arrival_bound_us`."
             => ("own_time", Microseconds, Lower, Gauge, "operation's own time");
         arrival_spread_us: Number = "Time from the entry of the first rank into an operation to that of the last one, mean, microseconds."
@@ -225,7 +225,7 @@ columns! {
             cpu_peak_id (local_cpu_peak_id remote_cpu_peak_id): Integer = "The busiest CPU at `{end}`.";
             process_cpus (local_process_cpus remote_process_cpus): Number = "CPUs that plumb's own process at `{end}` kept busy: its user and system time over the elapsed time. Both ends count where they share a process.";
             involuntary_switches (local_involuntary_switches remote_involuntary_switches): Integer = "Times that the kernel took a CPU from plumb's own process at `{end}`, to let something else run (involuntary context switches). Both ends count where they share a process."
-                => ("local_involuntary_switches" "remote_involuntary_switches", Count, Lower, Count, "involuntary context switches");
+                => ("involuntary_switches.local" "involuntary_switches.remote", Count, Lower, Count, "involuntary context switches");
             throttled_ratio (local_throttled_ratio remote_throttled_ratio): Number = "Share of the elapsed time in which a CPU quota held back the control group of `{end}`, 0 … 1, as a mean over the CPUs that it used: its throttled time over the elapsed time, or over used plus throttled time if that is longer. Exact for one thread and for CPUs that always have work, otherwise an upper bound. Empty where it is unknown."
                 => ("cpu.local_throttled" "cpu.remote_throttled", Ratio, Lower, Gauge, "held back by a quota");
             spin_ratio (local_spin_ratio remote_spin_ratio): Number = "With `io: spin`: share of the waits at `{end}` that ended while the thread spun, 0 … 1; the others blocked. Over the whole test, warm-up included."
@@ -240,7 +240,7 @@ columns! {
             => ("retransmits", Count, Lower, Count, "retransmits");
         @ends {
             retransmits (local_retransmits remote_retransmits): Integer = "Segments retransmitted by `{end}` in what the row counts."
-                => ("local_retransmits" "remote_retransmits", Count, Lower, Count, "retransmits");
+                => ("retransmits.local" "retransmits.remote", Count, Lower, Count, "retransmits");
         }
         rtt_us: Number = "Smoothed round-trip time of the sender's kernel at the end, microseconds; mean over streams."
             => ("rtt", Microseconds, Lower, Gauge, "TCP round-trip time");
