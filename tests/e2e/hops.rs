@@ -23,7 +23,25 @@ fn probed(chain: &Chain, hosts: &str) -> (Row, Vec<Row>) {
     let rows = parse(&fs::read_to_string(&table).unwrap());
     let row = of(&rows, "iteration").into_iter().find(|row| row["phase"] == "measure").unwrap().clone();
     assert!(said.contains(&row["queue_hop_because"]), "{said}");
+    draws_them(&folder);
     (row, parse(&fs::read_to_string(folder.name("rows.hops.csv")).unwrap()))
+}
+
+/// The picture has each hop that answered, idle and under load, at the table's round trips.
+fn draws_them(folder: &Folder) {
+    let (points, picture) = (folder.name("points.csv"), folder.name("hops.svg"));
+    let ran = plumb(&["plot", "hops", "-o", &picture, "--data", &points, &folder.name("rows.hops.csv")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let drawn = parse(&fs::read_to_string(&points).unwrap());
+    for hop in parse(&fs::read_to_string(folder.name("rows.hops.csv")).unwrap()) {
+        for (series, column) in [("idle", "idle_us"), ("upload", "loaded_us")] {
+            let point = drawn.iter().find(|point| point["series"] == series && point["hop"] == hop["hop"]);
+            let at = point.map_or("", |point| &*point["round_trip_us"]);
+            assert_eq!(at, hop[column], "{series}: {drawn:?}");
+        }
+    }
+    let svg = fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("Round trip to each hop"), "{svg}");
 }
 
 #[test]

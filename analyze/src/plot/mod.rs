@@ -14,6 +14,7 @@ pub mod figure;
 pub mod font;
 mod groups;
 mod heatmap;
+mod hops;
 mod identity;
 pub mod layer;
 pub mod legend;
@@ -93,6 +94,8 @@ kinds! {
     Compare = compare::draw, without ["-x", "-y", "--value", "--by", "--mark", "--zoom", "--log", "--beside"];
     /// CPU time of both ends by kind, under the work done: over a parameter, or with -x start_s over time
     Cpu = cpu::draw, without ["--value", "--by", "--mark", "--beside"];
+    /// The table of hops (r.hops.csv): round trips to each hop of the path, idle and under the load of each direction
+    Hops = hops::draw, without ["-x", "-y", "--value", "--by", "--mark", "--beside"];
 }
 
 /// Size of normal text: readable in half a column of print, moderate on a slide.

@@ -99,4 +99,5 @@ fn golden_pictures_look_as_they_did() {
     check("percentiles", &figure(Kind::Percentiles, &rows, none()), false);
     check("trend", &crate::trend::figure(&crate::trend::stepped(40)), true);
     check("compare", &figure_of(Kind::Compare, &tables::verdicts(), none()), false);
+    check("hops", &figure_of(Kind::Hops, &tables::hops(), none()), false);
 }

@@ -1,7 +1,7 @@
 //! Results tables to draw: rows as the runner writes them, with numbers from a fixed sequence, so that pictures stay
 //! the same.
 
-use schemas::columns::{Row, Timestamp, VerdictRow, header};
+use schemas::columns::{HopRow, Row, Timestamp, VerdictRow, header};
 use schemas::words::{LatencyKind, Phase, Status, Verdict, Way};
 
 /// Pseudo-random numbers (Knuth's MMIX generator).
@@ -273,6 +273,38 @@ pub fn verdicts() -> String {
         let mut cells = Vec::new();
         row.for_each_cell(|cell| cells.push(format!("\"{cell}\"")));
         table.push_str(&(cells.join(",") + "\n"));
+    }
+    table
+}
+
+/// A table of hops: a path of four, of which one is silent, with a queue behind the first hop one way and behind the second the other.
+pub fn hops() -> String {
+    let columns = schemas::columns::names(schemas::columns::hops::HOP_COLUMNS).collect::<Vec<_>>().join(",");
+    let mut table = format!("{columns}\n");
+    for (direction, link, added_us) in [(Way::Forward, 1, 20_000.0), (Way::Reverse, 2, 8_000.0)] {
+        for hop in [1, 2, 4] {
+            let idle_us = 200.0 * hop as f64;
+            let added_us = if hop > link { added_us } else { 10.0 };
+            let row = HopRow {
+                run_id: Some("r1".to_owned()),
+                case_id: Some(format!("c{link}")),
+                case: Some(direction.to_string()),
+                iteration: Some(1),
+                direction: Some(direction),
+                hop: Some(hop),
+                address: Some(format!("10.0.{hop}.1")),
+                idle_us: Some(idle_us),
+                loaded_us: Some(idle_us + added_us),
+                added_us: Some(added_us),
+                added_low_us: Some(added_us * 0.8),
+                added_high_us: Some(added_us * 1.3),
+                note: (hop == 1).then(|| "answers slowly by itself".to_owned()),
+                ..HopRow::default()
+            };
+            let mut cells = Vec::new();
+            row.for_each_cell(|cell| cells.push(format!("\"{cell}\"")));
+            table.push_str(&(cells.join(",") + "\n"));
+        }
     }
     table
 }
