@@ -17,6 +17,7 @@ use crate::{
     spec::{Role, Side},
 };
 
+pub(crate) use evidence::SLEWED_AT_MOST;
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
 pub use hops::{Hop, MOST_ADDRESSES, MOST_HOPS, MOST_TRIPS, ProbedPath, RoundTrips};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};

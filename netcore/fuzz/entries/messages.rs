@@ -19,7 +19,7 @@ use crate::{
         admission::{self, Addresses, Admitted},
     },
     foreign,
-    measure::histogram,
+    measure::{envelope::Envelope, histogram},
     report::{ClockReading, RankReport, Report, SideReport},
     spec::{Pattern, Side, TestSpec, Transport},
 };
@@ -86,8 +86,9 @@ pub fn replies(bytes: &[u8]) {
     match read::<Reply>(&text("replies", bytes)) {
         Some(Reply::Probed { arrived_ns, answered }) => {
             let received = ClockReading { monotonic_ns: 9_000, wall_ns: 1, ..ClockReading::default() };
-            let ours = Probe { sent_ns: 5_000, arrived_ns, answered, received };
-            if let Some(clock) = ClockOffset::from_probes(&[ours]) {
+            let sent = ClockReading { monotonic_ns: 5_000, ..received };
+            let ours = Probe { sent, arrived_ns, answered, received };
+            if let Some(clock) = ClockOffset::of(&mut Envelope::default(), &[ours]) {
                 let later = clock.at(&answered, &ClockReading::between(&(received, answered), arrived_ns));
                 let _ = (later.to_theirs(u64::MAX), later.to_ours(u64::MAX));
             }

@@ -26,6 +26,7 @@ use crate::{
     end::Endpoints,
     measure::{
         clock::{self, monotonic_ns},
+        envelope::Envelope,
         host::HostFacts,
     },
     mpi::RankFacts,
@@ -55,6 +56,8 @@ pub struct Session {
     pub(super) timeouts: Timeouts,
     pub(super) channel: Channel,
     peer: PeerFacts,
+    /// What all comparisons of the clocks have shown.
+    clocks: Envelope,
     /// The port at which the daemon was reached; `None`: through a launcher.
     port: Option<u16>,
     /// Whether the daemon may still hold a test, or have a message about one on the way.
@@ -107,6 +110,7 @@ impl Session {
             timeouts: target.timeouts,
             channel,
             peer,
+            clocks: Envelope::default(),
             port,
             dirty: false,
             aborting: false,
@@ -201,19 +205,18 @@ impl Session {
 
     pub(super) fn compare_clocks(&mut self) -> Result<(), ClientError> {
         let mut probes = Vec::with_capacity(PROBES);
-        // The first exchange warms up the path (route, caches, the daemon's thread): it is kept, and seldom the fastest.
         for _ in 0..PROBES {
-            let sent_ns = monotonic_ns();
+            let sent = clock::reading();
             self.send(&Request::Probe)?;
             let probe = self.expect("probe", self.timeouts.reply, |reply| match reply {
                 Reply::Probed { arrived_ns, answered } => {
-                    Ok(Probe { sent_ns, arrived_ns, answered, received: clock::reading() })
+                    Ok(Probe { sent, arrived_ns, answered, received: clock::reading() })
                 }
                 other => Err(other),
             })?;
             probes.push(probe);
         }
-        let offset = ClockOffset::from_probes(&probes);
+        let offset = ClockOffset::of(&mut self.clocks, &probes);
         self.peer.clock = offset.ok_or_else(|| ClientError::Clock { host: self.host.clone(), probes: PROBES })?;
         Ok(())
     }

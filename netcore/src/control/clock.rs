@@ -1,8 +1,8 @@
 //! Offset between another host's monotonic clock and ours.
 //!
-//! A probe reads our clock, asks the other end for its clock, and reads ours again. If both ways took equally long, the
-//! other clock was read in the middle. In any case it was read between our two readings, so half of the round trip bounds
-//! the error. The fastest of many probes is the most precise (Cristian's algorithm).
+//! A probe reads our clocks, asks the other end for its clocks, and reads ours again. Its clock was read between our two
+//! readings, so each probe bounds the offset from both sides; [`Envelope`] joins the bounds of all probes of a session. The
+//! offset is taken in the middle of what they leave: exact if both ways took equally long.
 //!
 //! The offset changes with time. Programs that steer a clock slew CLOCK_MONOTONIC: ntpd by up to 500 parts per million,
 //! chrony by up to a tenth, and both change the rate at any time. No assumption about rates is needed: each host reads
@@ -11,26 +11,46 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::{ClockChange, ClockReading};
+use crate::{
+    measure::envelope::{Envelope, RoundTrip, drift_ns},
+    report::{ClockChange, ClockReading, SLEWED_AT_MOST},
+};
 
 /// Probes for one offset.
 pub const PROBES: usize = 16;
 
-/// Bound of the drift between two CLOCK_MONOTONIC_RAW: PC oscillators are specified for 50 parts per million each, and as
-/// much is left for the kernel's calibration of each.
-const DRIFT_PER_MILLION: u64 = 200;
-
 /// One exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Departure of the question on our monotonic clock, nanoseconds.
-    pub sent_ns: u64,
-    /// Its arrival on their monotonic clock.
+    /// Our clocks before the departure of the question.
+    pub sent: ClockReading,
+    /// Its arrival on their monotonic clock, nanoseconds.
     pub arrived_ns: u64,
     /// Their clocks at the departure of the answer.
     pub answered: ClockReading,
-    /// Our clocks at its arrival.
+    /// Our clocks after its arrival.
     pub received: ClockReading,
+}
+
+impl Probe {
+    /// Time on the way, both ways together, nanoseconds.
+    fn on_the_way_ns(&self) -> Option<u64> {
+        let whole_ns = self.received.raw_ns.checked_sub(self.sent.raw_ns)?;
+        Some(whole_ns.saturating_sub(self.answered.monotonic_ns.checked_sub(self.arrived_ns)?))
+    }
+
+    /// The exchange on the clocks that nobody slews. `None`: it makes no sense.
+    fn round_trip(&self) -> Option<RoundTrip> {
+        let there_ns = self.answered.monotonic_ns.checked_sub(self.arrived_ns)?;
+        // Their clock may be slewed meanwhile: an arrival later than the truth only widens the bound.
+        let least_ns = there_ns - there_ns.div_ceil(SLEWED_AT_MOST);
+        Some(RoundTrip {
+            sent_ns: self.sent.raw_ns,
+            arrived_ns: self.answered.raw_ns.checked_sub(least_ns)?,
+            answered_ns: self.answered.raw_ns,
+            received_ns: self.received.raw_ns,
+        })
+    }
 }
 
 /// Relation of another host's clocks to ours.
@@ -44,35 +64,39 @@ pub struct ClockOffset {
     pub rtt_ns: u64,
     /// Their wall clock minus ours, nanoseconds, with the same bound.
     pub wall_offset_ns: i64,
-    /// Our clocks when the fastest probe returned.
+    /// Our clocks when the last probe returned.
     pub ours: ClockReading,
     /// Their clocks when they answered it.
     pub theirs: ClockReading,
 }
 
 impl ClockOffset {
-    /// From the fastest of the probes; `None` without a probe that makes sense.
-    pub fn from_probes(probes: &[Probe]) -> Option<Self> {
-        probes.iter().filter_map(Self::from_probe).min_by_key(|offset| offset.rtt_ns)
-    }
-
-    fn from_probe(probe: &Probe) -> Option<Self> {
-        let (ours, theirs) = (probe.received, probe.answered);
-        let whole = ours.monotonic_ns.checked_sub(probe.sent_ns)?;
-        let there = theirs.monotonic_ns.checked_sub(probe.arrived_ns)?;
-        // A peer that claims to have taken longer than the whole exchange is not credible.
-        let rtt_ns = whole.checked_sub(there)?;
-        let arrived = i128::from(probe.arrived_ns) - i128::from(probe.sent_ns);
-        let answered = i128::from(theirs.monotonic_ns) - i128::from(ours.monotonic_ns);
-        // Our wall clock when the answer left there, by the same estimate.
-        let our_wall = i128::from(ours.wall_ns) - i128::from(rtt_ns / 2);
+    /// At the last of these probes, which are in the order of their sending, by all that is known of the two clocks. `None`
+    /// without a probe that makes sense, or if they contradict each other.
+    pub fn of(known: &mut Envelope, probes: &[Probe]) -> Option<Self> {
+        let trip = |probe: &Probe| probe.round_trip().filter(|trip| trip.on_the_way_ns().is_some());
+        let Probe { answered: theirs, received: ours, .. } = probes.iter().rfind(|probe| trip(probe).is_some())?;
+        let mut now = Envelope::default();
+        probes.iter().filter_map(trip).for_each(|trip| now.push(&trip));
+        known.extend(&now);
+        if known.range(ours.raw_ns).is_none() {
+            // A machine was suspended since the earlier comparisons.
+            *known = now;
+        }
+        let (low, high) = known.range(ours.raw_ns)?;
+        let apart = |theirs: i128, ours: i128| i64::try_from(theirs - ours).ok();
+        let raw = i128::from(low).midpoint(high.into());
+        let steered = |reading: &ClockReading| i128::from(reading.monotonic_ns) - i128::from(reading.raw_ns);
+        let set = |reading: &ClockReading| i128::from(reading.wall_ns) - i128::from(reading.raw_ns);
         Some(Self {
-            offset_ns: i64::try_from(arrived.midpoint(answered)).ok()?,
-            bound_ns: rtt_ns.div_ceil(2),
-            rtt_ns,
-            wall_offset_ns: i64::try_from(i128::from(theirs.wall_ns) - our_wall).ok()?,
-            ours,
-            theirs,
+            offset_ns: apart(raw + steered(theirs), steered(ours))?,
+            bound_ns: [theirs.within_ns, ours.within_ns]
+                .into_iter()
+                .fold(high.abs_diff(low).div_ceil(2), u64::saturating_add),
+            rtt_ns: probes.iter().filter_map(Probe::on_the_way_ns).min()?,
+            wall_offset_ns: apart(raw + set(theirs), set(ours))?,
+            ours: *ours,
+            theirs: *theirs,
         })
     }
 
@@ -89,10 +113,11 @@ impl ClockOffset {
             i64::try_from(offset).unwrap_or(if offset < 0 { i64::MIN } else { i64::MAX })
         };
         let age_ns = ours.raw_ns.abs_diff(self.ours.raw_ns).max(theirs.raw_ns.abs_diff(self.theirs.raw_ns));
-        let drift_ns = age_ns.div_ceil(1_000_000).saturating_mul(DRIFT_PER_MILLION);
         Self {
             offset_ns: moved(self.offset_ns, monotonic),
-            bound_ns: [drift_ns, here.within_ns, there.within_ns].into_iter().fold(self.bound_ns, u64::saturating_add),
+            bound_ns: [drift_ns(age_ns), here.within_ns, there.within_ns]
+                .into_iter()
+                .fold(self.bound_ns, u64::saturating_add),
             rtt_ns: self.rtt_ns,
             wall_offset_ns: moved(self.wall_offset_ns, wall),
             ours: *ours,
@@ -116,6 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::measure::envelope::DRIFT_PER_MILLION;
 
     /// A host whose clocks begin somewhere, whose oscillator is off by `oscillator_ppm`, and which is slewed and suspended.
     #[derive(Clone, Debug)]
@@ -160,12 +186,12 @@ mod tests {
     /// A probe at the true instant 0, with the fastest of these ways there and back.
     fn compared(ours: &Host, theirs: &Host, ways: &[(u64, u64)]) -> ClockOffset {
         let probe = |(out, back): &(u64, u64)| Probe {
-            sent_ns: ours.reads(0).monotonic_ns,
+            sent: ours.reads(0),
             arrived_ns: theirs.reads(*out).monotonic_ns,
             answered: theirs.reads(*out),
             received: ours.reads(out + back),
         };
-        ClockOffset::from_probes(&ways.iter().map(probe).collect::<Vec<_>>()).unwrap()
+        ClockOffset::of(&mut Envelope::default(), &ways.iter().map(probe).collect::<Vec<_>>()).unwrap()
     }
 
     proptest! {
@@ -193,15 +219,19 @@ mod tests {
             ways in prop::collection::vec((0u64..1_000_000, 0u64..1_000_000, 0u64..100_000), 1..20),
         ) {
             let at = |monotonic_ns: u64, wall_ns: u64| {
-                ClockReading { monotonic_ns, wall_ns: wall_ns.cast_signed(), ..ClockReading::default() }
+                let raw_ns = monotonic_ns;
+                ClockReading { monotonic_ns, raw_ns, wall_ns: wall_ns.cast_signed(), ..ClockReading::default() }
             };
             let probes: Vec<Probe> = ways.iter().map(|&(out, there, back)| Probe {
-                sent_ns: start,
+                sent: at(start, start),
                 arrived_ns: (start + out).checked_add_signed(offset).unwrap(),
                 answered: at((start + out + there).checked_add_signed(offset).unwrap(), 7_000_000 + start + out + there),
                 received: at(start + out + there + back, start + out + there + back),
             }).collect();
-            let found = ClockOffset::from_probes(&probes).unwrap();
+            let found = ClockOffset::of(&mut Envelope::default(), &probes).unwrap();
+            // As tight as the fastest probe, but for what their clock may be slewed meanwhile.
+            let fastest = ways.iter().map(|(out, there, back)| (out + back).div_ceil(2) + there / 18).min().unwrap();
+            prop_assert!(found.bound_ns <= fastest + 1_000, "{found:?}");
             prop_assert!(found.offset_ns.abs_diff(offset) <= found.bound_ns);
             prop_assert!(found.wall_offset_ns.abs_diff(7_000_000) <= found.bound_ns);
             prop_assert!(probes.iter().zip(&ways).all(|(_, &(out, _, back))| found.rtt_ns <= out + back));
@@ -210,12 +240,13 @@ mod tests {
 
         #[test]
         fn any_answer_gives_an_offset_or_none(
-            sent: u64, arrived: u64, answered in readings(), received in readings(), ours in readings(), theirs in readings(),
+            sent in readings(), arrived: u64, answered in readings(), received in readings(), ours in readings(),
+            theirs in readings(),
         ) {
-            let probe = Probe { sent_ns: sent, arrived_ns: arrived, answered, received };
-            if let Some(offset) = ClockOffset::from_probes(&[probe]) {
+            let probe = Probe { sent, arrived_ns: arrived, answered, received };
+            if let Some(offset) = ClockOffset::of(&mut Envelope::default(), &[probe]) {
                 let later = offset.at(&ours, &theirs);
-                let _ = (later.to_ours(arrived), later.to_theirs(sent));
+                let _ = (later.to_ours(arrived), later.to_theirs(sent.monotonic_ns));
             }
         }
     }
@@ -225,6 +256,28 @@ mod tests {
         any::<(u64, u64, u64, i64, u64)>().prop_map(|(monotonic_ns, raw_ns, boot_ns, wall_ns, within_ns)| {
             ClockReading { monotonic_ns, raw_ns, boot_ns, wall_ns, within_ns }
         })
+    }
+
+    /// Comparisons some seconds apart sharpen each other, until one of the machines is suspended in between.
+    #[test]
+    fn a_session_knows_more_with_each_comparison_and_forgets_what_no_longer_holds() {
+        let ours = Host { begin_ns: 1 << 40, oscillator_ppm: 20, slews: vec![(1, 300)], suspended: (0, 0) };
+        let theirs = Host { oscillator_ppm: -30, suspended: (30_000_000_000, 1_000_000_000), ..ours.clone() };
+        let (mut known, second) = (Envelope::default(), 1_000_000_000);
+        let probes = [(0, 5_000, 5_100), (10, 5_000, 7_200), (20, 90_000, 20_000), (40, 50_000, 50_200)];
+        for (at, way, bound_ns) in probes.map(|(seconds, way, bound_ns)| (seconds * second, way, bound_ns)) {
+            let probe = Probe {
+                sent: ours.reads(at),
+                arrived_ns: theirs.reads(at + way).monotonic_ns,
+                answered: theirs.reads(at + way),
+                received: ours.reads(at + 2 * way),
+            };
+            let found = ClockOffset::of(&mut known, &[probe]).unwrap();
+            let now = at + 2 * way;
+            let truth = theirs.reads(now).monotonic_ns.cast_signed() - ours.reads(now).monotonic_ns.cast_signed();
+            assert!(found.offset_ns.abs_diff(truth) <= found.bound_ns + 20, "{found:?}, {truth}");
+            assert!(found.bound_ns <= bound_ns, "{found:?}, {bound_ns}");
+        }
     }
 
     #[test]

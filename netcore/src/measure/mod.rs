@@ -7,6 +7,7 @@
 //! | [`cgroup`] | which CPU quota is in force here, and for how long it held this end back |
 //! | [`clock`] | what time it is, on the clock that both ends cut their counters by |
 //! | [`counter_log`] | what the kernel and its interfaces counted: the system log and its relatives |
+//! | [`envelope`] | how far the clocks of two hosts are apart |
 //! | [`histogram`] | how latencies are spread |
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
 //! | [`sample`] | what held this end back |
@@ -22,6 +23,7 @@ pub mod counter_log;
 pub(crate) mod counters;
 pub mod cpu;
 mod drops;
+pub mod envelope;
 pub mod histogram;
 pub mod host;
 pub(crate) mod kernel;

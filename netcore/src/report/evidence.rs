@@ -117,7 +117,7 @@ pub struct ClockChange {
 
 /// Bound of slewing, as a divisor of the time: adjtimex(2) takes ticks of 90 to 110 %, and the frequency and a single
 /// adjustment add 500 parts per million each.
-const SLEWED_AT_MOST: u64 = 9;
+pub(crate) const SLEWED_AT_MOST: u64 = 9;
 
 impl ClockReading {
     /// The clocks at an instant of CLOCK_MONOTONIC between two readings, as far as these tell: at an even rate, and the
