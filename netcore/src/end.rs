@@ -199,6 +199,7 @@ impl End {
             let link = &connected.links[assignment.flow as usize];
             flow_options::set_segments(link, &spec, side, assignment.role)?;
             flow_options::set_ecn(link, &spec, side, assignment.role, connected.v6)?;
+            flow_options::set_arrival_times(link, &spec);
             if assignment.role != Role::Sender {
                 continue;
             }
@@ -352,6 +353,7 @@ fn assign(
             conduit: assignment.conduit,
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,
+            one_way: assignment.one_way,
             watch: watch.clone(),
         });
     }
@@ -407,6 +409,7 @@ impl Conclusion {
             wall_start_ns,
             monotonic_start_ns,
             clocks,
+            one_way,
             ending,
             mut notes,
         } = sampled;
@@ -446,6 +449,7 @@ impl Conclusion {
             shared_ns: 0,
             time_wait,
             path: hops.map(HopProbes::finish),
+            one_way,
             spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
             ending,
             notes,

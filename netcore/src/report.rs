@@ -6,6 +6,7 @@
 
 mod evidence;
 mod hops;
+mod one_way;
 mod ranks;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::{
 pub(crate) use evidence::SLEWED_AT_MOST;
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
 pub use hops::{Hop, MOST_ADDRESSES, MOST_HOPS, MOST_TRIPS, ProbedPath, RoundTrips};
+pub use one_way::OneWay;
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
 
 /// Warm-up, measurement and cool-down.
@@ -564,6 +566,9 @@ pub struct SideReport {
     /// The hops of the path; only of a near end that was to probe them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<ProbedPath>,
+    /// Relation of the ends' clocks; only of a requester that was to tell the directions apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_way: Option<OneWay>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
     #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]

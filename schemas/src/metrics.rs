@@ -225,11 +225,8 @@ mod tests {
             let text = columns::find(m.column).unwrap().description();
             let range = m.range();
             assert!(!text.contains("0 … 1") || range == Range::SHARE, "{}", m.name);
-            assert!(
-                m.name == "rate_error" || m.name.starts_with("added_latency.") || range.low.abs() < f64::EPSILON,
-                "{}",
-                m.name
-            );
+            let is_difference = m.name.starts_with("added_") || ["rate_error", "delay_asymmetry"].contains(&m.name);
+            assert!(is_difference || range.low.abs() < f64::EPSILON, "{}", m.name);
         }
         assert_eq!(range_of("throughput_bits_per_s"), Range::POSITIVE);
         assert_eq!(range_of("loss_ratio"), Range::SHARE);

@@ -159,6 +159,13 @@ words! {
         Operation = "operation" ("of several ranks, at each of them"),
     }
 
+    /// The way in which the delays of the two directions were told apart.
+    OneWayClock {
+        User = "user" ("two clocks; the programs' times of arrival, which are later than the kernels'"),
+        Kernel = "kernel" ("two clocks; the kernels' times of arrival"),
+        Shared = "shared" ("both ends have the same clock: one machine"),
+    }
+
     /// The confidence in a figure of latency under load, from the least.
     Confidence {
         Low = "low" ("too few intervals for a moving average"),

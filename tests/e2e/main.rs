@@ -59,6 +59,7 @@ mod netperf_lab;
 mod netperf_scripts;
 mod nodeset;
 mod one_port;
+mod one_way;
 mod outputs;
 mod pairs;
 mod peer_iperf3;

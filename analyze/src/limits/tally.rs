@@ -126,8 +126,11 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
         })
         .collect();
     let told: Vec<(&str, LimitedBy, &str)> = told.iter().map(|(name, by, because)| (&**name, *by, *because)).collect();
-    // The place of the queue is an answer of its own.
-    let queues = all.iter().filter_map(|(name, row)| Some(format!("{name}: {}", row.queue_hop_because.as_ref()?)));
+    // The place of the queue is an answer of its own, and so are the delays of the two directions.
+    let queues = all.iter().flat_map(|(name, row)| {
+        let answers = [&row.queue_hop_because, &row.one_way_because];
+        answers.into_iter().flatten().map(move |because| format!("{name}: {because}"))
+    });
     if told.len() > MOST_LINES {
         return by_cause(&told).into_iter().chain(queues.take(MOST_LINES)).collect();
     }

@@ -12,6 +12,7 @@
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
 //! | [`sample`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
+//! | `one_way` | how long requests and answers were under way, told apart |
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tasks`] | for how long the data threads ran, and waited for a CPU |
 //! | [`tcp_info`] | what the kernel knows about a TCP connection |
@@ -31,6 +32,7 @@ pub(crate) mod kernel;
 pub(crate) mod namespace;
 mod netlink;
 pub mod nic;
+pub(crate) mod one_way;
 pub mod sample;
 pub(crate) mod sampler;
 pub mod tasks;

@@ -14,6 +14,7 @@ use super::{
     histogram::HistogramSlot,
     host::{CpuSharesOf, HostFacts, cpu_shares_of},
     kernel::{self, CeReader},
+    one_way::{self, TripsSlot},
     tasks::{self, TaskTime, Tasks},
     tcp_info,
 };
@@ -31,6 +32,8 @@ pub struct SampledFlow {
     pub latency_slots: Vec<(&'static str, Arc<HistogramSlot>)>,
     /// Slot for the gaps between a paced thread's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
+    /// Slot for its round trips, if the directions are told apart.
+    pub one_way: Option<TripsSlot>,
     /// Share of the stop rule's count; `None`: the flow does not stop by a count.
     pub share: Option<u64>,
     /// Socket whose TCP_INFO is read, if the test asks for it.
@@ -38,6 +41,12 @@ pub struct SampledFlow {
 }
 
 impl SampledFlow {
+    /// Names of the kinds of its histograms.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
+        let split = self.one_way.iter().flat_map(|_| one_way::KINDS);
+        self.latency_slots.iter().map(|(name, _)| *name).chain(split)
+    }
+
     /// The count that the limit applies to.
     pub fn count(&self, counts: &Counts) -> u64 {
         if self.role == Role::Requester { counts.transactions } else { counts.bytes_sent }

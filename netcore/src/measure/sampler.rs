@@ -15,7 +15,7 @@ use super::{
     windows::Windows,
 };
 use crate::{
-    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, Phase, Span, Window},
+    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Phase, Span, Window},
     spec::{Collect, Pace, Phases, Stop},
 };
 
@@ -47,6 +47,8 @@ pub struct Sampled {
     pub monotonic_start_ns: u64,
     /// The clocks at both edges of the measure phase.
     pub clocks: Option<(ClockReading, ClockReading)>,
+    /// Relation of the clocks of both ends, where the directions are told apart.
+    pub one_way: Option<OneWay>,
     pub ending: Ending,
     /// Facts for the reader of the numbers.
     pub notes: Vec<String>,
@@ -196,11 +198,13 @@ impl Sampler {
             counter_log.rest(Span::After);
         }
         windows.collect_histograms(&self.flows);
+        let (one_way, contradiction) = windows.collect_trips(&self.flows);
+        notes.extend(contradiction);
         let lacks = |what| format!("the report is full: the later intervals have no {what} (use a longer `interval`)");
         notes.extend(windows.lacks_histograms().then(|| lacks("latencies")));
         let lacks_counters = self.counter_log.as_ref().is_some_and(CounterLog::lacks_intervals);
         notes.extend(lacks_counters.then(|| lacks("counters")));
-        self.finish(windows, ending, notes)
+        Sampled { one_way, ..self.finish(windows, ending, notes) }
     }
 
     fn begin_measuring(&mut self, windows: &mut Windows, sample: &Sample) {
@@ -343,6 +347,17 @@ impl Sampler {
         let clocks = windows.clocks;
         let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));
         let (phases, intervals, totals) = windows.finish(&self.flows, self.pace.as_ref(), &end);
-        Sampled { phases, intervals, totals, counters, wall_start_ns, monotonic_start_ns, clocks, ending, notes }
+        Sampled {
+            phases,
+            intervals,
+            totals,
+            counters,
+            wall_start_ns,
+            monotonic_start_ns,
+            clocks,
+            one_way: None,
+            ending,
+            notes,
+        }
     }
 }

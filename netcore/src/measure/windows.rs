@@ -9,10 +9,11 @@ use super::{
     KEPT_BYTES,
     counters::{phase_index, phase_of},
     histogram::{self, Histogram},
+    one_way::Collected,
     sample::{EvidenceReader, Sample, SampledFlow},
 };
 use crate::{
-    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window, grown},
+    report::{ClockReading, FlowWindow, Latencies, OneWay, Pacing, Phase, TcpInfo, Window, grown},
     spec::{Pace, Role},
 };
 
@@ -189,6 +190,16 @@ impl Windows {
         }
     }
 
+    /// Takes the round trips of flows that tell the directions apart, when their workers have left; also a sentence, if these
+    /// make no sense.
+    pub fn collect_trips(&mut self, flows: &[SampledFlow]) -> (Option<OneWay>, Option<String>) {
+        let collected = Collected::of(flows.iter().map(|flow| flow.one_way.as_ref()));
+        collected.for_each(|flow, kind, epoch, histogram| {
+            self.add_histogram((flow, flows[flow].latency_slots.len() + kind), epoch, histogram);
+        });
+        (self.clocks.and_then(|clocks| collected.report(clocks)), collected.contradiction())
+    }
+
     fn add_histogram(&mut self, (flow, kind): (usize, usize), epoch: u64, histogram: &Histogram<u64>) {
         let sum = self.by_phase.entry((flow, kind, phase_of(epoch))).or_insert_with(histogram::empty);
         // Both have the same bounds, so adding cannot fail.
@@ -254,10 +265,9 @@ fn total(flow: &SampledFlow, i: usize, sample: &Sample) -> FlowWindow {
 
 /// A flow's histograms. `encoded` gives that of a kind, by the kind's index.
 fn latencies(flow: &SampledFlow, encoded: impl Fn(usize) -> Option<String>) -> Vec<Latencies> {
-    let slots = flow.latency_slots.iter().enumerate();
-    slots
-        .filter_map(|(kind, (name, _))| Some(Latencies { kind: (*name).to_owned(), histogram: encoded(kind)? }))
-        .collect()
+    let named =
+        |(kind, name): (usize, &'static str)| Some(Latencies { kind: name.to_owned(), histogram: encoded(kind)? });
+    flow.kinds().enumerate().filter_map(named).collect()
 }
 
 /// Accuracy of the schedule in a window.

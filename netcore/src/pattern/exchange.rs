@@ -8,6 +8,7 @@
 //! ICMP echo is the same with the kernel as the peer: its messages have a 16-bit number.
 
 mod numbers;
+mod stamps;
 
 use std::{
     collections::VecDeque,
@@ -20,21 +21,19 @@ use std::{
 use nix::sys::socket::MsgFlags;
 use socket2::SockRef;
 
-use self::numbers::Numbers;
+use self::{
+    numbers::Numbers,
+    stamps::{Clocked, Stamps},
+};
 use super::{Worker, WorkerError, between, datagram::end_of_datagrams, request_response::Offer};
 use crate::{
     io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
         Dialect, Transport,
-        memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES},
+        memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES, STAMPED_BYTES},
     },
-    transport::{
-        connection::is_greeting,
-        datagram::{receive_from, send_to},
-        icmp, link,
-        listener::Event,
-    },
+    transport::{connection::is_greeting, datagram::send_to, icmp, link, listener::Event},
 };
 
 /// A request in flight.
@@ -59,9 +58,10 @@ const LINGER: Duration = Duration::from_secs(1);
 /// `look_up_ns`: longest wait, if the call itself does not wait; 0: none.
 /// `over_since`: the first look after the end, of all attempts of a worker.
 #[inline]
-fn attempt<W: Wait>(
+fn attempt<W: Wait, S: Stamps>(
     worker: &mut Worker,
     wait: &W,
+    stamps: &mut S,
     look_up_ns: u64,
     over_since: &mut Option<Instant>,
 ) -> io::Result<Option<usize>> {
@@ -72,7 +72,7 @@ fn attempt<W: Wait>(
             wait.turn();
             flags = wait.flags();
         }
-        match receive_from(&worker.link, worker.receive_buffers.present_mut(), flags | MsgFlags::MSG_TRUNC) {
+        match stamps.receive(&worker.link, worker.receive_buffers.present_mut(), flags | MsgFlags::MSG_TRUNC) {
             // Our messages are never empty: the peer has closed its connection.
             Ok(0) if worker.spec.transport == Transport::Dccp => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
@@ -185,12 +185,16 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
         .map_err(worker.error("bound the wait for responses"))?;
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let result = match worker.link.icmp {
-        Some(form) => request_loop(worker, wait, &form, recorder, offer),
+        Some(form) => request_loop(worker, wait, &form, (), recorder, offer),
         None => match worker.spec.request_number_bytes() {
-            NUMBERED_BYTES => request_loop(worker, wait, &Numbered::<NUMBERED_BYTES>, recorder, offer),
-            2 => request_loop(worker, wait, &Numbered::<2>, recorder, offer),
-            1 => request_loop(worker, wait, &Numbered::<1>, recorder, offer),
-            _ => request_loop(worker, wait, &Numbered::<0>, recorder, offer),
+            NUMBERED_BYTES if worker.spec.one_way => {
+                let stamps = Clocked::new(worker);
+                request_loop(worker, wait, &Numbered::<NUMBERED_BYTES>, stamps, recorder, offer)
+            }
+            NUMBERED_BYTES => request_loop(worker, wait, &Numbered::<NUMBERED_BYTES>, (), recorder, offer),
+            2 => request_loop(worker, wait, &Numbered::<2>, (), recorder, offer),
+            1 => request_loop(worker, wait, &Numbered::<1>, (), recorder, offer),
+            _ => request_loop(worker, wait, &Numbered::<0>, (), recorder, offer),
         },
     };
     let result = worker.end_of_loop(result);
@@ -198,10 +202,11 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     result
 }
 
-fn request_loop<W: Wait, F: Framing>(
+fn request_loop<W: Wait, F: Framing, S: Stamps>(
     worker: &mut Worker,
     wait: &W,
     framing: &F,
+    mut stamps: S,
     mut recorder: Recorder,
     mut offer: Option<Offer>,
 ) -> Result<(), WorkerError> {
@@ -241,6 +246,7 @@ fn request_loop<W: Wait, F: Framing>(
             worker.send_buffers.go_to(if F::NUMBER_BITS == 0 { sent } else { number });
             worker.send_buffers.touch();
             framing.mark(worker.send_buffers.present_message_mut(), number);
+            stamps.request(worker.send_buffers.present_message_mut());
             if !deliver(worker, wait, &mut errors).map_err(worker.error("send a request"))? {
                 return Ok(());
             }
@@ -264,7 +270,7 @@ fn request_loop<W: Wait, F: Framing>(
             return Ok(());
         }
         let is_full = !has_number || flights.len() == inflight;
-        let received = next_answer(worker, wait, offer.as_ref(), is_full, &mut over_since)?;
+        let received = next_answer(worker, wait, &mut stamps, offer.as_ref(), is_full, &mut over_since)?;
         now = Instant::now();
         if is_full {
             offer.iter_mut().for_each(Offer::was_full);
@@ -293,7 +299,9 @@ fn request_loop<W: Wait, F: Framing>(
         };
         numbers.release(flight.number);
         let slot = if F::NUMBER_BITS == 0 { sent - 1 } else { flight.number };
-        worker.check_message(expected.as_ref(), "a response", slot, framing.fixed(message))?;
+        let fixed = if S::WRITTEN > 0 { (S::WRITTEN, &message[S::WRITTEN..]) } else { framing.fixed(message) };
+        worker.check_message(expected.as_ref(), "a response", slot, fixed)?;
+        stamps.answered(worker.cell.epoch(), message);
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         transactions += 1;
@@ -327,9 +335,10 @@ fn look_up_ns(worker: &Worker) -> u64 {
 
 /// Receives a possible answer; `None` if none came before a request is due or before the time for a check.
 #[inline]
-fn next_answer<W: Wait>(
+fn next_answer<W: Wait, S: Stamps>(
     worker: &mut Worker,
     wait: &W,
+    stamps: &mut S,
     offer: Option<&Offer>,
     is_full: bool,
     over_since: &mut Option<Instant>,
@@ -344,7 +353,7 @@ fn next_answer<W: Wait>(
         wait.for_input(&worker.link, offer.next_due()).map_err(worker.error("wait for a response"))?;
         look_up_ns = 0;
     }
-    attempt(worker, wait, look_up_ns, over_since).map_err(failure(worker, "receive a response"))
+    attempt(worker, wait, stamps, look_up_ns, over_since).map_err(failure(worker, "receive a response"))
 }
 
 /// The message in the received bytes, of which there were `n`: on the link layer, those between header and padding. `None`: it
@@ -365,13 +374,18 @@ fn body(worker: &Worker, n: usize, message_bytes: Option<u64>) -> Option<&[u8]> 
 
 /// The answering loop.
 pub fn respond<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
-    let result = respond_loop(worker, wait);
+    let result = if worker.spec.one_way {
+        let stamps = Clocked::new(worker);
+        respond_loop(worker, wait, stamps)
+    } else {
+        respond_loop(worker, wait, ())
+    };
     let result = worker.end_of_loop(result);
     end_of_datagrams(worker);
     result
 }
 
-fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
+fn respond_loop<W: Wait, S: Stamps>(worker: &mut Worker, wait: &W, mut stamps: S) -> Result<(), WorkerError> {
     let sizes = worker.spec.sizes;
     let number_bytes = worker.spec.request_number_bytes();
     let ends_empty = worker.spec.dialect.ends_with_empty_datagram();
@@ -383,11 +397,12 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
     let mut found_nothing = 0;
     let mut over_since = None;
     loop {
-        let received =
-            match attempt(worker, wait, LOOK_UP_NS, &mut over_since).map_err(failure(worker, "receive a request")) {
-                Err(WorkerError::Closed { .. }) => return Ok(()),
-                received => received?,
-            };
+        let received = match attempt(worker, wait, &mut stamps, LOOK_UP_NS, &mut over_since)
+            .map_err(failure(worker, "receive a request"))
+        {
+            Err(WorkerError::Closed { .. }) => return Ok(()),
+            received => received?,
+        };
         let Some(n) = received else {
             if worker.is_over() {
                 found_nothing += 1;
@@ -403,17 +418,20 @@ fn respond_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerErro
         }
         found_nothing = 0;
         let Some(message) = body(worker, n, message_bytes) else { continue };
-        let (mut name, at) = ([0; NUMBERED_BYTES], number_bytes.min(message.len()));
+        let (mut name, at) = ([0; STAMPED_BYTES], number_bytes.max(S::RETURNED).min(message.len()));
         name[..at].copy_from_slice(&message[..at]);
         // An answer is sent from the slot of its request's number, so that the requester knows its contents; without
         // numbers, from the next slot.
-        let number = if number_bytes > 0 { u64::from_le_bytes(name) } else { transactions };
-        worker.check_message(expected.as_ref(), "a request", number, (at, &message[at..]))?;
+        let number =
+            if number_bytes > 0 { u64::from_le_bytes(*name.first_chunk().unwrap_or(&[0; 8])) } else { transactions };
+        let fixed = at.max(S::WRITTEN);
+        worker.check_message(expected.as_ref(), "a request", number, (fixed, &message[fixed..]))?;
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         worker.send_buffers.go_to(number);
         worker.send_buffers.touch();
         worker.send_buffers.present_message_mut()[..at].copy_from_slice(&name[..at]);
+        stamps.answer(worker.send_buffers.present_message_mut());
         if !deliver(worker, wait, &mut errors).map_err(worker.error("send a response"))? {
             return Ok(());
         }

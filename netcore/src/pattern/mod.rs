@@ -36,6 +36,7 @@ use crate::{
         clock::monotonic_ns,
         counters::FlowCell,
         histogram::{HistogramSlot, Recorder},
+        one_way::TripsSlot,
         watch::Watch,
     },
     spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
@@ -63,6 +64,8 @@ pub struct Worker {
     pub latency_slot: Option<Arc<HistogramSlot>>,
     /// Slot for the gaps between a paced worker's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
+    /// Slot for its round trips, if the directions are told apart.
+    pub one_way: Option<TripsSlot>,
     pub watch: Arc<Watch>,
 }
 

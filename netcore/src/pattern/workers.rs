@@ -17,6 +17,7 @@ use crate::{
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
+        one_way::{self, TripsSlot},
         sample::SampledFlow,
         watch::Watch,
     },
@@ -39,6 +40,8 @@ pub struct Assignment {
     pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
     /// Slot for the gaps between its sends, if it is paced.
     pub gaps: Option<Arc<HistogramSlot>>,
+    /// Slot for its round trips, if the directions are told apart.
+    pub one_way: Option<TripsSlot>,
 }
 
 /// The assignments of one end. Buffers are allocated and touched.
@@ -74,6 +77,7 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFi
         conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
         gaps: times_gaps(spec, role).then(Arc::default),
+        one_way: splits(spec, role).then(Arc::default),
     })
 }
 
@@ -104,6 +108,11 @@ fn times_gaps(spec: &TestSpec, role: Role) -> bool {
     spec.pace.is_some_and(|pace| pace.mode == PaceMode::User) && matches!(role, Role::Sender | Role::Requester)
 }
 
+/// Whether a worker keeps its round trips.
+fn splits(spec: &TestSpec, role: Role) -> bool {
+    spec.one_way && role == Role::Requester
+}
+
 /// Whether an end records latencies.
 pub fn has_latencies(spec: &TestSpec, side: Side) -> bool {
     // The flows of a direction are alike, and the last one is of the other direction where there are two.
@@ -114,18 +123,22 @@ pub fn has_latencies(spec: &TestSpec, side: Side) -> bool {
 /// Bytes of a histogram and its relatives: those of the recorder and its slot, and one for each phase.
 const RECORDED_BYTES: u64 = 6 * histogram::BYTES;
 
-/// Bound of the histograms of a flow, bytes: latencies and gaps of two roles.
+/// Bound of the histograms of a flow, bytes: latencies and gaps of two roles, or of one with its round trips.
 #[cfg(any(test, fuzzing))]
-pub const MOST_HISTOGRAM_BYTES: u64 = 4 * RECORDED_BYTES;
+pub const MOST_HISTOGRAM_BYTES: u64 = 4 * RECORDED_BYTES + one_way::BYTES;
 
 /// Bytes of the histograms of an end.
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
-    let timed = |role: &Role| u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
-    let of_flow = |flow: u32| spec.roles(side, flow).iter().map(timed).sum::<u64>();
+    let of_role = |role: &Role| {
+        let timed = u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
+        let split = if splits(spec, *role) { one_way::KINDS.len() as u64 * RECORDED_BYTES + one_way::BYTES } else { 0 };
+        timed * RECORDED_BYTES + split
+    };
+    let of_flow = |flow: u32| spec.roles(side, flow).iter().map(of_role).sum::<u64>();
     // The flows of a direction are alike.
     let (forward, reverse) = (spec.streams, spec.flows().saturating_sub(spec.streams));
-    let count = of_flow(0) * u64::from(forward) + of_flow(spec.streams) * u64::from(reverse);
-    count.saturating_mul(RECORDED_BYTES)
+    let of_flows = |flow, count: u32| of_flow(flow).saturating_mul(count.into());
+    of_flows(0, forward).saturating_add(of_flows(spec.streams, reverse))
 }
 
 impl Assignment {
@@ -139,6 +152,7 @@ impl Assignment {
             cell: Arc::new(FlowCell::default()),
             latency_slots: self.latency_slot.clone().into_iter().collect(),
             gaps: self.gaps.clone(),
+            one_way: self.one_way.clone(),
             share: share(spec, role, self.flow),
             tcp: tcp.then(|| link.send.clone()),
         }

@@ -11,6 +11,9 @@ pub const NUMBERED_BYTES: usize = 8;
 /// Bytes that a datagram of a stream needs for its sequence number and the time of its sending.
 pub const STAMPED_BYTES: usize = 16;
 
+/// Bytes that requests and answers need for their number and the times of `one_way`.
+pub const ONE_WAY_BYTES: usize = 40;
+
 /// Bytes before a message on the link layer: the Ethernet header (14), session, flow and length.
 pub const LINK_HEADER_BYTES: usize = 14 + 4 + 4 + 2;
 
@@ -117,6 +120,7 @@ impl TestSpec {
             (Pattern::Stream, _) => {
                 self.dialect.mark().bytes(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX))
             }
+            _ if self.one_way => ONE_WAY_BYTES,
             _ => self.request_number_bytes(),
         }
     }

@@ -291,6 +291,9 @@ pub struct TestSpec {
     /// Whether the near end probes the hops of the path, before the load and under it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hops: bool,
+    /// Whether requests and answers carry the times of their sending and arrival: the delay of each direction.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_way: bool,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
     /// The program at the other end of the data connections.
@@ -360,6 +363,7 @@ impl TestSpec {
             reply_timeout_ns: 1_000_000_000,
             collect: Collect::default(),
             hops: false,
+            one_way: false,
             interim: false,
             dialect: Dialect::default(),
             connected: true,

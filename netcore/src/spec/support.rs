@@ -89,6 +89,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     segments::check(spec)?;
     rules::ecn(spec)?;
+    if spec.one_way {
+        rules::one_way(spec)?;
+    }
     pace(spec)
 }
 

@@ -5,6 +5,7 @@
 //! are still under way then: the loops tell them from messages by their contents ([`super::connection::is_greeting`]).
 
 use std::{
+    io::IoSliceMut,
     net::SocketAddr,
     os::fd::{AsRawFd, OwnedFd, RawFd},
     sync::Arc,
@@ -12,8 +13,12 @@ use std::{
 };
 
 use nix::{
+    cmsg_space,
     poll::PollFlags,
-    sys::socket::{MsgFlags, SockaddrStorage, recv, send, sendto},
+    sys::{
+        socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recv, recvmsg, send, sendto},
+        time::TimeSpec,
+    },
 };
 use socket2::SockRef;
 
@@ -116,6 +121,28 @@ pub fn receive_from(link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Res
         Ok(_) => Err(nix::Error::EINTR),
         Err(error) => Err(nix::Error::from_raw(error.raw_os_error().unwrap_or(libc::EIO))),
     }
+}
+
+/// The same of a connected socket, with the time at which the kernel got the datagram, nanoseconds of the wall clock.
+/// `control`: room for that ([`arrival_space`]).
+pub fn receive_at(
+    link: &Link,
+    buffer: &mut [u8],
+    flags: MsgFlags,
+    control: &mut Vec<u8>,
+) -> nix::Result<(usize, Option<i64>)> {
+    let mut parts = [IoSliceMut::new(buffer)];
+    let message = recvmsg::<()>(link.receive.as_raw_fd(), &mut parts, Some(control), flags)?;
+    let time = message.cmsgs().into_iter().flatten().find_map(|item| match item {
+        ControlMessageOwned::ScmTimestampns(at) => Some(at.tv_sec() * 1_000_000_000 + at.tv_nsec()),
+        _ => None,
+    });
+    Ok((message.bytes, time))
+}
+
+/// Room for the time of a datagram.
+pub fn arrival_space() -> Vec<u8> {
+    cmsg_space!(TimeSpec)
 }
 
 /// Near end: connects the socket (or not) and sends the preamble until it is answered.

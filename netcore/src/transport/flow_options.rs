@@ -4,9 +4,12 @@
 //!   greeting that is longer than a message would be split as well.
 //! - Explicit Congestion Notification: ECT(0) on datagrams that are sent, the type of service of those that are received, and
 //!   whether a TCP connection has agreed on it. Set after the code point, which shares its byte.
+//! - The times of arrival of datagrams (SO_TIMESTAMPNS).
 //! - Pacing by the kernel: refused where the kernel would not pace, since setsockopt succeeds everywhere.
 
 use std::{io, os::fd::AsFd};
+
+use nix::sys::socket::{setsockopt, sockopt};
 
 use super::{Link, address::local_ip};
 use crate::{
@@ -158,6 +161,14 @@ fn set_ect(link: &Link, class: Opt) -> io::Result<()> {
     let old = opt::get_int(&link.send, class)?;
     opt::set_int(&link.send, class, old & !ECN_MASK | ECT0)?;
     opt::set_int(&link.send, opt::SO_PRIORITY, priority)
+}
+
+/// Lets the kernel say when each datagram arrived, where the test asks for it. Where it does not, the time at which the program
+/// got it is used.
+pub fn set_arrival_times(link: &Link, spec: &TestSpec) {
+    if spec.one_way {
+        let _ = setsockopt(&link.receive, sockopt::ReceiveTimestampns, &true);
+    }
 }
 
 /// The sentence for a connection without it. `sysctl`: the setting of this end's host.

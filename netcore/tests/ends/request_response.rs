@@ -80,6 +80,32 @@ fn histograms_are_cut_with_the_phases_and_intervals() {
     assert_eq!(phase(&near, Phase::Measure).flows[0].latencies[0].kind, "round_trip");
 }
 
+/// Both ends have one clock here: the truth is an offset of 0.
+#[test]
+fn delays_of_requests_and_answers_are_told_apart() {
+    for (io, streams, threads, integrity) in
+        [(Io::Auto, 1, None, true), (Io::Spin, 1, None, false), (Io::Auto, 3, Some(1), true)]
+    {
+        let mut spec = lasting(Pattern::RequestResponse, Transport::Udp, 0);
+        spec.phases.stop = Stop::AfterTransactions(600);
+        (spec.one_way, spec.io, spec.streams, spec.threads, spec.integrity) = (true, io, streams, threads, integrity);
+        (spec.sizes.request_bytes, spec.sizes.response_bytes) = (40, 1000);
+        let (near, far) = run(&spec, V4);
+        agree(&near, &far);
+        let found = near.one_way.unwrap();
+        assert!(found.kernel, "the kernel tells arrivals on loopback");
+        assert!(found.offset_ns.unsigned_abs() <= found.bound_ns && found.bound_ns >= 1000, "{found:?}");
+        assert!(far.one_way.is_none());
+        for flow in &phase(&near, Phase::Measure).flows {
+            let kinds: Vec<&str> = flow.latencies.iter().map(|latencies| &*latencies.kind).collect();
+            assert_eq!(kinds, ["round_trip", "forward_variation", "reverse_variation"]);
+            for latencies in &flow.latencies {
+                assert_eq!(histogram::decode(&latencies.histogram).unwrap().len(), flow.counts.transactions);
+            }
+        }
+    }
+}
+
 #[test]
 fn every_byte_of_requests_and_responses_is_checked() {
     let rr = Pattern::RequestResponse;

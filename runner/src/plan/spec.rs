@@ -20,6 +20,8 @@ use super::{
 
 /// Limit of a message, request or response, bytes: each flow allocates a buffer of that size.
 const MESSAGE_MAX: u64 = 1 << 30;
+/// Default size of requests and answers that carry their times, bytes.
+const ONE_WAY_BYTES: u64 = 64;
 /// Default bound of a warm-up that ends by itself, nanoseconds.
 const WARMUP_AUTO_NS: u64 = 10_000_000_000;
 /// Shortest such bound, nanoseconds: fewer than a hundred samples of a millisecond prove nothing.
@@ -63,6 +65,9 @@ pub fn translate(
     out.inflight = positive(key::inflight, body.inflight, errors).unwrap_or(1);
     out.receive = body.receive.unwrap_or_default();
     out.coalesce = body.coalesce.unwrap_or(false);
+    if body.one_way == Some(true) {
+        (out.sizes.request_bytes, out.sizes.response_bytes) = (ONE_WAY_BYTES, ONE_WAY_BYTES);
+    }
     sizes(body, transport, pingpong, &mut out, errors);
     phases(body, &mut out, errors);
     if let Some(bytes) = paced_message_bytes(body, &out) {
@@ -111,6 +116,7 @@ pub fn translate(
         out.collect = collect.iter().copied().collect();
     }
     out.hops = body.hops.unwrap_or(false);
+    out.one_way = body.one_way.unwrap_or(false);
     out.interim = out.phases.interval_ns > 0;
     Some(out)
 }

@@ -5,7 +5,8 @@ use super::{
     may_be_empty::{Boolean, Integer, Number, Text, Time},
 };
 use crate::words::{
-    Confidence, Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, Phase, Record, Search, Status, Way,
+    Confidence, Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, OneWayClock, Phase, Record, Search, Status,
+    Way,
 };
 
 columns! {
@@ -183,6 +184,44 @@ columns! {
             => ("added_latency.p95", Microseconds, Lower, Gauge, "added latency, 95th percentile", any());
         load_confidence: Option<Confidence> = "Whether the throughput of the load beside a probe was stable at the end: {words}. Of several loads the least; in a summary that of the least iteration.";
         responsiveness_confidence: Option<Confidence> = "The same for the probe's `round_trips_per_min`.";
+    }
+    "one way" {
+        forward_variation_p50_us: Number = "Delay of the requests above the least one of the test, median, microseconds; the drift of the clocks is taken out, and their offset has no part in it. With `one_way`; in a summary, as in all columns of the group, the mean over the iterations."
+            => ("forward_variation.p50", Microseconds, Lower, Gauge, "variation forward, median");
+        forward_variation_p95_us: Number = "The same, 95th percentile."
+            => ("forward_variation.p95", Microseconds, Lower, Gauge, "variation forward, 95th percentile");
+        forward_variation_p99_us: Number = "The same, 99th percentile."
+            => ("forward_variation.p99", Microseconds, Lower, Gauge, "variation forward, 99th percentile");
+        reverse_variation_p50_us: Number = "The same of the answers, median."
+            => ("reverse_variation.p50", Microseconds, Lower, Gauge, "variation reverse, median");
+        reverse_variation_p95_us: Number = "The same, 95th percentile."
+            => ("reverse_variation.p95", Microseconds, Lower, Gauge, "variation reverse, 95th percentile");
+        reverse_variation_p99_us: Number = "The same, 99th percentile."
+            => ("reverse_variation.p99", Microseconds, Lower, Gauge, "variation reverse, 99th percentile");
+        forward_delay_min_us: Number = "Delay of the requests, from just before the send call to the arrival in the other host's kernel, smallest, microseconds, in rows of the measure phase; known to `one_way_bound_us`, and empty where that is larger."
+            => ("forward_delay.min", Microseconds, Lower, Gauge, "delay forward, smallest");
+        forward_delay_p50_us: Number = "The same, median."
+            => ("forward_delay.p50", Microseconds, Lower, Gauge, "delay forward, median");
+        forward_delay_p95_us: Number = "The same, 95th percentile."
+            => ("forward_delay.p95", Microseconds, Lower, Gauge, "delay forward, 95th percentile");
+        forward_delay_p99_us: Number = "The same, 99th percentile."
+            => ("forward_delay.p99", Microseconds, Lower, Gauge, "delay forward, 99th percentile");
+        reverse_delay_min_us: Number = "The same of the answers, smallest."
+            => ("reverse_delay.min", Microseconds, Lower, Gauge, "delay reverse, smallest");
+        reverse_delay_p50_us: Number = "The same, median."
+            => ("reverse_delay.p50", Microseconds, Lower, Gauge, "delay reverse, median");
+        reverse_delay_p95_us: Number = "The same, 95th percentile."
+            => ("reverse_delay.p95", Microseconds, Lower, Gauge, "delay reverse, 95th percentile");
+        reverse_delay_p99_us: Number = "The same, 99th percentile."
+            => ("reverse_delay.p99", Microseconds, Lower, Gauge, "delay reverse, 99th percentile");
+        one_way_bound_us: Number = "Bound of the error of the delays: how well the offset of the two clocks is known at the worst instant of the measure phase, microseconds."
+            => ("one_way_bound", Microseconds, Lower, Gauge, "bound of the delays");
+        delay_asymmetry_us: Number = "`forward_delay_min_us` minus `reverse_delay_min_us`; empty where it is smaller than twice the bound."
+            => ("delay_asymmetry", Microseconds, Neither, Gauge, "delay forward less reverse", any());
+        one_way_clock: Option<OneWayClock> = "Clocks and times behind the delays: {words}.";
+        one_way_offset_us: Number = "CLOCK_MONOTONIC_RAW of `to` minus that of `from` at the begin of the measure phase, microseconds, known to `one_way_bound_us`.";
+        one_way_drift_ppm: Number = "Drift of that offset, microseconds per second.";
+        one_way_because: Text = "The figures of each direction in a sentence, and why a delay is left out.";
     }
     "ranks" {
         ranks: Integer = "Ranks of a test of several.";

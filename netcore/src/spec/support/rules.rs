@@ -104,6 +104,9 @@ const PIPE_BYTES: u64 = 65_536;
 /// Shortest message with a number, bytes.
 const NUMBERED: u64 = crate::spec::memory::NUMBERED_BYTES as u64;
 
+/// Shortest message with the times of `one_way`, bytes.
+const ONE_WAY: u64 = crate::spec::memory::ONE_WAY_BYTES as u64;
+
 /// Payload of the longest UDP datagram over IPv4, bytes.
 const LARGEST_UDP: u64 = 65_507;
 
@@ -156,6 +159,21 @@ impl TestSpec {
     pub fn asks_for_ecn(&self, side: Side) -> bool {
         self.end(side).socket.ecn == Some(true) && matches!(self.transport, Transport::Tcp | Transport::Udp)
     }
+}
+
+/// Rules of the delay of each direction.
+pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
+    let short = spec.sizes.request_bytes < ONE_WAY || spec.sizes.response_bytes < ONE_WAY;
+    let key = if spec.sizes.request_bytes < ONE_WAY { key::request_size } else { key::response_size };
+    refuse_if! {
+        spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
+            key::one_way, "one_way: only the messages of udp_rr and udplite_rr carry the times of their sending and arrival";
+        spec.dialect != Dialect::Plumb =>
+            key::one_way, "one_way: only a far end of Plumbline writes down when a message came and when its answer left";
+        short => key, "one_way: number and times take {ONE_WAY} bytes, of request and response";
+        !spec.connected => key::connected, "one_way: leave `connected` out: only connected sockets ask for the times of packets";
+    }
+    Ok(())
 }
 
 /// Refuses what cannot be counted.
@@ -276,6 +294,33 @@ mod tests {
         let service = discard(|s| (s.dialect, s.far.port) = (Dialect::Service, Some(9)));
         refused(&service, "receive");
         check(&TestSpec { direction: Direction::Reverse, ..service }).unwrap();
+    }
+
+    #[test]
+    fn directions_are_told_apart_where_messages_carry_times() {
+        let with = |transport, pattern, change: fn(&mut TestSpec)| {
+            let mut spec = TestSpec::new(pattern, transport);
+            (spec.one_way, spec.sizes.request_bytes, spec.sizes.response_bytes) = (true, 40, 40);
+            change(&mut spec);
+            check(&spec).map_err(|refusal| refusal.key)
+        };
+        let rr = Pattern::RequestResponse;
+        assert_eq!(with(Transport::Udp, rr, |_| ()), Ok(()));
+        assert_eq!(with(Transport::UdpLite, rr, |_| ()), Ok(()));
+        for (transport, pattern, change, key) in [
+            (Transport::Tcp, rr, (|_| ()) as fn(&mut TestSpec), "one_way"),
+            (Transport::Pipe, rr, |_| (), "one_way"),
+            (Transport::UnixDatagram, rr, |_| (), "one_way"),
+            (Transport::Udp, Pattern::Stream, |_| (), "one_way"),
+            (Transport::Icmp, Pattern::Ping, |_| (), "one_way"),
+            (Transport::Udp, rr, |spec| spec.dialect = Dialect::Netperf, "one_way"),
+            (Transport::Udp, rr, |spec| spec.sizes.request_bytes = 39, "request_size"),
+            (Transport::Udp, rr, |spec| spec.sizes.response_bytes = 39, "response_size"),
+            (Transport::Udp, rr, |spec| spec.connected = false, "connected"),
+            (Transport::Udp, rr, |spec| spec.coalesce = true, "coalesce"),
+        ] {
+            assert_eq!(with(transport, pattern, change), Err(key), "{transport:?} {pattern:?}");
+        }
     }
 
     #[test]

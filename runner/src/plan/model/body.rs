@@ -131,6 +131,8 @@ pub struct TestBody {
     pub collect: Option<Vec<Collectable>>,
     /// Probe the hops of the path before the load and under it: where does the queue stand? Of a group, its first stream does.
     pub hops: Option<bool>,
+    /// Tell the delays of requests and of their answers apart (udp_rr).
+    pub one_way: Option<bool>,
     /// Assertions on the results.
     pub assert: Option<Vec<Assert>>,
     /// Assertions in addition to the inherited ones.

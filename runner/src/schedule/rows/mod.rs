@@ -4,6 +4,7 @@
 //! - [`path`]: latency, lost messages, congestion marks, the share of the wire
 //! - [`limits`]: what held the test back
 //! - [`group`]: what the members of a group did together
+//! - [`one_way`]: the delays of the two directions
 //! - [`hops`]: at which link of the path the queue stands
 //! - [`kinds`]: what several ranks did, and what a program printed
 //! - [`summary`]: what the iterations of a case say together
@@ -12,6 +13,7 @@ pub mod group;
 pub mod hops;
 pub mod kinds;
 pub mod limits;
+pub mod one_way;
 pub mod path;
 pub mod summary;
 pub mod window;
@@ -79,6 +81,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
                 hops::fill(&mut row, near);
+                one_way::fill(&mut row, near.one_way.as_ref());
             }
             rows.push((*way, row));
         }

@@ -40,6 +40,15 @@ fn of_kind(kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
     all.filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
 }
 
+/// Quantiles of all latencies of that name, microseconds; those of none are `None`.
+pub(super) fn quantiles_us<const N: usize>(name: &str, timed: &[&Latencies], quantiles: [f64; N]) -> [Option<f64>; N] {
+    let all = timed.iter().filter(|latencies| latencies.kind == name);
+    // The kind of what is merged has no part in it.
+    let all = all.filter_map(|latencies| Merged::decode(LatencyKind::RoundTrip, &latencies.histogram));
+    let merged = all.reduce(|a, b| a.with(&b)).filter(|merged| !merged.histogram.is_empty());
+    quantiles.map(|quantile| merged.as_ref().map(|merged| merged.quantile_us(quantile)))
+}
+
 impl Merged {
     /// Reads a histogram back. `None` for a text that is none.
     pub fn decode(kind: LatencyKind, text: &str) -> Option<Self> {

@@ -10,10 +10,10 @@ use schemas::{
     words::{Confidence, Record},
 };
 
-use super::{hops::Places, path::Merged};
+use super::{hops::Places, one_way, path::Merged};
 
 /// Groups of columns that a summary condenses.
-const CONDENSED: [&str; 12] = [
+const CONDENSED: [&str; 13] = [
     "place and time",
     "volume",
     "datagrams",
@@ -21,6 +21,7 @@ const CONDENSED: [&str; 12] = [
     "pacing",
     "latency",
     "responsiveness",
+    "one way",
     "ranks",
     "cpu",
     "tcp",
@@ -131,6 +132,7 @@ impl Summary {
             limit.fill(&mut row);
         }
         self.places.fill(&mut row);
+        row.one_way_because = one_way::because(&row);
         if let Some(receive_calls) = &self.receive_calls {
             receive_calls.fill_receive_calls(&mut row);
         }

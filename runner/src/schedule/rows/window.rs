@@ -13,7 +13,7 @@ use schemas::{
     words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
-use super::{limits, path};
+use super::{limits, one_way, path};
 use crate::plan::answers;
 
 /// The same phase or interval at both ends; an end that reported none of it is `None`.
@@ -138,6 +138,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     if let Some(latencies) = path::merged(&timed) {
         latencies.fill(&mut row);
     }
+    one_way::variation(&mut row, &timed);
     if let Some(receive_calls) = path::receive_calls(&timed) {
         receive_calls.fill_receive_calls(&mut row);
     }

@@ -1,0 +1,219 @@
+//! Delays of requests and of their answers, told apart.
+//!
+//! What a message shows is the difference of two clocks. Only at the end of a test is their relation known as well as it can
+//! be, and their drift at all. So the differences are kept until then: all of a short test, of a long one every second, fourth,
+//! … message.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{
+    envelope::{Envelope, Line, RoundTrip},
+    histogram::{self, Histogram},
+};
+use crate::report::{ClockReading, OneWay};
+
+/// Most round trips that are kept of a flow.
+const MOST_KEPT: usize = 1 << 15;
+
+/// Memory of the round trips of a flow, bytes.
+pub const BYTES: u64 = (MOST_KEPT * size_of::<Kept>()) as u64;
+
+/// Names of the two kinds of figures.
+pub const KINDS: [&str; 2] = ["forward_variation", "reverse_variation"];
+
+/// No bound is claimed to be smaller, nanoseconds: the readings of clocks themselves take tens of nanoseconds.
+const LEAST_BOUND_NS: u64 = 1_000;
+
+/// What a round trip showed.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    epoch: u64,
+    /// When the answer came, on our clock.
+    at_ns: u64,
+    /// Their clock at the arrival of the request, minus ours at its departure.
+    forward: i64,
+    /// Their clock at the departure of the answer, minus ours at its arrival.
+    reverse: i64,
+}
+
+/// The round trips of a flow.
+#[derive(Debug)]
+pub struct Trips {
+    envelope: Envelope,
+    kept: Vec<Kept>,
+    /// One of so many is kept.
+    every: u64,
+    seen: u64,
+    /// Whether the kernels told all arrivals.
+    kernel: bool,
+}
+
+/// Where a worker leaves its round trips.
+pub type TripsSlot = Arc<Mutex<Option<Trips>>>;
+
+impl Default for Trips {
+    fn default() -> Self {
+        Self { kept: Vec::with_capacity(MOST_KEPT), ..Self::empty() }
+    }
+}
+
+impl Trips {
+    /// Without room.
+    pub fn empty() -> Self {
+        Self { envelope: Envelope::default(), kept: Vec::new(), every: 1, seen: 0, kernel: true }
+    }
+
+    /// Takes in a round trip that ended in this epoch. `kernel`: whether the kernels told both arrivals.
+    #[inline]
+    pub fn record(&mut self, epoch: u64, trip: &RoundTrip, kernel: bool) {
+        self.envelope.push(trip);
+        self.kernel &= kernel;
+        self.seen += 1;
+        if self.seen % self.every != 0 {
+            return;
+        }
+        if self.kept.len() == MOST_KEPT {
+            let mut number = 0;
+            self.kept.retain(|_| {
+                number += 1;
+                number % 2 == 0
+            });
+            self.every *= 2;
+        }
+        // A peer that lies may have any clock: the difference wraps, and its round trips contradict each other.
+        self.kept.push(Kept {
+            epoch,
+            at_ns: trip.received_ns,
+            forward: trip.arrived_ns.wrapping_sub(trip.sent_ns).cast_signed(),
+            reverse: trip.answered_ns.wrapping_sub(trip.received_ns).cast_signed(),
+        });
+    }
+
+    /// Leaves them for the sampler.
+    pub fn leave(self, slot: &TripsSlot) {
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
+    }
+}
+
+/// The round trips of all flows of an end, which have the same two clocks.
+pub struct Collected {
+    flows: Vec<(usize, Trips)>,
+    envelope: Envelope,
+    line: Option<Line>,
+}
+
+impl Collected {
+    /// `slots`: by flow, where it has one.
+    pub fn of<'a>(slots: impl Iterator<Item = Option<&'a TripsSlot>>) -> Self {
+        let taken = |slot: &TripsSlot| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let flows: Vec<(usize, Trips)> =
+            slots.enumerate().filter_map(|(flow, slot)| Some((flow, taken(slot?)?))).collect();
+        let mut envelope = Envelope::default();
+        flows.iter().for_each(|(_, trips)| envelope.extend(&trips.envelope));
+        let line = envelope.line();
+        Self { flows, envelope, line }
+    }
+
+    /// A sentence if the round trips contradict each other.
+    pub fn contradiction(&self) -> Option<String> {
+        let any = self.flows.iter().any(|(_, trips)| trips.seen > 0);
+        (any && self.line.is_none()).then(|| {
+            "one_way: no two clocks can show these times: a machine was suspended or moved during the test, or its clock drifts by \
+             more than 200 parts per million; there are no figures of each direction"
+                .to_owned()
+        })
+    }
+
+    /// Calls `add` with the flow, the index in [`KINDS`], the epoch, and a histogram of delays above the least one.
+    pub fn for_each(&self, mut add: impl FnMut(usize, usize, u64, &Histogram<u64>)) {
+        let Some(line) = self.line else { return };
+        for (flow, trips) in &self.flows {
+            for kept in trips.kept.chunk_by(|a, b| a.epoch == b.epoch) {
+                let mut both = [histogram::empty(), histogram::empty()];
+                for trip in kept {
+                    let delays = [line.delay_ns(trip.at_ns, trip.forward), -line.delay_ns(trip.at_ns, trip.reverse)];
+                    for (histogram, delay) in both.iter_mut().zip(delays) {
+                        // Nonnegative, and far below 2^53.
+                        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                        histogram.saturating_record((delay - line.least).max(0.0).round() as u64);
+                    }
+                }
+                both.iter().enumerate().for_each(|(kind, histogram)| add(*flow, kind, kept[0].epoch, histogram));
+            }
+        }
+    }
+
+    /// The relation of the clocks in a phase between these readings of ours.
+    pub fn report(&self, (begin, end): (ClockReading, ClockReading)) -> Option<OneWay> {
+        let line = self.line?;
+        let off = |at_ns: u64| {
+            let (low, high) = self.envelope.range(at_ns)?;
+            Some(line.delay_ns(at_ns, high).max(-line.delay_ns(at_ns, low)))
+        };
+        // The range is a convex set of lines: it is widest at one of the ends.
+        let bound = off(begin.raw_ns)?.max(off(end.raw_ns)?).ceil();
+        // All of these are finite, and conversions saturate.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Some(OneWay {
+            kernel: self.flows.iter().all(|(_, trips)| trips.kernel),
+            offset_ns: line.offset_ns(begin.raw_ns),
+            bound_ns: (bound as u64).max(LEAST_BOUND_NS),
+            drift_ppb: (line.rate * 1e9).round() as i64,
+            least_ns: line.least.round() as u64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request takes 20 µs, every third 3 ms; an answer 30 µs. Their clock is an hour ahead and 80 ppm fast.
+    fn trips(count: u64, flow: u64) -> Trips {
+        let theirs = |ns: u64| ns + 3_600_000_000_000 + ns / 12_500;
+        let mut trips = Trips::default();
+        for number in 0..count {
+            let sent_ns = 1_000_000_000 + number * 100_000 + flow * 50_000;
+            let out = if number % 3 == 2 { 3_000_000 } else { 20_000 };
+            let (arrived_ns, received_ns) = (theirs(sent_ns + out), sent_ns + out + 5_000 + 30_000);
+            let answered_ns = theirs(sent_ns + out + 5_000);
+            trips.record(number / 50_000, &RoundTrip { sent_ns, arrived_ns, answered_ns, received_ns }, true);
+        }
+        trips
+    }
+
+    #[test]
+    fn each_direction_has_its_own_variation_whatever_the_clocks_do() {
+        let slots: Vec<TripsSlot> = (0..2).map(|flow| Arc::new(Mutex::new(Some(trips(100_000, flow))))).collect();
+        let collected = Collected::of(slots.iter().map(Some).chain([None]));
+        assert_eq!(collected.contradiction(), None);
+        let mut seen = Vec::new();
+        collected.for_each(|flow, kind, epoch, histogram| {
+            assert!(histogram.len() > 10_000, "{}", histogram.len());
+            seen.push((flow, kind, epoch));
+            let [p50, p99] = [0.5, 0.99].map(|q| histogram.value_at_quantile(q));
+            let expected = if kind == 0 { 2_980_000 } else { 0 };
+            assert!(p50 < 2_000 && p99.abs_diff(expected) < 4_000, "{kind}: {p50} {p99}");
+        });
+        assert_eq!(seen.len(), 8, "{seen:?}");
+        let at = |raw_ns| ClockReading { raw_ns, ..ClockReading::default() };
+        let found = collected.report((at(2_000_000_000), at(9_000_000_000))).unwrap();
+        assert!(found.kernel && found.least_ns.abs_diff(25_000) < 100, "{found:?}");
+        let truth = 3_600_000_000_000 + 2_000_000_000 / 12_500;
+        assert!(found.offset_ns.abs_diff(truth) <= found.bound_ns && found.bound_ns < 26_000, "{found:?}");
+        assert!((found.drift_ppb - 80_000).abs() < 300, "{found:?}");
+        // Taken once.
+        assert_eq!(Collected::of(slots.iter().map(Some)).report((at(2), at(9))), None);
+    }
+
+    #[test]
+    fn clocks_that_cannot_be_have_a_sentence_and_no_figures() {
+        let mut wrong = trips(10, 0);
+        let late = RoundTrip { sent_ns: 1 << 40, arrived_ns: 1, answered_ns: 2, received_ns: (1 << 40) + 1_000 };
+        wrong.record(0, &late, false);
+        let collected = Collected::of([Some(&Arc::new(Mutex::new(Some(wrong))))].into_iter());
+        assert!(collected.contradiction().unwrap().contains("no two clocks"));
+        collected.for_each(|_, _, _, _| unreachable!("no figures"));
+        assert_eq!(collected.report(Default::default()), None);
+    }
+}

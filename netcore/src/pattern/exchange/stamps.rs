@@ -1,0 +1,137 @@
+//! The times that the messages of a test with `one_way` carry: when a request left and came, and when its answer left and came.
+//! A loop without them is compiled without a trace of them.
+//!
+//! Both ends put their times on CLOCK_MONOTONIC_RAW. A message is stamped before its send call; its arrival is the kernel's
+//! time. So a delay holds all that a message waits for in the sending host, and nothing of the wait for a thread of the
+//! receiving one, and each instant lies on the side of the truth that a bound of the clocks' offset needs.
+
+use nix::sys::socket::MsgFlags;
+
+use super::super::Worker;
+use crate::{
+    measure::{
+        clock::{ArrivalClock, raw_ns},
+        envelope::RoundTrip,
+        one_way::{Trips, TripsSlot},
+    },
+    spec::memory::{NUMBERED_BYTES, ONE_WAY_BYTES},
+    transport::{
+        Link,
+        datagram::{arrival_space, receive_at, receive_from},
+    },
+};
+
+/// Offsets of the times in a message, behind its number.
+const SENT: usize = NUMBERED_BYTES;
+const ARRIVED: usize = SENT + 8;
+const ANSWERED: usize = ARRIVED + 8;
+/// Offset of a word that is 1 if the far end's kernel told the arrival.
+const KERNEL: usize = ANSWERED + 8;
+
+/// The times of a loop's messages.
+pub trait Stamps {
+    /// Bytes at a message's start that an answer returns as they came, beside the number.
+    const RETURNED: usize;
+    /// Bytes at a message's start that are written, or 0.
+    const WRITTEN: usize;
+
+    /// Receives a datagram.
+    fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize>;
+    /// A request is sent next.
+    fn request(&self, message: &mut [u8]);
+    /// An answer is sent next, to the message that was received last.
+    fn answer(&self, message: &mut [u8]);
+    /// The message that was received last is an answer.
+    fn answered(&mut self, epoch: u64, message: &[u8]);
+}
+
+/// Without times.
+impl Stamps for () {
+    const RETURNED: usize = 0;
+    const WRITTEN: usize = 0;
+
+    #[inline]
+    fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
+        receive_from(link, buffer, flags)
+    }
+    #[inline]
+    fn request(&self, _: &mut [u8]) {}
+    #[inline]
+    fn answer(&self, _: &mut [u8]) {}
+    #[inline]
+    fn answered(&mut self, _: u64, _: &[u8]) {}
+}
+
+/// The times of one flow.
+pub struct Clocked {
+    clock: ArrivalClock,
+    control: Vec<u8>,
+    /// When the last datagram arrived, and whether the kernel told it.
+    arrived: (u64, bool),
+    trips: Trips,
+    slot: Option<TripsSlot>,
+}
+
+impl Clocked {
+    pub fn new(worker: &Worker) -> Self {
+        Self {
+            clock: ArrivalClock::default(),
+            control: arrival_space(),
+            arrived: (0, false),
+            trips: if worker.one_way.is_some() { Trips::default() } else { Trips::empty() },
+            slot: worker.one_way.clone(),
+        }
+    }
+}
+
+impl Drop for Clocked {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            std::mem::replace(&mut self.trips, Trips::empty()).leave(slot);
+        }
+    }
+}
+
+impl Stamps for Clocked {
+    const RETURNED: usize = ARRIVED;
+    const WRITTEN: usize = ONE_WAY_BYTES;
+
+    fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
+        let (bytes, time_ns) = receive_at(link, buffer, flags, &mut self.control)?;
+        self.arrived = self.clock.arrival(time_ns);
+        Ok(bytes)
+    }
+
+    fn request(&self, message: &mut [u8]) {
+        write(message, SENT, raw_ns());
+    }
+
+    fn answer(&self, message: &mut [u8]) {
+        let (arrived_ns, kernel) = self.arrived;
+        write(message, ARRIVED, arrived_ns);
+        write(message, KERNEL, kernel.into());
+        write(message, ANSWERED, raw_ns());
+    }
+
+    fn answered(&mut self, epoch: u64, message: &[u8]) {
+        let (received_ns, kernel) = self.arrived;
+        let trip = RoundTrip {
+            sent_ns: read(message, SENT),
+            arrived_ns: read(message, ARRIVED),
+            answered_ns: read(message, ANSWERED),
+            received_ns,
+        };
+        self.trips.record(epoch, &trip, kernel && read(message, KERNEL) == 1);
+    }
+}
+
+/// Writes a time; messages of such a test have room for it.
+fn write(message: &mut [u8], at: usize, value: u64) {
+    if let Some(bytes) = message.get_mut(at..at + 8) {
+        bytes.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+fn read(message: &[u8], at: usize) -> u64 {
+    message.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,134 @@
+//! `one_way`: the delay of each direction against clocks whose offset is known.
+
+use std::process::{Command, Stdio};
+
+use netcore::measure::clock::monotonic_ns;
+
+use crate::{
+    needs::{has_program, skip},
+    netns::Pair,
+    program::{Folder, Ran, Row, Serve, number, of, parse, plumb},
+};
+
+/// The first process of a time namespace whose monotonic clocks are ahead by these seconds and nanoseconds, and then the program.
+/// `unshare` of util-linux sets whole seconds only.
+const IN_TIME_NAMESPACE: &str = "import ctypes, os, sys
+ctypes.CDLL(None).unshare(0x80)
+open('/proc/self/timens_offsets', 'w').write(f'monotonic {sys.argv[1]} {sys.argv[2]}')
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).prctl(1, 9)
+    os.execv(sys.argv[3], sys.argv[3:])
+os.waitpid(child, 0)";
+
+/// A daemon whose clocks are ahead by so much; `None` where this kernel has no time namespaces.
+fn ahead(pair: &Pair, offset_ns: u64) -> Option<Serve> {
+    if !has_program("python3", "python3") {
+        return None;
+    }
+    let made = Command::new("unshare").args(["-T", "true"]).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        skip("no time namespace can be made here");
+        return None;
+    }
+    let (seconds, rest) = (offset_ns / 1_000_000_000, offset_ns % 1_000_000_000);
+    let mut command: Command = pair.far.command("python3");
+    command.args(["-c", IN_TIME_NAMESPACE, &seconds.to_string(), &rest.to_string(), env!("CARGO_BIN_EXE_plumb")]);
+    command.args(["serve", "--listen", &format!("{}:12864", Pair::FAR), "--allow", "10.0.0.0/8"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    Some(Serve::of(command))
+}
+
+fn measured(pair: &Pair, tests: &str) -> (Ran, Vec<Row>) {
+    let folder = Folder::new();
+    let hosts = format!("hosts: {{far: {{address: {0}, control: \"{0}:12864\"}}}}", Pair::FAR);
+    let (plan, table) = (folder.plan(&hosts, tests), folder.name("rows.csv"));
+    let mut run = pair.near.command(env!("CARGO_BIN_EXE_plumb"));
+    let ran = Ran::from(run.args(["run", &plan, "-o", &table, "--progress", "never"]).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let rows = parse(&std::fs::read_to_string(&table).unwrap());
+    (ran, rows)
+}
+
+fn measure_row<'a>(rows: &'a [Row], record: &str) -> &'a Row {
+    of(rows, record).into_iter().find(|row| row["phase"] == "measure").unwrap()
+}
+
+#[test]
+fn a_known_offset_of_the_clocks_lies_within_the_bound() {
+    let Some(pair) = Pair::new() else { return };
+    // Neither whole seconds nor the same in each run.
+    let truth_ns = 5_000_000_000_000 + monotonic_ns() % 1_000_000_000;
+    let Some(_daemon) = ahead(&pair, truth_ns) else { return };
+    let (ran, rows) = measured(
+        &pair,
+        "  it: {workload: udp_rr, to: far, one_way: true, rate: 500/s, transactions: 400, interval: 100ms, iterations: 2}",
+    );
+    for row in of(&rows, "iteration") {
+        let (offset, bound) = (number(row, "one_way_offset_us"), number(row, "one_way_bound_us"));
+        let off = (offset - truth_ns as f64 / 1000.0).abs();
+        assert!(off <= bound + 0.02, "off by {off} µs, ± {bound}");
+        assert!(bound >= 1.0);
+        // One machine, but two clocks.
+        assert_eq!((&*row["same_machine"], &*row["one_way_clock"]), ("true", "kernel"));
+        for way in ["forward", "reverse"] {
+            let [p50, p95, p99] = ["p50", "p95", "p99"].map(|p| number(row, &format!("{way}_variation_{p}_us")));
+            assert!(0.0 <= p50 && p50 <= p95 && p95 <= p99, "{p50} {p95} {p99}");
+            for part in ["min", "p50", "p95", "p99"] {
+                let delay = &row[&format!("{way}_delay_{part}_us")];
+                assert!(delay.is_empty() || delay.parse::<f64>().unwrap() >= bound, "{delay} ± {bound}");
+            }
+        }
+    }
+    let in_intervals = of(&rows, "interval");
+    assert!(in_intervals.iter().any(|row| !row["reverse_variation_p50_us"].is_empty()));
+    assert!(in_intervals.iter().all(|row| row["forward_delay_p50_us"].is_empty()));
+    let summary = measure_row(&rows, "summary");
+    assert!(!summary["forward_variation_p99_us"].is_empty() && ran.stdout.contains(&summary["one_way_because"]));
+}
+
+/// Here both ends have one clock, and the delays are what they are: a token bucket delays the requests.
+#[test]
+fn the_direction_of_a_queue_shows() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("8mbit", "200ms") {
+        return;
+    }
+    let mut serve = pair.far.command(env!("CARGO_BIN_EXE_plumb"));
+    serve.args(["serve", "--listen", &format!("{}:12864", Pair::FAR), "--allow", "10.0.0.0/8"]);
+    let _daemon = Serve::of({
+        serve.stdout(Stdio::piped()).stderr(Stdio::null());
+        serve
+    });
+    let (_, rows) = measured(
+        &pair,
+        "  it:\n    concurrent:\n      members:\n        load: {workload: tcp_stream, to: far, after: 500ms, duration: 3s}\n        \
+         probe: {workload: udp_rr, to: far, one_way: true, rate: 100/s, pacing: {catch_up: 0}, warmup: 1500ms, duration: 1500ms}\n    iterations: 1",
+    );
+    let probe =
+        rows.iter().find(|row| row["member"] == "probe" && row["record"] == "iteration" && row["phase"] == "measure");
+    let probe = probe.unwrap();
+    assert_eq!(probe["one_way_clock"], "shared");
+    let [forward, reverse] = ["forward_delay_p50_us", "reverse_variation_p50_us"].map(|cell| number(probe, cell));
+    assert!(forward > 4.0 * reverse && forward > 5_000.0, "{forward} {reverse}");
+}
+
+#[test]
+fn directions_are_told_apart_only_where_they_can_be() {
+    let check = |test: &str| {
+        let folder = Folder::new();
+        plumb(&["check", &folder.plan("", &format!("  it: {test}"))])
+    };
+    for (test, says) in [
+        ("{workload: tcp_rr, one_way: true, duration: 1s}", "only the messages of udp_rr and udplite_rr"),
+        ("{workload: udp_stream, one_way: true, duration: 1s}", "only the messages of udp_rr and udplite_rr"),
+        ("{workload: udp_rr, one_way: true, request_size: 39, duration: 1s}", "take 40 bytes"),
+        ("{workload: udp_rr, duration: 1s, assert: [forward_delay.p50 < 1ms]}", "only a test with `one_way`"),
+    ] {
+        let ran = check(test);
+        assert!(ran.code == Some(2) && ran.stderr.contains(says), "{test}: {:?} {}", ran.code, ran.stderr);
+    }
+    let ran =
+        check("{workload: udp_rr, one_way: true, response_size: 40, duration: 1s, assert: [forward_delay.p50 < 1ms]}");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
