@@ -100,17 +100,31 @@ fn the_direction_of_a_queue_shows() {
         serve.stdout(Stdio::piped()).stderr(Stdio::null());
         serve
     });
-    let (_, rows) = measured(
+    let probe = "workload: udp_rr, to: far, one_way: true, rate: 100/s, pacing: {catch_up: 0}";
+    let members = [
+        format!("idle: {{{probe}, duration: 1s}}"),
+        "load: {workload: tcp_stream, to: far, after: 1500ms, warmup: 1s, duration: 2s}".to_owned(),
+        format!("loaded: {{{probe}, after: 1500ms, warmup: 1s, duration: 2s, idle: idle}}"),
+    ];
+    let members = members.map(|member| format!("        {member}\n")).concat();
+    let (ran, rows) = measured(
         &pair,
-        "  it:\n    concurrent:\n      members:\n        load: {workload: tcp_stream, to: far, after: 500ms, duration: 3s}\n        \
-         probe: {workload: udp_rr, to: far, one_way: true, rate: 100/s, pacing: {catch_up: 0}, warmup: 1500ms, duration: 1500ms}\n    iterations: 1",
+        &format!("  it:\n    iterations: 1\n    concurrent:\n      start: {{max_skew: 1s}}\n      members:\n{members}"),
     );
-    let probe =
-        rows.iter().find(|row| row["member"] == "probe" && row["record"] == "iteration" && row["phase"] == "measure");
-    let probe = probe.unwrap();
-    assert_eq!(probe["one_way_clock"], "shared");
-    let [forward, reverse] = ["forward_delay_p50_us", "reverse_variation_p50_us"].map(|cell| number(probe, cell));
-    assert!(forward > 4.0 * reverse && forward > 5_000.0, "{forward} {reverse}");
+    let of_member = |name: &str| {
+        let is_it = |row: &&Row| row["member"] == name && row["record"] == "iteration" && row["phase"] == "measure";
+        rows.iter().find(is_it).unwrap()
+    };
+    let (load, loaded) = (of_member("load"), of_member("loaded"));
+    assert_eq!(loaded["one_way_clock"], "shared");
+    let [forward, reverse] = ["added_forward_p50_us", "added_reverse_p50_us"].map(|cell| number(loaded, cell));
+    assert!(forward > 5_000.0 && forward > 4.0 * reverse, "{forward} {reverse}");
+    assert!(number(loaded, "forward_delay_p50_us") > 5_000.0);
+    assert!(
+        loaded["one_way_because"].contains("under load upload + ") && ran.stdout.contains(&loaded["one_way_because"])
+    );
+    let because = &load["limited_because"];
+    assert_eq!(load["limited_by"] == "path", because.contains("; under load upload + "), "{because}");
 }
 
 #[test]

@@ -93,6 +93,7 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
         out.error(hops.key_span, "`hops` of responsiveness needs one direction", help);
     }
     let own_group = test.remove(key::concurrent);
+    let one_way = test.remove(key::one_way);
     let mut taken = |keys: &[&str], workload: &str| {
         let mut body = Node::empty_map(span);
         body.set(key::workload, word(workload));
@@ -128,6 +129,9 @@ pub fn expanded(test: &Node, out: &mut Diagnostics) -> Node {
             body.set(key::workload, word(workload));
             body.set(key::rate, word(PROBE_RATE));
             body.set("pacing.catch_up", word("0"));
+            if let (Some(one_way), "udp") = (&one_way, name) {
+                body.set(key::one_way, one_way.value.clone());
+            }
             if way.is_some() {
                 body.set(key::idle, word(&format!("idle-{name}")));
             }
@@ -197,6 +201,14 @@ mod tests {
         assert_eq!(of("download-udp").sizes.request_bytes, 100);
         assert_eq!(case.estimate().least.as_millis(), (3 * 8 + 7) * 1000 + 100);
         assert!(!case.group.as_ref().unwrap().has_total && plan.warnings.sentences().is_empty());
+    }
+
+    #[test]
+    fn probes_over_udp_tell_the_directions_apart_on_request() {
+        let plan = good("workload: responsiveness, duration: 3s, direction: bidirectional, one_way: true");
+        let told: Vec<_> = plan.cases[0].members.iter().filter(|m| m.spec().unwrap().one_way).collect();
+        assert_eq!(told.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["idle-udp", "both-udp"]);
+        assert_eq!(told[0].spec().unwrap().sizes.response_bytes, 64);
     }
 
     #[test]

@@ -182,6 +182,10 @@ columns! {
             => ("added_latency.p50", Microseconds, Lower, Gauge, "added latency, median", any());
         added_latency_p95_us: Number = "The same of the 95th percentile."
             => ("added_latency.p95", Microseconds, Lower, Gauge, "added latency, 95th percentile", any());
+        added_forward_p50_us: Number = "What the load adds to the delay of requests: of a probe with `one_way`, the difference of the medians as in `added_latency_p50_us`. Both probes have the same two clocks, so their offset falls out; the rest of their drift is some microseconds."
+            => ("added_forward.p50", Microseconds, Lower, Gauge, "added delay forward, median", any());
+        added_reverse_p50_us: Number = "The same of answers."
+            => ("added_reverse.p50", Microseconds, Lower, Gauge, "added delay reverse, median", any());
         load_confidence: Option<Confidence> = "Whether the throughput of the load beside a probe was stable at the end: {words}. Of several loads the least; in a summary that of the least iteration.";
         responsiveness_confidence: Option<Confidence> = "The same for the probe's `round_trips_per_min`.";
     }
@@ -216,6 +220,7 @@ columns! {
             => ("reverse_delay.p99", Microseconds, Lower, Gauge, "delay reverse, 99th percentile");
         one_way_bound_us: Number = "Bound of the error of the delays: how well the offset of the two clocks is known at the worst instant of the measure phase, microseconds."
             => ("one_way_bound", Microseconds, Lower, Gauge, "bound of the delays");
+        one_way_least_us: Number = "Half of the fastest round trip without the times of both hosts: the least delay of each direction by the offset in the middle, microseconds.";
         delay_asymmetry_us: Number = "`forward_delay_min_us` minus `reverse_delay_min_us`; empty where it is smaller than twice the bound."
             => ("delay_asymmetry", Microseconds, Neither, Gauge, "delay forward less reverse", any());
         one_way_clock: Option<OneWayClock> = "Clocks and times behind the delays: {words}.";

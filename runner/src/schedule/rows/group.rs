@@ -16,10 +16,10 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
-    words::{self, Confidence, Record, Status, Way},
+    words::{self, Confidence, LimitedBy, Record, Status, Way},
 };
 
-use super::{pairs, path::Merged, window};
+use super::{one_way, pairs, path::Merged, window};
 use crate::{plan::case::Member, schedule::step::Step};
 
 /// Share by which a member's own window may be longer than the common one, for its whole phase to stand for it.
@@ -135,18 +135,32 @@ pub fn join(step: &Step, written: &mut [Row], measured: &mut [(usize, Way, Row)]
         let difference = |cell: fn(&Row) -> Option<f64>| Some(cell(probe)? - cell(idle)?);
         let p50 = difference(|row| row.latency_p50_us);
         let p95 = difference(|row| row.latency_p95_us);
+        let split = one_way::added(probe, idle);
         let load = step.members.iter().filter(|one| is_load(one, member));
         let load = load.filter_map(|one| of_load(written, one, member)).min();
         let responsiveness = of_probe(written, member);
         let fill = |row: &mut Row| {
             (row.added_latency_p50_us, row.added_latency_p95_us) = (p50, p95);
             (row.load_confidence, row.responsiveness_confidence) = (load, responsiveness);
+            if let Some([forward, reverse]) = split {
+                (row.added_forward_p50_us, row.added_reverse_p50_us) = (Some(forward), Some(reverse));
+                row.one_way_because = one_way::because(row);
+            }
         };
         measured.iter_mut().filter(|(at, ..)| *at == m).for_each(|(.., row)| fill(row));
         let is_whole = |row: &&mut Row| {
             row.record == Some(Record::Iteration) && row.phase == Some(words::Phase::Measure) && is_of(row, member)
         };
         written.iter_mut().filter(is_whole).for_each(fill);
+        if let Some([forward, reverse]) = split {
+            let beside = one_way::filled(forward, reverse);
+            let rows = written.iter_mut().chain(measured.iter_mut().map(|(.., row)| row));
+            let loads = || step.members.iter().filter(|one| is_load(one, member));
+            for row in rows.filter(|row| row.limited_by == Some(LimitedBy::Path) && loads().any(|one| is_of(row, one)))
+            {
+                row.limited_because = row.limited_because.take().map(|because| format!("{because}; {beside}"));
+            }
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 //! The delays of the two directions: how much each varies, and how long it is where the clocks are known well enough.
 
-use netcore::report::{Latencies, OneWay};
+use netcore::{
+    measure::envelope::DRIFT_PER_MILLION,
+    report::{Latencies, OneWay},
+};
 use schemas::{
     columns::{Row, results::column},
+    time,
     units::{Unit, human},
     words::OneWayClock,
 };
@@ -73,6 +77,7 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>) {
     });
     row.one_way_bound_us = Some(bound_us);
     row.one_way_offset_us = Some(us(offset));
+    row.one_way_least_us = Some(us(least));
     row.one_way_drift_ppm = Some(found.drift_ppb as f64 / 1000.0);
     let asymmetry = least_us[0] - least_us[1];
     row.delay_asymmetry_us = (asymmetry.abs() >= 2.0 * bound_us).then_some(asymmetry);
@@ -86,11 +91,34 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>) {
     row.one_way_because = because(row);
 }
 
+/// What a load adds to the median delays of requests and answers, microseconds, from a probe under it and one on the idle path
+/// between the same hosts. `None`: one of them did not tell the directions apart, or a clock jumped between the two.
+pub fn added(probe: &Row, idle: &Row) -> Option<[f64; 2]> {
+    let same_hosts = (&probe.from, &probe.to) == (&idle.from, &idle.to);
+    let begin = |row: &Row| Some(time::epoch_seconds(time::parse(&row.time.as_ref()?.0)?) - row.elapsed_s?);
+    let passed_s = begin(probe)? - begin(idle)?;
+    let moved = probe.one_way_offset_us? - idle.one_way_offset_us?;
+    let most = DRIFT_PER_MILLION as f64 * passed_s.abs() + probe.one_way_bound_us? + idle.one_way_bound_us?;
+    // The sum of offset and least delay is what the messages showed: the split between the two falls out.
+    let grown = |cell: fn(&Row) -> Option<f64>| Some(cell(probe)? - cell(idle)?);
+    let least = grown(|row| row.one_way_least_us)?;
+    let apart = moved - passed_s * idle.one_way_drift_ppm?;
+    let forward = least + apart + grown(|row| row.forward_variation_p50_us)?;
+    let reverse = least - apart + grown(|row| row.reverse_variation_p50_us)?;
+    (same_hosts && moved.abs() <= most).then_some([forward, reverse])
+}
+
+/// What a load adds to each direction, in words.
+pub fn filled(forward_us: f64, reverse_us: f64) -> String {
+    let signed = |us: f64| format!("{} {}", if us < 0.0 { '−' } else { '+' }, human(Unit::Microseconds, us.abs()));
+    format!("under load upload {}, download {}", signed(forward_us), signed(reverse_us))
+}
+
 /// The sentence of a row, from its cells.
 pub fn because(row: &Row) -> Option<String> {
-    let time = |us: f64| human(Unit::Microseconds, us);
-    let bound = time(row.one_way_bound_us?);
-    let above = |p50: Option<f64>, p99: Option<f64>| Some(format!("{} (99 % {})", time(p50?), time(p99?)));
+    let shown = |us: f64| human(Unit::Microseconds, us);
+    let bound = shown(row.one_way_bound_us?);
+    let above = |p50: Option<f64>, p99: Option<f64>| Some(format!("{} (99 % {})", shown(p50?), shown(p99?)));
     let forward = above(row.forward_variation_p50_us, row.forward_variation_p99_us)?;
     let reverse = above(row.reverse_variation_p50_us, row.reverse_variation_p99_us)?;
     let varies = format!("above the least delay: forward {forward}, reverse {reverse}");
@@ -98,7 +126,11 @@ pub fn because(row: &Row) -> Option<String> {
         OneWayClock::Shared => "both ends have one clock",
         _ => "half of the fastest round trip cannot be split further",
     };
-    Some(match (row.forward_delay_p50_us.map(time), row.reverse_delay_p50_us.map(time)) {
+    let varies = match (row.added_forward_p50_us, row.added_reverse_p50_us) {
+        (Some(forward), Some(reverse)) => format!("{}; {varies}", filled(forward, reverse)),
+        _ => varies,
+    };
+    Some(match (row.forward_delay_p50_us.map(shown), row.reverse_delay_p50_us.map(shown)) {
         (Some(forward), Some(reverse)) => {
             format!("delay forward {forward}, reverse {reverse}, each ± {bound}: {limit}; {varies}")
         }
@@ -154,6 +186,30 @@ mod tests {
         let mut none = Row::default();
         fill(&mut none, None);
         assert_eq!(none, Row::default());
+    }
+
+    /// The clocks drift by 50 µs a second; the load fills the way of the requests, so that the middle of the gap moves by half of it.
+    #[test]
+    fn what_a_load_adds_to_each_direction_needs_no_common_clock() {
+        let at = |s: i64, offset_us: f64, least_us: f64, variation_us: [f64; 2]| Row {
+            time: Some(time::from_unix_ns(1_700_000_000_000_000_000 + s * 1_000_000_000)),
+            elapsed_s: Some(1.0),
+            one_way_offset_us: Some(offset_us),
+            one_way_least_us: Some(least_us),
+            one_way_drift_ppm: Some(50.0),
+            one_way_bound_us: Some(least_us + 1.0),
+            forward_variation_p50_us: Some(variation_us[0]),
+            reverse_variation_p50_us: Some(variation_us[1]),
+            ..Row::default()
+        };
+        let idle = at(0, 7_000_000.0, 20.0, [5.0, 6.0]);
+        let loaded = at(10, 7_000_000.0 + 500.0 + 10_000.0, 10_020.0, [30_005.0, 8.0]);
+        let [forward, reverse] = added(&loaded, &idle).unwrap();
+        assert!((forward - 50_000.0).abs() < 0.1 && (reverse - 2.0).abs() < 0.1, "{forward} {reverse}");
+        assert_eq!(filled(forward, -2.0), "under load upload + 50.0 ms, download − 2.00 µs");
+        assert_eq!(added(&Row { one_way_offset_us: Some(9_000_000.0), ..loaded.clone() }, &idle), None);
+        assert_eq!(added(&Row { to: Some("another".into()), ..loaded.clone() }, &idle), None);
+        assert_eq!(added(&loaded, &Row::default()), None);
     }
 
     #[test]
