@@ -205,6 +205,30 @@ fn a_far_end_that_has_only_ipv6_is_reached() {
 }
 
 #[test]
+fn a_name_of_two_addresses_is_reached_where_one_of_them_answers() {
+    let folder = Folder::new();
+    // Nobody listens on the first.
+    std::fs::write(folder.path("hosts"), "127.0.0.9 twice.lab\n127.0.0.1 twice.lab\n").unwrap();
+    let seen_alone = |run: &str| {
+        let mut shell = std::process::Command::new("unshare");
+        let script = format!("mount --bind {} /etc/hosts && {run}", folder.name("hosts"));
+        Ran::from(shell.args(["--mount", "sh", "-c", &script]).output().expect("unshare starts"))
+    };
+    let both = seen_alone("getent ahosts twice.lab");
+    if !(both.stdout.contains("127.0.0.9") && both.stdout.contains("127.0.0.1 ")) {
+        return skip("a name of two addresses needs root, and a resolver that reads /etc/hosts");
+    }
+    let far = Serve::start(&[]);
+    let port = far.address.rsplit(':').next().expect("a port").to_owned();
+    let ran = seen_alone(&format!("{} measure twice.lab:{port} tcp_rr -t 2", env!("CARGO_BIN_EXE_plumb")));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with(&format!("twice.lab:{port}")) && names(&ran)[0] == "tcp_rr", "{}", ran.stdout);
+    drop(far);
+    let ran = seen_alone(&format!("{} measure twice.lab:{port} tcp_rr -t 2", env!("CARGO_BIN_EXE_plumb")));
+    assert!(ran.code == Some(3) && ran.stderr.contains("twice.lab"), "{}", ran.stderr);
+}
+
+#[test]
 fn a_far_end_of_another_version_is_named_with_the_remedy() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = listener.local_addr().unwrap().to_string();
