@@ -97,6 +97,7 @@ fn runs_the_lines() {
     put("counters/netstat-s.before.txt", "before");
     put("counters/netstat-s.after.txt", "after");
     put("import/netpipe.out", "np.out");
+    put("import/recorded/osu/bw-7.4.txt", "osu_bw.txt");
     put("import/iperf3-tcp.json", "monday/one.json");
     put("import/iperf3-tcp-reverse-p2.json", "monday/two.json");
     let mut rows = String::from("case,test,record,phase,time,elapsed_s,message_bytes,throughput_bits_per_s\n");

@@ -11,7 +11,9 @@ use std::{io::Write, path::PathBuf};
 /// Read other programs' outputs as results.
 ///
 /// Knows netperf (tables, -o, -k, -O, -D), iperf3 (text, -J, --json-stream), hpcbench (console, files, system logs),
-/// NetPIPE (console, np.out), lmbench, sockperf, qperf, nuttcp (also -fparse, -v), ping and the NAS Parallel Benchmarks.
+/// NetPIPE (console, np.out), lmbench, sockperf, qperf, nuttcp (also -fparse, -v), ping, the NAS Parallel Benchmarks,
+/// the OSU micro-benchmarks, the Intel MPI Benchmarks, nccl-tests, perftest (text, --out_json), irtt (JSON) and iperf 2
+/// (text, -y C).
 /// The program is detected from the output. A file may hold the output of several runs; runs of the same case become its iterations.
 ///
 /// Numbers are converted to the meaning of the table's columns: half round trips are doubled, NetPIPE's 2^20 bit/s
@@ -31,6 +33,7 @@ Examples:
   plumb import np.out --workload tcp_pingpong | plumb plot sweep -x message_size -o np.png
   plumb import monday/*.json --set tag=monday > monday.csv
   ping -c 20 -i 0.2 127.0.0.1 | plumb import | plumb table
+  plumb import osu_bw.txt --set from=node1 --set to=node2 | plumb table
 
 Exit codes: 0; 2 the command line is wrong; 3 an output could not be read (which file, which line, why).")]
 pub struct Args {

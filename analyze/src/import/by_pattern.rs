@@ -5,7 +5,7 @@ use super::{
         Format, Line,
         Place::{Begins, Ends, Inside},
     },
-    imported::{set_latency, set_workload},
+    imported::{double_latencies, set_latency, set_workload},
 };
 use schemas::words::LatencyKind;
 
@@ -29,6 +29,7 @@ pub(super) const LMBENCH: Format = Format {
         // bw_tcp's server writes, and its client reads. The size is in 10^6 bytes.
         Line(Begins, "{message_bytes*1e6} {throughput_bits_per_s*8e6} MB/sec", "workload=tcp_stream direction=reverse"),
     ],
+    table: None,
     check: |_, _| Ok(()),
     finish: |mut row, _, imported| {
         // Latencies have no rate: with -P several processes ran, and the output does not say so.
@@ -70,6 +71,7 @@ pub(super) const NPB: Format = Format {
         // Compile options follow, with signs of equality of their own.
         Line(Ends, "Verification = …", ""),
     ],
+    table: None,
     check: |row, line| match line.strip_prefix("Verification = ") {
         Some("UNSUCCESSFUL") => Err(format!(
             "the result of {} of class {} is wrong (verification UNSUCCESSFUL), so that its speed says nothing: look for a \
@@ -126,6 +128,7 @@ pub(super) const QPERF: Format = Format {
         Line(Inside, "time = {elapsed_s:unit}", ""),
         // msg_rate repeats bw; the CPU figures are shares of one CPU.
     ],
+    table: None,
     check: |row, _| match &row.test {
         Some(test) if row.throughput_bits_per_s.or(row.sent_bits_per_s).or(row.latency_mean_us).is_some() => {
             Err(format!("qperf's test `{test}` has no workload here"))
@@ -188,6 +191,7 @@ pub(super) const SOCKPERF: Format = Format {
         Line(Inside, "NOTE: test was performed, using msg-size={message_bytes}.…", ""),
         Line(Inside, "NOTE: test was performed, using msg-size={message_bytes},…", ""),
     ],
+    table: None,
     check: |row, line| {
         if line.contains("No valid observations found") {
             return Err("sockperf found no valid observations: nothing was measured".to_owned());
@@ -214,19 +218,7 @@ pub(super) const SOCKPERF: Format = Format {
         set_workload(&mut row, &format!("{transport}_rr"));
         if row.latency_kind.is_none() {
             imported.note("sockperf's latencies are half a round trip: doubled");
-            for slot in [
-                &mut row.latency_min_us,
-                &mut row.latency_mean_us,
-                &mut row.latency_p50_us,
-                &mut row.latency_p90_us,
-                &mut row.latency_p95_us,
-                &mut row.latency_p99_us,
-                &mut row.latency_p999_us,
-                &mut row.latency_max_us,
-                &mut row.latency_stddev_us,
-            ] {
-                *slot = slot.map(|v| v * 2.0);
-            }
+            double_latencies(&mut row);
         }
         row.latency_kind = Some(LatencyKind::RoundTrip);
         row.transactions = row.messages_received;

@@ -221,6 +221,23 @@ pub(super) fn set_messages(row: &mut Row, sent: Option<u64>, received: Option<u6
     row.loss_ratio = sent.zip(row.lost).filter(|(sent, _)| *sent > 0).map(|(sent, lost)| lost as f64 / sent as f64);
 }
 
+/// Makes round trips of latencies that are half of one.
+pub(super) fn double_latencies(row: &mut Row) {
+    for slot in [
+        &mut row.latency_min_us,
+        &mut row.latency_mean_us,
+        &mut row.latency_p50_us,
+        &mut row.latency_p90_us,
+        &mut row.latency_p95_us,
+        &mut row.latency_p99_us,
+        &mut row.latency_p999_us,
+        &mut row.latency_max_us,
+        &mut row.latency_stddev_us,
+    ] {
+        *slot = slot.map(|v| v * 2.0);
+    }
+}
+
 /// Sets a mean latency and the rate of transactions that follow each other.
 pub(super) fn set_latency(row: &mut Row, kind: LatencyKind, microseconds: f64) {
     row.latency_mean_us = Some(microseconds);

@@ -4,10 +4,13 @@
 //! changes the size or meaning of a number leaves a note ([`ImportedRows::notes`]).
 
 mod by_pattern;
+mod by_table;
 mod format;
 mod hpcbench;
 mod imported;
+mod iperf2;
 mod iperf3;
+mod irtt;
 mod netperf;
 mod netpipe;
 mod nuttcp;
@@ -21,6 +24,7 @@ pub(crate) use imported::fnv1a;
 
 use crate::error::{Error, ParseError};
 use clap::ValueEnum as _;
+use format::Format;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};
 
 /// The programs whose output is understood.
@@ -46,48 +50,67 @@ pub enum Program {
     Ping,
     /// NAS Parallel Benchmarks
     Npb,
+    /// OSU micro-benchmarks over MPI
+    Osu,
+    /// Intel MPI Benchmarks: MPI-1 and NBC
+    Imb,
+    /// nccl-tests, from 2.17 on
+    Nccl,
+    /// perftest (`ib_*_bw`, `ib_*_lat`): text and JSON
+    Perftest,
+    /// irtt's JSON
+    Irtt,
+    /// iperf 2: text and -y C
+    Iperf2,
 }
 
-/// Whether a program wrote a text.
-type LooksLike = fn(&str) -> bool;
-
-/// Reads the rows of a text.
-type Read = fn(&str, &mut ImportedRows) -> Result<(), ParseError>;
+/// How the output of a program is read.
+#[derive(Clone, Copy)]
+enum Reader {
+    Described(&'static Format),
+    /// Whether the program wrote a text, and its rows.
+    Own(fn(&str) -> bool, fn(&str, &mut ImportedRows) -> Result<(), ParseError>),
+}
 
 /// The readers. Detection takes the first that fits, so those with the most specific marks come first.
-const READERS: [(Program, LooksLike, Read); 10] = [
-    (Program::Iperf3, iperf3::looks_like, iperf3::read),
-    (
-        Program::Sockperf,
-        |text| by_pattern::SOCKPERF.looks_like(text),
-        |text, imported| by_pattern::SOCKPERF.read(text, imported),
-    ),
-    (Program::Hpcbench, hpcbench::looks_like, hpcbench::read),
-    (Program::Ping, ping::looks_like, ping::read),
-    (Program::Netperf, netperf::looks_like, netperf::read),
-    (Program::Nuttcp, nuttcp::looks_like, nuttcp::read),
-    (
-        Program::Lmbench,
-        |text| by_pattern::LMBENCH.looks_like(text),
-        |text, imported| by_pattern::LMBENCH.read(text, imported),
-    ),
-    (
-        Program::Qperf,
-        |text| by_pattern::QPERF.looks_like(text),
-        |text, imported| by_pattern::QPERF.read(text, imported),
-    ),
-    (Program::Netpipe, netpipe::looks_like, netpipe::read),
-    (Program::Npb, |text| by_pattern::NPB.looks_like(text), |text, imported| by_pattern::NPB.read(text, imported)),
+const READERS: [(Program, Reader); 16] = [
+    (Program::Iperf2, Reader::Own(iperf2::looks_like, iperf2::read)),
+    (Program::Irtt, Reader::Own(irtt::looks_like, irtt::read)),
+    (Program::Iperf3, Reader::Own(iperf3::looks_like, iperf3::read)),
+    (Program::Sockperf, Reader::Described(&by_pattern::SOCKPERF)),
+    (Program::Hpcbench, Reader::Own(hpcbench::looks_like, hpcbench::read)),
+    (Program::Ping, Reader::Own(ping::looks_like, ping::read)),
+    (Program::Netperf, Reader::Own(netperf::looks_like, netperf::read)),
+    (Program::Nuttcp, Reader::Own(nuttcp::looks_like, nuttcp::read)),
+    (Program::Lmbench, Reader::Described(&by_pattern::LMBENCH)),
+    (Program::Qperf, Reader::Described(&by_pattern::QPERF)),
+    (Program::Netpipe, Reader::Own(netpipe::looks_like, netpipe::read)),
+    (Program::Npb, Reader::Described(&by_pattern::NPB)),
+    (Program::Osu, Reader::Described(&by_table::OSU)),
+    (Program::Imb, Reader::Described(&by_table::IMB)),
+    (Program::Nccl, Reader::Described(&by_table::NCCL)),
+    (Program::Perftest, Reader::Own(by_table::looks_like_perftest, by_table::read_perftest)),
 ];
 
+impl Reader {
+    fn looks_like(self, text: &str) -> bool {
+        match self {
+            Self::Described(format) => format.looks_like(text),
+            Self::Own(looks_like, _) => looks_like(text),
+        }
+    }
+
+    fn read(self, text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
+        match self {
+            Self::Described(format) => format.read(text, imported),
+            Self::Own(_, read) => read(text, imported),
+        }
+    }
+}
+
 /// The reader of a program, or without one of the program that wrote the text.
-fn reader(program: Option<Program>, text: &str) -> Option<(Program, Read)> {
-    let mut readers = READERS.into_iter();
-    let found = match program {
-        Some(program) => readers.find(|(of, ..)| *of == program),
-        None => readers.find(|(_, looks_like, _)| looks_like(text)),
-    };
-    found.map(|(program, _, read)| (program, read))
+fn reader(program: Option<Program>, text: &str) -> Option<(Program, Reader)> {
+    READERS.into_iter().find(|(of, reader)| program.map_or_else(|| reader.looks_like(text), |wanted| wanted == *of))
 }
 
 impl ImportedRows {
@@ -120,7 +143,7 @@ impl ImportedRows {
         if text.trim().is_empty() {
             return fail("there is nothing in it");
         }
-        let Some((program, read)) = reader(program, text) else {
+        let Some((program, reader)) = reader(program, text) else {
             return fail("no known program writes this; say whose output it is with --from, if it is one of theirs");
         };
         let name = program.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
@@ -133,7 +156,7 @@ impl ImportedRows {
             return Err(ParseError::new(text.lines().count(), reason).of(file));
         }
         let start = self.begin();
-        read(text, self).map_err(|error| error.of(file))?;
+        reader.read(text, self).map_err(|error| error.of(file))?;
         if self.rows_from(start).len() == 0 {
             return fail(&format!("there is no result of {name} in it"));
         }

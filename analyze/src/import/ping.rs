@@ -115,7 +115,7 @@ fn finish(run: Option<Run>, imported: &mut ImportedRows) -> Result<(), ParseErro
 }
 
 /// Adds the statistics of the single replies.
-fn finished(mut row: Row, times: &mut [f64]) -> Row {
+pub(super) fn finished(mut row: Row, times: &mut [f64]) -> Row {
     if row.latency_mean_us.is_some() || !times.is_empty() {
         row.latency_kind = Some(LatencyKind::RoundTrip);
     }

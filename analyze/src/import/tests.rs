@@ -336,6 +336,22 @@ fn nas_kernels_are_verified_results() {
     assert!(error.starts_with("f:27: expected a number"), "{error}");
 }
 
+/// The sender of datagrams does not know what arrived.
+#[test]
+fn perftest_over_unreliable_datagrams() {
+    for (text, arrived) in [
+        (fixture!("recorded/perftest/send-bw-4.5.txt"), false),
+        (fixture!("recorded/perftest/send-bw-far-4.5.txt"), true),
+        (fixture!("recorded/perftest/bw-25.10.json"), false),
+    ] {
+        let text = text.replace("Connection type : RC", "Connection type : UD");
+        let text = text.replace("\"Connection_type\": \"RC\"", "\"Connection_type\": \"UD\"");
+        let row = &rows(&text, Program::Perftest)[0];
+        assert_eq!((row.throughput_bits_per_s.is_some(), row.sent_bits_per_s.is_some()), (arrived, !arrived));
+        assert_eq!(row.control, None);
+    }
+}
+
 #[test]
 fn what_is_not_an_output_is_named() {
     for (text, program, reason) in [
@@ -380,6 +396,29 @@ fn what_is_not_an_output_is_named() {
             "f:4: qperf's test `rc_lat` has no workload",
         ),
         ("  0: 1 bytes 10 times --> 0.87 Mbps in 8.73 fortnights\n", None, "times --> R Mbps"),
+        ("# OSU MPI_Get Multi Latency Test v7.4\n", None, "a test of OSU with a workload here"),
+        ("# OSU UPC++ Broadcast Latency Test v7.4\n", None, "a test of OSU with a workload here"),
+        ("# Size       Avg Latency(us)\n0    1.2\n", None, "f:1: the line `# OSU MPI … Test` is missing above"),
+        (
+            "# OSU MPI Latency Test v7.4\n# Size  Avg Latency(us)\n",
+            None,
+            "f:1: the test that begins here has no result",
+        ),
+        (
+            "# OSU MPI Latency Test v7.4\n# Size  Avg Latency(us)  P5 Tail Lat(us)\n",
+            None,
+            "f:2: a table with the heading `P5 Tail Lat(us)` is unknown",
+        ),
+        (
+            "# OSU MPI Latency Test v7.4\n# Size  Avg Latency(us)  Validation\n4  1.2  Fail\n",
+            None,
+            "f:3: what arrived is wrong",
+        ),
+        (
+            "# OSU MPI Bandwidth Test v7.4\n# Size  Bandwidth (MB/s)\n4  1e308\n",
+            None,
+            "f:3: expected figures for `Size`, `Bandwidth (MB/s)`",
+        ),
     ] {
         let error = ImportedRows::default().read("f", text, program).expect_err(text);
         assert!(error.to_string().contains(reason), "{error}");
@@ -431,13 +470,21 @@ const ALL: &[&str] = &[
     fixture!("ping-iputils.txt"),
     fixture!("qperf-v.txt"),
     fixture!("sockperf-pp.txt"),
+    fixture!("recorded/osu/allreduce-full-7.4.txt"),
+    fixture!("recorded/imb/memory-2021.11.txt"),
+    fixture!("recorded/nccl/all-gather-2.19.6.txt"),
+    fixture!("recorded/perftest/write-lat-25.10.txt"),
+    fixture!("recorded/perftest/lat-25.10.json"),
+    fixture!("recorded/irtt/plain-0.9.2.json"),
+    fixture!("recorded/iperf2/udp-2.1.8.txt"),
+    fixture!("recorded/iperf2/tcp-csv-2.1.8.txt"),
 ];
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_text_makes_a_reader_panic(text in "(?s).{0,300}", program in 0usize..10) {
+    fn no_text_makes_a_reader_panic(text in "(?s).{0,300}", program in 0usize..super::READERS.len()) {
         use clap::ValueEnum as _;
         for program in [None, Program::value_variants().get(program).copied()] {
             let mut imported = ImportedRows::default();

@@ -1,6 +1,6 @@
 //! iperf3: the JSON of `-J`, the stream of events of `--json-stream`, and the text for people.
 
-mod text;
+pub(super) mod text;
 
 use super::imported::{ImportedRows, count, measured, set_messages};
 use crate::error::ParseError;
@@ -11,26 +11,17 @@ use schemas::{
 };
 use serde_json::Value;
 
-/// Whether iperf3 wrote it, or iperf 2, which is refused with a reason of its own.
+/// Whether iperf3 wrote it.
 pub fn looks_like(text: &str) -> bool {
-    is_json(text) || text::looks_like(text) || iperf2(text).is_some()
+    is_json(text) || text::looks_like(text)
 }
 
 /// Reads JSON or text.
 pub fn read(text: &str, imported: &mut ImportedRows) -> Result<(), ParseError> {
-    if let Some(line) = iperf2(text) {
-        return Err(ParseError::new(line, "this is the output of iperf 2, which is another program: run iperf3"));
-    }
     if text.trim_start().starts_with('{') { read_json(text, imported) } else { text::read(text, imported) }
 }
 
-/// The line of iperf 2's first words.
-fn iperf2(text: &str) -> Option<usize> {
-    let begins = |l: &str| l.starts_with("Client connecting to ") || l.starts_with("Server listening on TCP port ");
-    text.lines().position(|l| begins(l) || l.starts_with("Server listening on UDP port ")).map(|at| at + 1)
-}
-
-/// Whether iperf3 wrote it.
+/// Whether it is iperf3's JSON.
 fn is_json(text: &str) -> bool {
     let head = text.trim_start();
     head.starts_with('{')

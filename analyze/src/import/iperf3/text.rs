@@ -46,7 +46,7 @@ fn begin(line: &str) -> (&str, &str) {
 }
 
 /// The identifier of `[  5] …` and the rest of the line.
-fn stream_id(line: &str) -> Option<(&str, &str)> {
+pub(in crate::import) fn stream_id(line: &str) -> Option<(&str, &str)> {
     let (id, rest) = line.strip_prefix('[')?.split_once(']')?;
     let id = id.trim();
     (id == "SUM" || (!id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()))).then_some((id, rest))
@@ -72,7 +72,7 @@ struct Figures<'t> {
 }
 
 /// Bytes of an amount: iperf3's KBytes are 2^10 bytes.
-fn bytes(value: &str, unit: &str) -> Option<f64> {
+pub(in crate::import) fn bytes(value: &str, unit: &str) -> Option<f64> {
     let factor = match unit {
         "Bytes" => 1.0,
         "KBytes" => 1024.0,
@@ -85,7 +85,7 @@ fn bytes(value: &str, unit: &str) -> Option<f64> {
 }
 
 /// Bits per second of a rate: Kbits are 10^3 bits, KBytes 2^10 bytes.
-fn rate(value: &str, unit: &str) -> Option<f64> {
+pub(in crate::import) fn rate(value: &str, unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/sec")?;
     let factor = match unit {
         "bits" => 1.0,
