@@ -151,7 +151,8 @@ impl Family {
             // What a load adds is there only in rows of a probe that names the one on the idle path.
             Self::Transactions => &[ADDED, "transaction_rate", "latency.p50", "latency.mean", "throughput"],
             Self::Ping | Self::Probe => &[ADDED, "latency.p50", "latency.mean"],
-            Self::Collective => &["operation_time"],
+            // Other benches may print the mean of the ranks alone.
+            Self::Collective => &["operation_time", "operation_time_mean"],
             Self::Nas => &["mops", "elapsed"],
             Self::Other => &[
                 "throughput",
