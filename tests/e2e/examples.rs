@@ -1,5 +1,6 @@
 //! `docs/internals/examples.md`: every example of the source documents has a row, and the commands of the rows work. The survey
-//! commands of `docs/guide/clusters.md` and `docs/reference/filters.md` find what is slow in a table of eight hosts.
+//! commands of `docs/guide/clusters.md` and `docs/reference/filters.md` find what is slow in a table of eight hosts, and its
+//! loop over OSU's outputs finds it in those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -211,4 +212,29 @@ fn the_survey_of_the_pages_finds_what_is_slow() {
             assert!(folder.path().join(file).is_file(), "{line}");
         }
     }
+}
+
+/// Outputs of `osu_bw` between eight hosts, of which the fifth is slow to send.
+#[test]
+fn the_guide_finds_a_slow_host_in_outputs_of_osu() {
+    let folder = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(folder.path().join("osu")).expect("a directory");
+    for (from, to) in (1..=8).flat_map(|from| (1..=8).map(move |to| (from, to))).filter(|(from, to)| from != to) {
+        let noise = f64::from((from * 13 + to * 29 + from * to * 7) % 11) / 1100.0;
+        let slow = if from == 5 { 0.9 } else { 1.0 };
+        let mut text = String::from("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n");
+        for (size, rate) in [(65_536, 9000.0), (1_048_576, 11_500.0)] {
+            writeln!(text, "{size:<10}{:18.2}", rate * slow * (1.0 + noise)).expect("a text");
+        }
+        std::fs::write(folder.path().join(format!("osu/node{from}-node{to}.txt")), text).expect("an output");
+    }
+    let page = std::fs::read_to_string(root().join("docs/guide/clusters.md")).expect("a page");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let script =
+        blocks.into_iter().find(|block| block.contains("plumb import \"$file\"")).expect("the loop of the page");
+    let output = shell(script, folder.path());
+    let text = says(&output);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("node5 is slow as a sender").count(), 2, "{text}");
+    assert_eq!(text.matches(" is slow as ").count(), 2, "{text}");
 }

@@ -35,6 +35,7 @@ mod history_faults;
 mod hops;
 mod hostile;
 mod hosts;
+mod imports;
 mod interop;
 mod iperf3_scripts;
 mod keys;
