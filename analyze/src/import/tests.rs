@@ -396,6 +396,13 @@ fn what_is_not_an_output_is_named() {
             "f:4: qperf's test `rc_lat` has no workload",
         ),
         ("  0: 1 bytes 10 times --> 0.87 Mbps in 8.73 fortnights\n", None, "times --> R Mbps"),
+        (
+            "MIGRATED TCP STREAM TEST from 0.0.0.0 () port 0 AF_INET to h () port 0 AF_INET\n\
+             Recv   Send    Send\nSocket Socket  Message  Elapsed\nSize   Size    Size     Time     Throughput\n\
+             bytes  bytes   bytes    secs.    10^6bits/sec\n\n131072  16384  16384    1.01     -4592.45\n",
+            None,
+            "f:1: the test that begins here has no result",
+        ),
         ("# OSU MPI_Get Multi Latency Test v7.4\n", None, "a test of OSU with a workload here"),
         ("# OSU UPC++ Broadcast Latency Test v7.4\n", None, "a test of OSU with a workload here"),
         ("# Size       Avg Latency(us)\n0    1.2\n", None, "f:1: the line `# OSU MPI … Test` is missing above"),

@@ -89,7 +89,11 @@ impl Heading {
             Shape::Datagrams => (6, 8),
         };
         // -B adds a tag of any words.
-        let filled = |wanted: usize| words.len() >= wanted && words[..wanted].iter().all(|w| number(w).is_some());
+        // A CPU share that was not measured is -1.
+        let is_figure = |at: usize, word: &str| number(word).is_some_and(|v| v >= 0.0 || at >= without);
+        let filled = |wanted: usize| {
+            words.len() >= wanted && words[..wanted].iter().enumerate().all(|(at, word)| is_figure(at, word))
+        };
         let wanted = match self.cpu {
             Some(cpu) => [without, with][usize::from(cpu)],
             None if filled(with) => with,
