@@ -152,7 +152,7 @@ impl Family {
             Self::Transactions => &[ADDED, "transaction_rate", "latency.p50", "latency.mean", "throughput"],
             Self::Ping | Self::Probe => &[ADDED, "latency.p50", "latency.mean"],
             // Other benches may print the mean of the ranks alone.
-            Self::Collective => &["operation_time", "operation_time_mean"],
+            Self::Collective => &["operation_time", "operation_time.mean"],
             Self::Nas => &["mops", "elapsed"],
             Self::Other => &[
                 "throughput",
