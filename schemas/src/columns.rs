@@ -5,9 +5,11 @@
 //! - [`counters`]: one row per counter of a kernel or an interface
 //! - [`hops`]: one row per hop of a path
 //! - [`history`]: one row per run, case and metric
+//! - [`cycles`]: one row per cycle of a watched plan
 //! - [`metric`]: a column that is compared, asserted on and plotted
 
 pub mod counters;
+pub mod cycles;
 pub mod history;
 pub mod hops;
 pub mod metric;
@@ -22,6 +24,7 @@ use value::may_be_empty;
 pub(crate) use value::{Cell, Value};
 
 pub use counters::CounterRow;
+pub use cycles::CycleRow;
 pub use history::HistoryRow;
 pub use hops::HopRow;
 pub use results::{COLUMNS, Row};
@@ -302,7 +305,9 @@ mod tests {
 
     #[test]
     fn names_are_unique_ascii_snake_case() {
-        for table in [COLUMNS, verdicts::VERDICT_COLUMNS, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS] {
+        for table in
+            [COLUMNS, verdicts::VERDICT_COLUMNS, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS, cycles::CYCLE_COLUMNS]
+        {
             let mut seen = std::collections::HashSet::new();
             for column in table {
                 assert!(seen.insert(column.name), "{} twice", column.name);

@@ -128,6 +128,18 @@ words! {
         Cut = "cut" ("ended by a signal before its end: not counted, and measured again by `--resume`"),
     }
 
+    /// How a cycle of a watched plan ended.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    CycleStatus {
+        Ok = "ok",
+        Judged = "judged" ("measured whole; an assertion or a comparison failed"),
+        Failed = "failed" ("a case could not be measured; the values of others are kept"),
+        Down = "down" ("nothing was measured: a far end cannot be reached, or the run broke off"),
+        Unwritten = "unwritten" ("results could not be written: a full disk"),
+        Cut = "cut" ("ended by a signal"),
+    }
+
     /// The direction of the payload that a row counts.
     Way {
         Forward = "forward" ("from → to"),
@@ -249,6 +261,18 @@ impl Status {
     /// Measured well: `ok`, or `confirm`, which counts for its verdict only.
     pub fn is_good(self) -> bool {
         matches!(self, Self::Ok | Self::Confirm)
+    }
+}
+
+impl CycleStatus {
+    /// Whether values are missing: such cycles in a row are an outage. One that a signal ended says nothing about the network.
+    pub fn is_outage(self) -> bool {
+        matches!(self, Self::Failed | Self::Down | Self::Unwritten)
+    }
+
+    /// Whether every case was measured and kept.
+    pub fn is_measured(self) -> bool {
+        matches!(self, Self::Ok | Self::Judged)
     }
 }
 

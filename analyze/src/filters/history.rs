@@ -101,7 +101,7 @@ struct Compact {
 }
 
 /// A time in UTC as the column `time` has it, or the day at its start.
-fn parse_before(text: &str) -> Result<String, String> {
+pub fn parse_before(text: &str) -> Result<String, String> {
     const WANTED: &str = "write an age as 365d, a day as 2026-01-31, or a time as 2026-01-31T12:00:00Z";
     if text.ends_with('Z') && time::parse(text).is_some() || time::parse(&format!("{text}T00:00:00Z")).is_some() {
         return Ok(text.to_owned());

@@ -7,7 +7,7 @@ use crate::{
         analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences::{acceptance, commits, doubts, heading, line, name, notes, sentence, word},
         series::Reading,
-        store::place,
+        store::{Outage, outages, place, read_cycles},
     },
     style,
     table::{
@@ -20,7 +20,10 @@ use schemas::{
     text::plain,
     units::{human, margin, three_digits},
 };
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 /// Changes of level in a history: in which series, by how much, how surely, and which commits lie between.
 ///
@@ -34,7 +37,9 @@ use std::{io::Write, path::PathBuf};
 /// case_id, member, direction, metric, run_id and change_ratio of the CSV output, and a reason and a date: they are told and
 /// do not fail, until they grow by a quarter.
 ///
-/// The CSV has a row for each series (finding `level`) and one for each finding in it: change, drift.
+/// Cycles of `plumb watch` without values are told as outages, apart from the levels: nothing was measured, slow or fast.
+///
+/// The CSV has a row for each series (finding `level`), one for each finding in it (change, drift), and one for each outage.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -92,10 +97,11 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.output);
+    let outages = outages_of(args)?;
     even_unread(args.output.write(output, |w| match format {
-        Format::Csv => csv(&reading, &analysed, w),
-        Format::Text => text(&reading, &analysed, &sheet, w),
-        Format::Md => markdown(&reading, &analysed, w),
+        Format::Csv => csv(&reading, &analysed, &outages, w),
+        Format::Text => text(&reading, &analysed, &outages, &sheet, w),
+        Format::Md => markdown(&reading, &analysed, &outages, w),
     }))?;
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
@@ -104,6 +110,35 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         write(args, &reading, &analysed, &mut std::io::stderr().lock())?;
     }
     Ok(verdict(args, &analysed))
+}
+
+/// The outages of the plans and machines that are asked for.
+fn outages_of(args: &Args) -> Result<Vec<Outage>, Error> {
+    let folder = args.history.is_dir().then_some(&args.history);
+    let (rows, notes) = folder.map(|folder| read_cycles(folder)).transpose()?.unwrap_or_default();
+    for note in &notes {
+        crate::warn(note);
+    }
+    let is = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|asked| asked == own);
+    let mut all = outages(&rows);
+    all.retain(|outage| is(&args.asked.plan, &outage.plan) && is(&args.asked.machine, &outage.host));
+    Ok(all)
+}
+
+/// Outages that are listed for people, the latest ones.
+const OUTAGES: usize = 5;
+
+/// The latest outages as sentences, and how many there were before.
+fn outage_lines(all: &[Outage]) -> Vec<String> {
+    let earlier = all.len().saturating_sub(OUTAGES);
+    let before = (earlier > 0).then(|| format!("{earlier} earlier outages: the CSV has all"));
+    let sentence = |outage: &Outage| {
+        let Outage { plan, host, begin, end, cycles, reason } = outage;
+        let end = end.as_ref().map_or_else(|| "on, and it lasts".to_owned(), |end| format!("to {end}"));
+        let s = if *cycles == 1 { "" } else { "s" };
+        format!("outage: {plan} on {host} from {begin} {end} ({cycles} cycle{s}): {reason}")
+    };
+    before.into_iter().chain(all[earlier..].iter().map(sentence)).collect()
 }
 
 /// Whether a finding counts for `--fail-on`.
@@ -142,18 +177,29 @@ pub fn write(args: &Args, reading: &Reading, all: &[AnalysedSeries], output: &mu
                 (false, Some(true), None) => "warning",
                 _ => continue,
             };
-            let (_, first) = analysed.runs(reading, finding);
-            let at = place(&args.history, &analysed.series.key, &first.run_id)?;
-            let at = at.map(|(file, line)| At { file: file.display().to_string(), line, column: None });
-            let commits = commits(analysed, i);
-            let listed = commits.iter().take(COMMITS).map(|line| format!("\n{line}"));
-            let more = commits.len().saturating_sub(COMMITS);
-            let more = (more > 0).then(|| format!("\nand {more} more lines of commits: see the trend"));
-            let text: String = listed.chain(more).collect();
-            found.push((kind, at, sentence(reading, analysed, i) + &text));
+            found.push(annotation(&args.history, kind, reading, analysed, i)?);
         }
     }
     Ok(output.write_all(annotations(found).as_bytes())?)
+}
+
+/// The annotation of a finding, at the line of its first run.
+pub fn annotation<'a>(
+    history: &Path,
+    kind: &'a str,
+    reading: &Reading,
+    analysed: &AnalysedSeries,
+    i: usize,
+) -> Result<(&'a str, Option<At>, String), Error> {
+    let (_, first) = analysed.runs(reading, &analysed.trend.findings[i]);
+    let at = place(history, &analysed.series.key, &first.run_id)?;
+    let at = at.map(|(file, line)| At { file: file.display().to_string(), line, column: None });
+    let commits = commits(analysed, i);
+    let listed = commits.iter().take(COMMITS).map(|line| format!("\n{line}"));
+    let more = commits.len().saturating_sub(COMMITS);
+    let more = (more > 0).then(|| format!("\nand {more} more lines of commits: see the trend"));
+    let text: String = listed.chain(more).collect();
+    Ok((kind, at, sentence(reading, analysed, i) + &text))
 }
 
 /// Trends for people, and as a table.
@@ -189,7 +235,7 @@ const COLUMNS: [&str; 28] = [
 ];
 
 /// A row for each series and one for each finding.
-pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
+pub fn csv(reading: &Reading, all: &[AnalysedSeries], outages: &[Outage], output: &mut dyn Write) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
     writer.write_record(COLUMNS)?;
     for analysed in all {
@@ -253,11 +299,29 @@ pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) ->
             writer.write_record(&cells)?;
         }
     }
+    for outage in outages {
+        let cells = COLUMNS.map(|column| match column {
+            "finding" => "outage".to_owned(),
+            "plan" => outage.plan.clone(),
+            "machine" => outage.host.clone(),
+            "missing_runs" => outage.cycles.to_string(),
+            "time" => outage.begin.clone(),
+            "note" => format!("to {}: {}", outage.end.as_deref().unwrap_or("now"), outage.reason),
+            _ => String::new(),
+        });
+        writer.write_record(cells)?;
+    }
     Ok(writer.flush()?)
 }
 
 /// Sentences: what changed, then the levels of all series.
-pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
+pub fn text(
+    reading: &Reading,
+    all: &[AnalysedSeries],
+    outages: &[Outage],
+    sheet: &Sheet,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
     for event in events(reading, all) {
         layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
         for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
@@ -285,6 +349,9 @@ pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &m
         let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
         writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
     }
+    for line in outage_lines(outages) {
+        layout::paragraph(&plain(&line), sheet.indent, sheet.width, output)?;
+    }
     writeln!(output)?;
     layout::aligned(&levels(reading, all), sheet, output)?;
     for note in notes(reading, all) {
@@ -294,7 +361,12 @@ pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &m
 }
 
 /// The same in Markdown.
-pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
+pub fn markdown(
+    reading: &Reading,
+    all: &[AnalysedSeries],
+    outages: &[Outage],
+    output: &mut dyn Write,
+) -> Result<(), Error> {
     writeln!(output, "## Trend\n")?;
     let escaped = crate::table::markdown::escaped;
     for event in events(reading, all) {
@@ -311,6 +383,9 @@ pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Writ
     }
     if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
         writeln!(output, "No change.")?;
+    }
+    for line in outage_lines(outages) {
+        writeln!(output, "\n{}", escaped(&line))?;
     }
     writeln!(output)?;
     layout::markdown(&levels(reading, all), output)?;

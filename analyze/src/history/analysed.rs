@@ -73,6 +73,27 @@ impl AnalysedSeries {
         if finding.is_drift { (run(finding.at), run(finding.end - 1)) } else { (run(finding.at - 1), run(finding.at)) }
     }
 
+    /// The first run of a new level and its neighbours: a change may move by a run when later ones come.
+    pub fn near<'a>(&self, reading: &'a Reading, finding: &Finding) -> Vec<&'a str> {
+        let run = |index: usize| self.series.points.get(index).map(|point| reading.runs[point.run].run_id.as_str());
+        (finding.at.saturating_sub(1)..=finding.at + 1).filter_map(run).collect()
+    }
+
+    /// Whether a change of level is found without the last runs, too, for each number of them below `looks`. Looking after each
+    /// run finds one that only chance made, sooner or later; most of these are gone at the next look.
+    pub fn is_lasting(&self, finding: &Finding, looks: usize) -> bool {
+        let count = self.series.points.len();
+        (1..looks).all(|fewer| {
+            let points = self.series.points[..count.saturating_sub(fewer)].to_vec();
+            let earlier = trend(&Series { points, ..self.series.clone() }, 0.0);
+            earlier.findings.iter().any(|other| {
+                !other.is_drift
+                    && other.at.abs_diff(finding.at) <= 1
+                    && other.ratio.signum().total_cmp(&finding.ratio.signum()).is_eq()
+            })
+        })
+    }
+
     /// Runs since a change, its own counted; since the last run of a drift.
     pub fn since(&self, finding: &Finding) -> usize {
         self.series.points.len() - if finding.is_drift { finding.end } else { finding.at }
@@ -132,10 +153,7 @@ fn leave_out_disturbed(series: &mut Series, taken: &[Series]) -> usize {
 /// Adds what is known of each finding.
 fn complete(analysed: &mut AnalysedSeries, reading: &Reading, accepted: &[Accepted], repository: &Path) {
     for finding in &analysed.trend.findings {
-        let points = &analysed.series.points;
-        let near: Vec<&str> = (finding.at.saturating_sub(1)..=finding.at + 1)
-            .filter_map(|index| points.get(index).map(|point| reading.runs[point.run].run_id.as_str()))
-            .collect();
+        let near = analysed.near(reading, finding);
         let known = accepted.iter().find(|known| known.covers(&analysed.series.key, &near, finding.ratio)).cloned();
         let (before, first) = analysed.runs(reading, finding);
         let commits = commits::between(repository, &before.commit, &first.commit);

@@ -2,13 +2,14 @@
 
 use crate::{
     error::{Error, Place},
-    table::{InputArgs, Table},
+    table::{InputArgs, Table, replace},
 };
 use indexmap::IndexMap;
+use schemas::columns::number;
 use std::{
     collections::{HashMap, HashSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The facts that all points of a series have in common. Series never mix machines, plans or cases.
@@ -161,7 +162,11 @@ pub(super) fn is_mark_of_merge(line: &[u8]) -> bool {
 
 /// The known changes of a history; none without the file.
 pub fn read_accepted(folder: &Path) -> Result<Vec<Accepted>, Error> {
-    let path = folder.join(ACCEPTED_FILE);
+    read_known(folder.join(ACCEPTED_FILE))
+}
+
+/// The changes in a file of that form; none without the file.
+pub fn read_known(path: PathBuf) -> Result<Vec<Accepted>, Error> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -197,7 +202,33 @@ pub fn read_accepted(folder: &Path) -> Result<Vec<Accepted>, Error> {
     Ok(found)
 }
 
+/// Writes a file of changes that are known.
+pub fn write_known(path: &Path, all: &[Accepted]) -> Result<(), Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
+    for known in all {
+        let ratio = number(known.change_ratio);
+        let Accepted { case_id, member, direction, metric, run_id, reason, date, .. } = known;
+        writer.write_record([case_id, member, direction, metric, run_id, &ratio, reason, date])?;
+    }
+    replace(path, writer.into_inner().map_err(csv::IntoInnerError::into_error)?)
+}
+
 impl Accepted {
+    /// A change that is known from now on.
+    pub fn new(key: &Key, run_id: &str, change_ratio: f64, reason: &str, date: &str) -> Self {
+        Self {
+            case_id: key.case_id.clone(),
+            member: key.member.clone(),
+            direction: key.direction.clone(),
+            metric: key.metric.clone(),
+            run_id: run_id.to_owned(),
+            change_ratio,
+            reason: reason.to_owned(),
+            date: date.to_owned(),
+        }
+    }
+
     /// The first run of the new level.
     pub fn run_id(&self) -> &str {
         &self.run_id

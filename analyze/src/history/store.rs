@@ -4,12 +4,15 @@
 //! the others are read, since every row is one line. `git` keeps the lines of both sides when it merges (`merge=union`).
 //!
 //! - `lines`: the lines of a file, and their faults
+//! - `cycles`: the cycles of a plan that `plumb watch` measures again and again
 //! - `append`: appending a run, and leaving out old ones; one process at a time
 
 mod append;
+mod cycles;
 mod lines;
 
 pub use append::{Appended, Compacted, Order, append, compact};
+pub use cycles::{CYCLES_FILE, Outage, append_cycles, outages, read_cycles};
 
 use self::lines::{Line, Lines};
 use super::series::{Key, Reading};
@@ -46,8 +49,13 @@ fn search(path: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<PathBuf>) ->
     }
     for entry in fs::read_dir(path).map_err(at(path))? {
         let inner = entry.map_err(at(path))?.path();
-        let is_table = inner.extension().is_some_and(|end| end == "csv");
-        if inner.is_dir() || (is_table && inner.file_name().is_some_and(|name| name != super::series::ACCEPTED_FILE)) {
+        let name = inner.file_name().unwrap_or_default();
+        // Hidden ones are git's and the watch's.
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let is_other = name == super::series::ACCEPTED_FILE || name == CYCLES_FILE;
+        if inner.is_dir() || (inner.extension().is_some_and(|end| end == "csv") && !is_other) {
             search(&inner, seen, found)?;
         }
     }

@@ -87,7 +87,10 @@ macro_rules! word_cells {
     )* };
 }
 
-word_cells!(Record Phase Status Way Control OfferedUnit LatencyKind OneWayClock Confidence DemandUnit LimitedBy Search Verdict Severity Span);
+word_cells!(
+    Record Phase Status CycleStatus Way Control OfferedUnit LatencyKind OneWayClock Confidence DemandUnit LimitedBy Search Verdict
+    Severity Span
+);
 
 impl Value for String {
     const TYPE: ColumnType = ColumnType::Text;

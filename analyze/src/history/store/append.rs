@@ -1,6 +1,7 @@
 //! Appending a run, and leaving out old ones.
 
 use super::{
+    cycles::thin_cycles,
     files, left_out,
     lines::{Line, Lines, own_header, push_cell},
     open, read_files,
@@ -305,6 +306,7 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
         all.push(compacted);
     }
     drop(locked);
+    thin_cycles(folder, &order.before, order.is_dry)?;
     Ok((all, notes))
 }
 
