@@ -37,4 +37,4 @@ pub mod spec;
 mod sys;
 mod transport;
 
-pub use sys::give_way;
+pub use sys::{give_way, local_minute};

@@ -184,6 +184,18 @@ pub fn give_way() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
 }
 
+/// A moment in seconds since 1970 in the local time (`TZ`, else /etc/localtime): a number that grows from day to day, and the
+/// minute of the day. `None`: beyond the calendar.
+pub fn local_minute(unix_s: i64) -> Option<(i64, u32)> {
+    // SAFETY: all fields of `tm` are numbers, and a pointer to a name that stays null: zero is valid.
+    let mut local: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live variables, and no one changes the environment of a running program.
+    let known = unsafe { libc::localtime_r(&raw const unix_s, &raw mut local) };
+    let day = i64::from(local.tm_year) * 366 + i64::from(local.tm_yday);
+    let minute = u32::try_from(local.tm_hour * 60 + local.tm_min).ok()?;
+    (!known.is_null()).then_some((day, minute))
+}
+
 /// A mapping of its own, written once and read-only from then on.
 ///
 /// A page that went into a pipe or a socket without a copy is sent as it is at that time, and again if it is lost. So the
@@ -241,6 +253,14 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn local_time_goes_through_the_day() {
+        let minutes: Vec<(i64, u32)> = (0..2880).filter_map(|minute| local_minute(minute * 60)).collect();
+        assert!(minutes.len() == 2880 && minutes.iter().all(|(_, minute)| *minute < 1440));
+        assert!(minutes.windows(2).all(|pair| pair[1].0 >= pair[0].0) && minutes[2879].0 > minutes[0].0);
+        assert_eq!(local_minute(i64::MAX), None);
+    }
 
     #[test]
     fn only_the_calling_thread_gives_way() {

@@ -8,6 +8,7 @@ mod run;
 mod serve;
 mod serve_log;
 mod topics;
+mod watch;
 mod why;
 
 pub use serve_log::bounds as log_bounds;
@@ -63,7 +64,7 @@ const GROUPS: [(&str, &[&str], &[&str]); 5] = [
         &["table", "report", "plot", "compare", "why"],
         &["aggregate", "percentiles", "window", "steady", "fit", "survey", "beforeafter"],
     ),
-    ("Keep and judge", &["gate", "baseline", "history", "trend", "bisect"], &[]),
+    ("Keep and judge", &["gate", "baseline", "history", "trend", "watch", "bisect"], &[]),
     ("Exchange with other programs", &["import", "export", "netperf"], &[]),
     ("Set up", &["key", "completions"], &["man", "schema"]),
 ];
@@ -90,6 +91,9 @@ enum Command {
     /// Run plans and write their results.
     #[command(after_help = run::EXAMPLES)]
     Run(Box<run::Args>),
+    /// Measure a plan again and again: its history, its site, and what changed.
+    #[command(after_help = watch::EXAMPLES)]
+    Watch(Box<watch::Args>),
     /// Check plans, list their cases, or explain a value.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Args),
@@ -271,6 +275,7 @@ impl Command {
         match self {
             Self::Measure(args) => measure::run(&args),
             Self::Run(args) => run::run(&args),
+            Self::Watch(args) => watch::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Hosts(args) => check::hosts(&args),
             Self::Plans(args) => topics::plans(&args),

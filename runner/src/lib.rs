@@ -21,4 +21,5 @@ pub mod schedule;
 pub mod signals;
 pub mod sinks;
 pub mod style;
+pub mod watch;
 pub mod why;

@@ -92,6 +92,7 @@ mod spin;
 mod strace;
 mod threads;
 mod uring;
+mod watch;
 mod why;
 mod wire;
 mod witness;

@@ -450,7 +450,7 @@ fn the_page_lists_every_family_and_bound() {
         .collect();
     let listed: BTreeMap<&str, &Vec<&str>> = cells
         .iter()
-        .filter(|cells| cells[0].starts_with("`plumb_"))
+        .filter(|cells| ["`plumb_", "`probe_"].iter().any(|start| cells[0].starts_with(start)))
         .map(|cells| (cells[0].trim_matches('`').split('{').next().expect("a name"), cells))
         .collect();
     let own: BTreeMap<String, &runner::metrics::Family> = runner::metrics::ALL

@@ -9,7 +9,7 @@ use std::{
 use analyze::{
     export::page::{self, Block},
     filters::{self, report::Overview},
-    judge::survey::Surveyed,
+    judge::{survey::Surveyed, verdicts},
     plot::{self, Plot},
     table::layout::Sheet,
 };
@@ -155,6 +155,11 @@ impl Report {
     /// The cases that could not be measured, and why.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
         self.cases.iter().filter_map(|case| Some((&*case.case, case.failed.as_deref()?)))
+    }
+
+    /// The first statement that failed; `None`: none did.
+    pub fn broken(&self) -> Option<String> {
+        self.verdicts.rows().iter().find(|row| row.fails()).map(verdicts::broken)
     }
 
     /// Writes verdicts, JUnit, Markdown, annotations and pictures. `is_begun`: the run has replaced the files of an earlier

@@ -8,15 +8,18 @@
 //! - `page`: every family of samples but those of results, in one table, and the text of an answer
 //! - `results`: values of finished cases, under the names that `plumb export openmetrics` gives them
 //! - `run`: the samples of a run, and those of a daemon
+//! - `cycles`: the samples of a plan that is measured again and again, and of a probe
 
+mod cycles;
 mod page;
 mod request;
 mod results;
 mod run;
 mod server;
 
+pub use cycles::{Cycle, WatchState, probe_page};
 pub use page::{ALL, Family, Kind};
-pub use request::address;
+pub use request::{address, parameter};
 pub use results::MOST_SAMPLES;
 pub use run::{LiveState, Served};
-pub use server::{Server, bounds};
+pub use server::{Answer, Reply, Server, Source, bounds};

@@ -147,6 +147,17 @@ families! {
     LIVE_BYTES = Gauge "plumb_live_bytes_per_second" in "bytes_per_second", "Payload of a member's last interval, at its near end.";
     LIVE_EVENTS = Gauge "plumb_live_transactions_per_second", "Transactions of a member's last interval.";
 
+    CYCLES = Counter "plumb_watch_cycles", "Cycles since the start of the program, by their status.";
+    MISSED = Counter "plumb_watch_missed_starts", "Starts that were skipped, since a cycle was still going on.";
+    CYCLING = Gauge "plumb_watch_active", "1 while a cycle is going on, else 0.";
+    STATE = Gauge "plumb_watch_status", "1 for the status of the last cycle, 0 for the others.";
+    SINCE = Gauge "plumb_watch_status_since_seconds" in "seconds", "Begin of the first of the last cycles with that status, Unix time.";
+    AGE = Gauge "plumb_watch_results_age_seconds" in "seconds", "Time since the begin of the run that the results are of.";
+    NEXT = Gauge "plumb_watch_next_start_seconds" in "seconds", "The next start, Unix time.";
+    UNKEPT = Gauge "plumb_watch_unkept_cycles", "Cycles whose rows could not be written yet.";
+    PROBED = Gauge "probe_success", "1 if every case of the probe was measured, else 0.";
+    PROBE_LENGTH = Gauge "probe_duration_seconds" in "seconds", "Length of the probe, with the wait for its turn.";
+
     SESSIONS = Gauge "plumb_serve_sessions", "Open sessions.";
     MOST_SESSIONS = Gauge "plumb_serve_sessions_limit", "Most sessions at the same time.";
     MOST_OF_CLIENT = Gauge "plumb_serve_client_sessions_limit", "Most sessions of one address at the same time.";

@@ -8,19 +8,21 @@ use super::page::Format;
 pub(super) const LONGEST_HEAD: usize = 8 << 10;
 
 /// A head, as far as it has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Head {
     /// It has no end yet.
     Partial,
     Whole(Asked),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// `GET /metrics`
     Metrics(Format),
     /// `GET /`
     Hint,
+    /// `GET` of a page that only `plumb watch` has, with its query.
+    OfWatch(String),
     /// It gets this status.
     Refused(u16),
 }
@@ -52,8 +54,23 @@ fn asked(head: &str) -> Asked {
         ("/metrics" | "/", _) if method != "GET" => Asked::Refused(405),
         ("/metrics", _) => Asked::Metrics(format(accepts)),
         ("/", _) => Asked::Hint,
+        ("/healthz" | "/readyz" | "/probe", "GET") => Asked::OfWatch(target.to_owned()),
         _ => Asked::Refused(404),
     }
+}
+
+/// The value of a name in a query, decoded.
+pub fn parameter(target: &str, name: &str) -> Option<String> {
+    let pairs = target.split_once('?')?.1.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.filter(|(own, _)| *own == name).map(|(_, value)| value).next()?;
+    let (mut decoded, mut rest) = (Vec::new(), value.as_bytes());
+    while let Some((&first, behind)) = rest.split_first() {
+        let code = behind.get(..2).filter(|_| first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        let code = code.and_then(|two| u8::from_str_radix(two, 16).ok());
+        decoded.push(code.unwrap_or(if first == b'+' { b' ' } else { first }));
+        rest = &behind[if code.is_some() { 2 } else { 0 }..];
+    }
+    String::from_utf8(decoded).ok()
 }
 
 /// The format that a client likes best, by the weights of its `Accept` lines. Without a preference, Prometheus' text.
@@ -122,6 +139,17 @@ mod tests {
             ("", 400),
         ] {
             assert_eq!(first(line), Asked::Refused(status), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_decoded() {
+        let of = |target: &str| parameter(target, "target");
+        assert_eq!(of("/probe?module=quick&target=b.lab%3A12864").as_deref(), Some("b.lab:12864"));
+        assert_eq!(of("/probe?target=%5B::1%5d&target=x").as_deref(), Some("[::1]"));
+        assert_eq!(of("/probe?target=%é%2&x").as_deref(), Some("%é%2"));
+        for none in ["/probe", "/probe?", "/probe?target", "/probe?a=b", "/probe?target=%ff"] {
+            assert_eq!(of(none), None, "{none}");
         }
     }
 

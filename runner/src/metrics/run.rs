@@ -200,7 +200,7 @@ fn current(now: &Now, page: &mut Page) {
     }
 }
 
-fn unix_now() -> f64 {
+pub(super) fn unix_now() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
@@ -255,8 +255,6 @@ impl Source for Served {
         page.put(&f::RECEIVED, &[], counts.bytes_received as f64);
         false
     }
-
-    fn last_page_read(&self) {}
 }
 
 #[cfg(test)]

@@ -7,7 +7,10 @@ use std::{
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd,
-    sync::Arc,
+    sync::{
+        Arc,
+        mpsc::{Receiver, TryRecvError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -26,6 +29,10 @@ const MOST_CONNECTIONS: usize = 16;
 const HEAD_TIME: Duration = Duration::from_secs(2);
 /// From the begin of a connection to its end.
 const WHOLE_TIME: Duration = Duration::from_secs(10);
+/// The same for one whose answer has to be measured.
+const PROBE_TIME: Duration = Duration::from_mins(15);
+/// Between two looks whether such an answer has come.
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -41,13 +48,31 @@ pub fn bounds() -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The status line, without the version, and the body of an answer.
+pub type Answer = (&'static str, String);
+
+/// What a source says about a page of its own.
+#[derive(Debug)]
+pub enum Reply {
+    /// It has no such page.
+    Unknown,
+    Now(Answer),
+    /// The answer comes when it has been measured.
+    Later(Receiver<Answer>),
+}
+
 /// One who is asked.
 pub trait Source: Send + Sync {
     /// Writes a page. `true`: no later page will say more.
     fn write(&self, page: &mut Page) -> bool;
 
+    /// Answers a request for another page, by its path and query.
+    fn ask(&self, _target: &str) -> Reply {
+        Reply::Unknown
+    }
+
     /// A client has read a page that was the last.
-    fn last_page_read(&self);
+    fn last_page_read(&self) {}
 }
 
 /// A listening socket for scrapers.
@@ -106,6 +131,8 @@ struct Connection {
 
 enum State {
     Reading(Vec<u8>),
+    /// The answer is measured.
+    Waiting(Receiver<Answer>),
     /// The answer, and how much of it is sent.
     Writing(Vec<u8>, usize),
     /// The answer is sent: what the client still says is read and dropped, so that no reset takes the answer away.
@@ -114,15 +141,29 @@ enum State {
 
 impl Connection {
     fn due(&self) -> Instant {
-        self.since + if matches!(self.state, State::Reading(_)) { HEAD_TIME } else { WHOLE_TIME }
+        let limit = match self.state {
+            State::Reading(_) => HEAD_TIME,
+            State::Waiting(_) => PROBE_TIME,
+            State::Writing(..) | State::Draining => WHOLE_TIME,
+        };
+        self.since + limit
     }
 
     fn event(&self) -> PollFlags {
-        if matches!(self.state, State::Writing(..)) { PollFlags::POLLOUT } else { PollFlags::POLLIN }
+        match self.state {
+            State::Writing(..) => PollFlags::POLLOUT,
+            // Only that the client is gone.
+            State::Waiting(_) => PollFlags::empty(),
+            State::Reading(_) | State::Draining => PollFlags::POLLIN,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
     }
 
     /// Goes on as far as it can without waiting. `make` makes the answer to a request.
-    fn advance(&mut self, make: &mut dyn FnMut(Asked) -> (Vec<u8>, bool)) -> Step {
+    fn advance(&mut self, make: &mut dyn FnMut(Asked) -> (State, bool)) -> Step {
         loop {
             let moved = match &mut self.state {
                 State::Reading(bytes) => {
@@ -131,12 +172,21 @@ impl Connection {
                     if let Ok(count) = read {
                         bytes.extend_from_slice(&some[..count]);
                         if let Head::Whole(asked) = parse(bytes) {
-                            let (answer, last) = make(asked);
-                            (self.state, self.last) = (State::Writing(answer, 0), last);
+                            (self.state, self.last) = make(asked);
                         }
                     }
                     read
                 }
+                State::Waiting(answer) => match answer.try_recv() {
+                    Err(TryRecvError::Empty) => return Step::Waits,
+                    Err(TryRecvError::Disconnected) => return Step::Over,
+                    Ok((status, body)) => {
+                        self.state = State::Writing(bytes(status, PLAIN, &body), 0);
+                        // The time of the answer begins.
+                        self.since = Instant::now();
+                        Ok(1)
+                    }
+                },
                 State::Writing(answer, sent) if *sent < answer.len() => {
                     let wrote = self.stream.write(&answer[*sent..]);
                     *sent += wrote.as_ref().unwrap_or(&0);
@@ -180,8 +230,9 @@ fn round(listener: &TcpListener, connections: &mut Vec<Connection>, source: &dyn
     let now = Instant::now();
     let due = connections.iter().map(Connection::due).min();
     let timeout = due.map_or(PollTimeout::NONE, |due| {
+        let most = if connections.iter().any(Connection::is_waiting) { PROBE_PAUSE } else { Duration::MAX };
         // Rounded up, so that a wait that ends by its time finds the connection due.
-        let left = due.saturating_duration_since(now).as_millis() + 1;
+        let left = due.saturating_duration_since(now).min(most).as_millis() + 1;
         PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
     });
     let mut fds = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
@@ -196,6 +247,11 @@ fn round(listener: &TcpListener, connections: &mut Vec<Connection>, source: &dyn
     let mut has_made = false;
     connections.retain_mut(|connection| {
         let is_ready = ready_connections.next().is_some_and(|ready| *ready);
+        // A client that hung up wants no answer.
+        if is_ready && connection.is_waiting() {
+            return false;
+        }
+        let is_ready = is_ready || connection.is_waiting();
         // One page a round; other requests stay in their sockets until the next, also beyond their time: the clients have sent
         // them.
         if is_ready && has_made && matches!(connection.state, State::Reading(_)) {
@@ -235,33 +291,45 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
     }
 }
 
-/// The bytes of an answer, and whether its page is the last.
-fn answer(asked: Asked, source: &dyn Source) -> (Vec<u8>, bool) {
-    let plain = "text/plain; charset=utf-8";
-    let (status, kind, body, last) = match asked {
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What becomes of a connection with this request, and whether its page is the last.
+fn answer(asked: Asked, source: &dyn Source) -> (State, bool) {
+    let refused = |status| {
+        let (status, reason) = match status {
+            404 => ("404 Not Found", "the metrics are at /metrics"),
+            405 => ("405 Method Not Allowed", "only GET is answered"),
+            431 => ("431 Request Header Fields Too Large", "the head of a request is 8 KiB at most"),
+            505 => ("505 HTTP Version Not Supported", "only HTTP/1.1 is spoken here"),
+            _ => ("400 Bad Request", "this is no request of HTTP/1.1"),
+        };
+        (status, format!("{reason}\n"))
+    };
+    let (status, body) = match asked {
         Asked::Metrics(format) => {
             let mut page = Page::new(format);
             let last = source.write(&mut page);
-            ("200 OK", format.content_type(), page.finish(), last)
+            return (State::Writing(bytes("200 OK", format.content_type(), &page.finish()), 0), last);
         }
-        Asked::Hint => ("200 OK", plain, "The metrics of plumb are at /metrics.\n".to_owned(), false),
-        Asked::Refused(status) => {
-            let (status, reason) = match status {
-                404 => ("404 Not Found", "the metrics are at /metrics"),
-                405 => ("405 Method Not Allowed", "only GET is answered"),
-                431 => ("431 Request Header Fields Too Large", "the head of a request is 8 KiB at most"),
-                505 => ("505 HTTP Version Not Supported", "only HTTP/1.1 is spoken here"),
-                _ => ("400 Bad Request", "this is no request of HTTP/1.1"),
-            };
-            (status, plain, format!("{reason}\n"), false)
-        }
+        Asked::Hint => ("200 OK", "The metrics of plumb are at /metrics.\n".to_owned()),
+        Asked::Refused(status) => refused(status),
+        Asked::OfWatch(target) => match source.ask(&target) {
+            Reply::Unknown => refused(404),
+            Reply::Now(answer) => answer,
+            Reply::Later(answer) => return (State::Waiting(answer), false),
+        },
     };
+    (State::Writing(bytes(status, PLAIN, &body), 0), false)
+}
+
+/// The bytes of an answer.
+fn bytes(status: &str, kind: &str, body: &str) -> Vec<u8> {
     let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
     );
-    ((head + &body).into_bytes(), last)
+    (head + body).into_bytes()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use analyze::table::{Field, Rows, Table, rows::OwnedRow};
+use analyze::table::{Field, InputArgs, Rows, Table, rows::OwnedRow};
 use schemas::{
     columns::Row,
     words::{Phase, Record, Status, Way},
@@ -139,6 +139,12 @@ pub fn typed(table: &Rows, cells: &OwnedRow) -> Row {
         let _ = row.set(column, cell);
     }
     row
+}
+
+/// All rows of a table that a run has written, with typed cells.
+pub fn rows(path: &Path) -> Result<Vec<Row>, Error> {
+    let table = Rows::read_all(&mut Table::open(&InputArgs { files: vec![path.to_owned()] })?)?;
+    Ok(table.rows.iter().map(|cells| typed(&table, cells)).collect())
 }
 
 /// Reads a table of a run back. What goes on has finished iterations and discarded tries only.
