@@ -373,6 +373,27 @@ fn a_disk_that_is_full_loses_no_row() {
     assert_eq!(told, Some(rows.len().to_string().as_str()), "each cycle that was told has a row: {statuses:?}");
 }
 
+#[test]
+fn a_cycle_that_takes_too_long_is_ended_and_a_signal_ends_it_whole() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 10m}");
+    let mut watch = Watch::start(&folder, &plan, &["--limit", "300ms"]);
+    watch.wait_for(" down: it was ended after ");
+    watch.wait_for(" down since ");
+    watch.end();
+    let rows = cycles(&folder);
+    assert!(rows.len() >= 2 && rows[0]["reason"].contains("a cycle was not to take longer"), "{rows:?}");
+    let folder = Folder::new();
+    let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 10m}");
+    let mut watch = Watch::start(&folder, &plan, &["--every", "100ms"]);
+    until("a cycle runs", || folder.path("history/.watch/.last.csv.lock").exists());
+    watch.signal(Signal::SIGTERM);
+    watch.wait_for("SIGTERM: the cycle ends early");
+    watch.wait_for(" cut: ");
+    assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+    assert_eq!(cycles(&folder).last().expect("a row")["status"], "cut");
+}
+
 /// The commands of docs/guide/watch.md, with shorter periods and free ports.
 #[test]
 fn the_commands_of_the_guide_work() {

@@ -58,30 +58,23 @@ pub fn tell(
 ) -> Result<(), Error> {
     let is_first = !told.exists();
     let mut known = read_known(told.to_owned())?;
-    let before = known.len();
+    let new = untold(reading, all, &known);
     let today = schemas::time::now();
-    let mut news = Vec::new();
-    for analysed in all {
-        for (i, finding) in analysed.trend.findings.iter().enumerate() {
-            let near = analysed.near(reading, finding);
-            let is_known = analysed.accepted[i].is_some()
-                || known.iter().any(|it| it.covers(&analysed.series.key, &near, finding.ratio));
-            if finding.is_drift || is_known || !analysed.is_lasting(finding, LOOKS) {
-                continue;
-            }
-            let (_, first) = analysed.runs(reading, finding);
-            let day = today.get(..10).unwrap_or_default();
-            known.push(Accepted::new(&analysed.series.key, &first.run_id, finding.ratio, "told", day));
-            // A history that was there before is in its trend.
-            if !is_first && analysed.since(finding) <= RECENT {
-                news.push((analysed, i));
-            }
-        }
-    }
-    if known.len() > before || is_first {
+    let remember = |(analysed, i): &(&AnalysedSeries, usize)| {
+        let finding = &analysed.trend.findings[*i];
+        let (_, first) = analysed.runs(reading, finding);
+        let day = today.get(..10).unwrap_or_default();
+        Accepted::new(&analysed.series.key, &first.run_id, finding.ratio, "told", day)
+    };
+    known.extend(new.iter().map(remember));
+    if !new.is_empty() || is_first {
         // Before it is told: what cannot be remembered would be told again and again.
         write_known(told, &known[known.len().saturating_sub(REMEMBERED)..])?;
     }
+    // A history that was there before is in its trend.
+    let is_news =
+        |(analysed, i): &(&AnalysedSeries, usize)| !is_first && analysed.since(&analysed.trend.findings[*i]) <= RECENT;
+    let news: Vec<(&AnalysedSeries, usize)> = new.into_iter().filter(is_news).collect();
     if news.is_empty() {
         return Ok(());
     }
@@ -117,6 +110,18 @@ pub fn tell(
         }
     }
     Ok(())
+}
+
+/// The lasting changes of level that are not known.
+fn untold<'a>(reading: &Reading, all: &'a [AnalysedSeries], known: &[Accepted]) -> Vec<(&'a AnalysedSeries, usize)> {
+    let every = all.iter().flat_map(|analysed| (0..analysed.trend.findings.len()).map(move |i| (analysed, i)));
+    let is_new = |(analysed, i): &(&AnalysedSeries, usize)| {
+        let finding = &analysed.trend.findings[*i];
+        let near = analysed.near(reading, finding);
+        let is_known = || known.iter().any(|it| it.covers(&analysed.series.key, &near, finding.ratio));
+        !finding.is_drift && analysed.accepted[*i].is_none() && !is_known() && analysed.is_lasting(finding, LOOKS)
+    };
+    every.filter(is_new).collect()
 }
 
 /// A new level, for a program.
@@ -197,7 +202,7 @@ pub fn differences(reading: &Reading, all: &[Series], run_id: &str) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use analyze::history::store;
+    use analyze::history::{analysed, store};
 
     /// A history with a row for each run, machine and case.
     fn read(rows: &[(&str, &str, &str)]) -> (Reading, Vec<Series>) {
@@ -210,6 +215,33 @@ mod tests {
         let reading = store::read(folder.path(), false).unwrap();
         let all = reading.series();
         (reading, all)
+    }
+
+    /// A link whose rate varies by about 1 %, a step of a tenth at run 100, and a look after each run.
+    #[test]
+    fn a_step_is_told_within_six_runs_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, told) = (folder.path().join("m.csv"), folder.path().join(".told.csv"));
+        let mut text = "run_id,time,machine,plan,case_id,metric,centre\n".to_owned();
+        let (mut state, mut known) = (7_u64, Vec::new());
+        for run in 0..130 {
+            // Sums of three are near enough to a normal distribution, whose standard deviation is 1 then.
+            let mut next = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+            };
+            let noise: f64 = (0..3).map(|_| next()).sum();
+            let centre = if run < 100 { 1e9 } else { 0.9e9 } * (1.0 + noise / 100.0);
+            text += &format!("r{run},2026-01-01T{:02}:{:02}:00Z,m,p,c,throughput,{centre}\n", run / 60, run % 60);
+            std::fs::write(&file, &text).unwrap();
+            let (reading, all) = analysed::read(folder.path(), &asked("p", 0.05)).unwrap();
+            let before = read_known(told.clone()).unwrap().len();
+            tell(folder.path(), &told, &reading, &all, None).unwrap();
+            if read_known(told.clone()).unwrap().len() > before {
+                known.push(run);
+            }
+        }
+        assert!(matches!(known[..], [run] if (102..106).contains(&run)), "{known:?}");
     }
 
     #[test]
