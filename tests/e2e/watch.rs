@@ -383,6 +383,9 @@ fn a_cycle_that_takes_too_long_is_ended_and_a_signal_ends_it_whole() {
     watch.end();
     let rows = cycles(&folder);
     assert!(rows.len() >= 2 && rows[0]["reason"].contains("a cycle was not to take longer"), "{rows:?}");
+    let trend = plumb(&["trend", &folder.name("history"), "-f", "text"]);
+    assert_eq!(trend.code, Some(0), "{}", trend.stderr);
+    assert!(trend.stdout.contains("outage: t on ") && trend.stdout.contains("and it lasts"), "{}", trend.stdout);
     let folder = Folder::new();
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 10m}");
     let mut watch = Watch::start(&folder, &plan, &["--every", "100ms"]);

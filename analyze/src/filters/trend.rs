@@ -94,10 +94,16 @@ pub enum Format {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
+    let outages = outages_of(args)?;
+    let (reading, analysed) = match analysed::read(&args.history, &args.asked) {
+        // A watch whose far end never answered has no values yet.
+        Err(Error::Usage(_)) if !outages.is_empty() && args.asked.metric.is_none() && args.asked.case.is_none() => {
+            (Reading::default(), Vec::new())
+        }
+        read => read?,
+    };
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.output);
-    let outages = outages_of(args)?;
     even_unread(args.output.write(output, |w| match format {
         Format::Csv => csv(&reading, &analysed, &outages, w),
         Format::Text => text(&reading, &analysed, &outages, &sheet, w),

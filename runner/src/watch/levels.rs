@@ -201,15 +201,18 @@ pub fn differences(reading: &Reading, all: &[Series], run_id: &str) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fmt::Write as _;
+
     use analyze::history::{analysed, store};
+
+    use super::*;
 
     /// A history with a row for each run, machine and case.
     fn read(rows: &[(&str, &str, &str)]) -> (Reading, Vec<Series>) {
         let folder = tempfile::tempdir().unwrap();
         let mut text = "run_id,time,machine,plan,case_id,metric,centre\n".to_owned();
         for (run, machine, case) in rows {
-            text += &format!("{run},2026-01-01T00:0{}:00Z,{machine},p,{case},throughput,1\n", &run[1..]);
+            writeln!(text, "{run},2026-01-01T00:0{}:00Z,{machine},p,{case},throughput,1", &run[1..]).unwrap();
         }
         std::fs::write(folder.path().join("m.csv"), text).unwrap();
         let reading = store::read(folder.path(), false).unwrap();
@@ -232,7 +235,8 @@ mod tests {
             };
             let noise: f64 = (0..3).map(|_| next()).sum();
             let centre = if run < 100 { 1e9 } else { 0.9e9 } * (1.0 + noise / 100.0);
-            text += &format!("r{run},2026-01-01T{:02}:{:02}:00Z,m,p,c,throughput,{centre}\n", run / 60, run % 60);
+            let (hour, minute) = (run / 60, run % 60);
+            writeln!(text, "r{run},2026-01-01T{hour:02}:{minute:02}:00Z,m,p,c,throughput,{centre}").unwrap();
             std::fs::write(&file, &text).unwrap();
             let (reading, all) = analysed::read(folder.path(), &asked("p", 0.05)).unwrap();
             let before = read_known(told.clone()).unwrap().len();
