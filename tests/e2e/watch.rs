@@ -1,6 +1,7 @@
 //! `plumb watch`: every cycle is a row, whatever happens in it.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -395,6 +396,29 @@ fn a_cycle_that_takes_too_long_is_ended_and_a_signal_ends_it_whole() {
     watch.wait_for(" cut: ");
     assert_eq!(watch.child.wait().unwrap().code(), Some(0));
     assert_eq!(cycles(&folder).last().expect("a row")["status"], "cut");
+}
+
+#[test]
+fn old_runs_are_thinned_out_once_a_day() {
+    let folder = Folder::new();
+    let plan = folder.plan("", BULK);
+    let mut text = "run_id,time,machine,plan,case_id,metric,centre\n".to_owned();
+    for run in 0..300 {
+        let noise = [3, -12, 8, 11, -4, -9, 6][run * 5 % 7];
+        let (month, day) = (run / 28 + 1, run % 28 + 1);
+        writeln!(text, "r{run},2025-{month:02}-{day:02}T03:00:00Z,m1,t,c1,throughput,{}", 1000 + noise).unwrap();
+    }
+    fs::create_dir_all(folder.path("history/t")).unwrap();
+    fs::write(folder.path("history/t/m1.csv"), &text).unwrap();
+    let mut watch = Watch::start(&folder, &plan, &["--older-than", "2026-01-01"]);
+    let line = watch.wait_for(" old rows went");
+    assert!(line.contains("history/t/m1.csv: ") && line.contains(" of 300 old rows went"), "{line}");
+    for _ in 0..3 {
+        watch.wait_for(" ok");
+    }
+    assert_eq!(watch.end().matches("old rows went").count(), 1);
+    let left = fs::read_to_string(folder.path("history/t/m1.csv")).unwrap();
+    assert!((40..200).contains(&left.lines().count()), "{left}");
 }
 
 /// The commands of docs/guide/watch.md, with shorter periods and free ports.
