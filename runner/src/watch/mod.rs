@@ -318,7 +318,8 @@ impl Watch<'_> {
 
     /// Longest cycle: room for a queue, retries and the look at the history.
     fn limit(&self) -> Duration {
-        self.timing.limit.unwrap_or_else(|| self.plan.estimate().most * 3 + Duration::from_mins(15))
+        let of_plan = || self.plan.estimate().most.saturating_mul(3).saturating_add(Duration::from_mins(15));
+        self.timing.limit.unwrap_or_else(of_plan)
     }
 
     /// A signal ends the watch, and the cycle early but whole; a second one ends it at once.
