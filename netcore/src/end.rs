@@ -410,6 +410,7 @@ impl Conclusion {
             monotonic_start_ns,
             clocks,
             one_way,
+            outages,
             ending,
             mut notes,
         } = sampled;
@@ -450,6 +451,7 @@ impl Conclusion {
             time_wait,
             path: hops.map(HopProbes::finish),
             one_way,
+            outages,
             spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
             ending,
             notes,

@@ -7,6 +7,7 @@
 mod evidence;
 mod hops;
 mod one_way;
+mod outages;
 mod ranks;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub(crate) use evidence::SLEWED_AT_MOST;
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
 pub use hops::{Hop, MOST_ADDRESSES, MOST_HOPS, MOST_TRIPS, ProbedPath, RoundTrips};
 pub use one_way::OneWay;
+pub use outages::{Outage, Outages};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
 
 /// Warm-up, measurement and cool-down.
@@ -569,6 +571,9 @@ pub struct SideReport {
     /// Relation of the ends' clocks; only of a requester that was to tell the directions apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_way: Option<OneWay>,
+    /// Only of a requester that was to look for outages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outages: Option<Outages>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
     #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]

@@ -61,6 +61,7 @@ mod netperf_scripts;
 mod nodeset;
 mod one_port;
 mod one_way;
+mod outage;
 mod outputs;
 mod pairs;
 mod peer_iperf3;

@@ -126,9 +126,9 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
         })
         .collect();
     let told: Vec<(&str, LimitedBy, &str)> = told.iter().map(|(name, by, because)| (&**name, *by, *because)).collect();
-    // The place of the queue is an answer of its own, and so are the delays of the two directions.
+    // The place of the queue is an answer of its own, and so are the delays of the two directions, and outages.
     let queues = all.iter().flat_map(|(name, row)| {
-        let answers = [&row.queue_hop_because, &row.one_way_because];
+        let answers = [&row.queue_hop_because, &row.one_way_because, &row.outage_because];
         answers.into_iter().flatten().map(move |because| format!("{name}: {because}"))
     });
     if told.len() > MOST_LINES {

@@ -191,7 +191,9 @@ impl Hull {
         let mut all = std::mem::take(&mut self.0);
         all.push(point);
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
-        all.into_iter().for_each(|point| self.append(point));
+        for point in all {
+            self.append(point);
+        }
     }
 
     fn append(&mut self, (x, y): (f64, f64)) {

@@ -12,6 +12,7 @@
 //! | [`cpu`] | how busy the machine's CPUs were between two edges |
 //! | [`sample`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
+//! | `outage` | when a path was down |
 //! | `one_way` | how long requests and answers were under way, told apart |
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tasks`] | for how long the data threads ran, and waited for a CPU |
@@ -33,6 +34,7 @@ pub(crate) mod namespace;
 mod netlink;
 pub mod nic;
 pub(crate) mod one_way;
+pub(crate) mod outage;
 pub mod sample;
 pub(crate) mod sampler;
 pub mod tasks;

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::{
     envelope::{Envelope, Line, RoundTrip},
     histogram::{self, Histogram},
+    outage::OutageWatch,
 };
-use crate::report::{ClockReading, OneWay};
+use crate::report::{ClockReading, OneWay, Outages};
 
 /// Most round trips that are kept of a flow.
 const MOST_KEPT: usize = 1 << 15;
@@ -46,6 +47,7 @@ pub struct Trips {
     seen: u64,
     /// Whether the kernels told all arrivals.
     kernel: bool,
+    pub outages: Option<OutageWatch>,
 }
 
 /// Where a worker leaves its round trips.
@@ -60,7 +62,12 @@ impl Default for Trips {
 impl Trips {
     /// Without room.
     pub fn empty() -> Self {
-        Self { envelope: Envelope::default(), kept: Vec::new(), every: 1, seen: 0, kernel: true }
+        Self { envelope: Envelope::default(), kept: Vec::new(), every: 1, seen: 0, kernel: true, outages: None }
+    }
+
+    /// With room, and looking for outages of this length, at requests with this gap, nanoseconds.
+    pub fn watching(outages: Option<(u64, u64)>) -> Self {
+        Self { outages: outages.map(|(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns)), ..Self::default() }
     }
 
     /// Takes in a round trip that ended in this epoch. `kernel`: whether the kernels told both arrivals.
@@ -69,7 +76,7 @@ impl Trips {
         self.envelope.push(trip);
         self.kernel &= kernel;
         self.seen += 1;
-        if self.seen % self.every != 0 {
+        if !self.seen.is_multiple_of(self.every) {
             return;
         }
         if self.kept.len() == MOST_KEPT {
@@ -109,7 +116,9 @@ impl Collected {
         let flows: Vec<(usize, Trips)> =
             slots.enumerate().filter_map(|(flow, slot)| Some((flow, taken(slot?)?))).collect();
         let mut envelope = Envelope::default();
-        flows.iter().for_each(|(_, trips)| envelope.extend(&trips.envelope));
+        for (_, trips) in &flows {
+            envelope.extend(&trips.envelope);
+        }
         let line = envelope.line();
         Self { flows, envelope, line }
     }
@@ -141,6 +150,11 @@ impl Collected {
                 both.iter().enumerate().for_each(|(kind, histogram)| add(*flow, kind, kept[0].epoch, histogram));
             }
         }
+    }
+
+    /// The outages in a phase between these readings of our clocks, of the only flow.
+    pub fn outages(&self, (begin, end): (ClockReading, ClockReading)) -> Option<Outages> {
+        self.flows.iter().find_map(|(_, trips)| Some(trips.outages.as_ref()?.between(begin.raw_ns, end.raw_ns)))
     }
 
     /// The relation of the clocks in a phase between these readings of ours.

@@ -15,7 +15,7 @@ use super::{
     windows::Windows,
 };
 use crate::{
-    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Phase, Span, Window},
+    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Outages, Phase, Span, Window},
     spec::{Collect, Pace, Phases, Stop},
 };
 
@@ -49,6 +49,7 @@ pub struct Sampled {
     pub clocks: Option<(ClockReading, ClockReading)>,
     /// Relation of the clocks of both ends, where the directions are told apart.
     pub one_way: Option<OneWay>,
+    pub outages: Option<Outages>,
     pub ending: Ending,
     /// Facts for the reader of the numbers.
     pub notes: Vec<String>,
@@ -198,13 +199,13 @@ impl Sampler {
             counter_log.rest(Span::After);
         }
         windows.collect_histograms(&self.flows);
-        let (one_way, contradiction) = windows.collect_trips(&self.flows);
+        let (one_way, outages, contradiction) = windows.collect_trips(&self.flows);
         notes.extend(contradiction);
         let lacks = |what| format!("the report is full: the later intervals have no {what} (use a longer `interval`)");
         notes.extend(windows.lacks_histograms().then(|| lacks("latencies")));
         let lacks_counters = self.counter_log.as_ref().is_some_and(CounterLog::lacks_intervals);
         notes.extend(lacks_counters.then(|| lacks("counters")));
-        Sampled { one_way, ..self.finish(windows, ending, notes) }
+        Sampled { one_way, outages, ..self.finish(windows, ending, notes) }
     }
 
     fn begin_measuring(&mut self, windows: &mut Windows, sample: &Sample) {
@@ -356,6 +357,7 @@ impl Sampler {
             monotonic_start_ns,
             clocks,
             one_way: None,
+            outages: None,
             ending,
             notes,
         }

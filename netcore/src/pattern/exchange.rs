@@ -85,6 +85,7 @@ fn attempt<W: Wait, S: Stamps>(
                 if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() < LINGER => {}
             // A refusal answers an earlier message: the peer's socket was not open yet, or is closed already.
             Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => return Ok(None),
+            Err(error) if is_outage(worker, error) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
@@ -117,9 +118,22 @@ fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<b
                 worker.cell.operations.0.errors.store(*errors, Relaxed);
                 wait.turn();
             }
+            // The message is lost, as others on this path are now.
+            Err(error) if is_outage(worker, error) => {
+                *errors += 1;
+                worker.cell.operations.0.errors.store(*errors, Relaxed);
+                return Ok(true);
+            }
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether a call failed because the path is down, in a test that looks for that.
+#[cold]
+fn is_outage(worker: &Worker, error: nix::Error) -> bool {
+    use nix::errno::Errno::{EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH};
+    worker.spec.outage_ns > 0 && matches!(error, ENETUNREACH | EHOSTUNREACH | ENETDOWN | EHOSTDOWN)
 }
 
 /// Matching of answers to requests.
@@ -226,8 +240,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
     let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so any of them may leave.
     let mut flights: VecDeque<Flight> = VecDeque::with_capacity(inflight);
-    let (mut sent, mut transactions, mut errors, mut stray) = (0u64, 0u64, 0u64, 0u64);
-    let mut received_bytes = 0u64;
+    let (mut sent, mut transactions, mut errors, mut stray, mut received_bytes) = (0u64, 0u64, 0u64, 0u64, 0u64);
     let alone = worker.spec.is_alone();
     // A service's answers may have any length, and the kernel's come with headers.
     let answer_bytes = if alone || F::ALONE { None } else { Some(response_bytes) };
@@ -299,8 +312,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
         };
         numbers.release(flight.number);
         let slot = if F::NUMBER_BITS == 0 { sent - 1 } else { flight.number };
-        let fixed = if S::WRITTEN > 0 { (S::WRITTEN, &message[S::WRITTEN..]) } else { framing.fixed(message) };
-        worker.check_message(expected.as_ref(), "a response", slot, fixed)?;
+        worker.check_message(expected.as_ref(), "a response", slot, fixed::<F, S>(framing, message))?;
         stamps.answered(worker.cell.epoch(), message);
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
@@ -316,6 +328,11 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
         recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
     }
+}
+
+/// The part of an answer that is as it was sent: without its number and its times.
+fn fixed<'m, F: Framing, S: Stamps>(framing: &F, message: &'m [u8]) -> (usize, &'m [u8]) {
+    if S::WRITTEN > 0 { (S::WRITTEN, message.get(S::WRITTEN..).unwrap_or_default()) } else { framing.fixed(message) }
 }
 
 /// Gives up the requests that have waited too long for their answers; returns how many.

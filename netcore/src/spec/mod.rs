@@ -294,6 +294,9 @@ pub struct TestSpec {
     /// Whether requests and answers carry the times of their sending and arrival: the delay of each direction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
+    /// Shortest time without usual answers that is an outage of the path, nanoseconds; 0: nobody looks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outage_ns: u64,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
     /// The program at the other end of the data connections.
@@ -303,7 +306,21 @@ pub struct TestSpec {
     pub connected: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
 impl TestSpec {
+    /// Shortest outage that is looked for, and the gap between two requests, nanoseconds.
+    pub fn outages(&self) -> Option<(u64, u64)> {
+        let pace = self.pace.filter(|_| self.outage_ns > 0)?;
+        // Rates are positive; the conversion saturates.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let gap_ns = (1e9 / pace.events_per_s) as u64;
+        Some((self.outage_ns, gap_ns))
+    }
+
     /// Time between the instant at which a test could start and the begin of its load.
     pub fn idle(&self) -> Duration {
         if self.hops { IDLE } else { Duration::ZERO }
@@ -364,6 +381,7 @@ impl TestSpec {
             collect: Collect::default(),
             hops: false,
             one_way: false,
+            outage_ns: 0,
             interim: false,
             dialect: Dialect::default(),
             connected: true,

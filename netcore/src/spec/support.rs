@@ -92,6 +92,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     if spec.one_way {
         rules::one_way(spec)?;
     }
+    if spec.outage_ns > 0 {
+        rules::outage(spec)?;
+    }
     pace(spec)
 }
 

@@ -129,7 +129,7 @@ pub fn receive_at(
     link: &Link,
     buffer: &mut [u8],
     flags: MsgFlags,
-    control: &mut Vec<u8>,
+    control: &mut [u8],
 ) -> nix::Result<(usize, Option<i64>)> {
     let mut parts = [IoSliceMut::new(buffer)];
     let message = recvmsg::<()>(link.receive.as_raw_fd(), &mut parts, Some(control), flags)?;

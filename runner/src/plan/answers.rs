@@ -129,6 +129,7 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         }
         (_, "jitter") if datagrams && !spec.times_messages() => "a message needs 16 bytes for the time of its sending",
         (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => "only streams of datagrams measure it",
+        ("outages", _) if spec.outage_ns == 0 => "only a test with `outage` looks for them",
         ("one way", _) if !spec.one_way => "only a test with `one_way` tells the directions apart",
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",

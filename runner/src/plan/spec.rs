@@ -22,6 +22,8 @@ use super::{
 const MESSAGE_MAX: u64 = 1 << 30;
 /// Default size of requests and answers that carry their times, bytes.
 const ONE_WAY_BYTES: u64 = 64;
+/// Most requests of a test that looks for outages which are waited for at the same time, by default.
+const MOST_WAITED_FOR: u32 = 10_000;
 /// Default bound of a warm-up that ends by itself, nanoseconds.
 const WARMUP_AUTO_NS: u64 = 10_000_000_000;
 /// Shortest such bound, nanoseconds: fewer than a hundred samples of a millisecond prove nothing.
@@ -65,7 +67,9 @@ pub fn translate(
     out.inflight = positive(key::inflight, body.inflight, errors).unwrap_or(1);
     out.receive = body.receive.unwrap_or_default();
     out.coalesce = body.coalesce.unwrap_or(false);
-    if body.one_way == Some(true) {
+    out.outage_ns = body.outage.map_or(0, Time::nanoseconds);
+    out.one_way = body.one_way.unwrap_or(out.outage_ns > 0);
+    if out.one_way {
         (out.sizes.request_bytes, out.sizes.response_bytes) = (ONE_WAY_BYTES, ONE_WAY_BYTES);
     }
     sizes(body, transport, pingpong, &mut out, errors);
@@ -112,11 +116,15 @@ pub fn translate(
     if let Some(timeout) = body.reply_timeout {
         out.reply_timeout_ns = timeout.nanoseconds();
     }
+    if let (1, Some((_, gap_ns))) = (out.inflight, out.outages()) {
+        // Requests go on while a lost one is waited for.
+        let most = out.reply_timeout_ns.checked_div(gap_ns).unwrap_or(0).saturating_add(1);
+        out.inflight = u32::try_from(most).unwrap_or(u32::MAX).min(MOST_WAITED_FOR);
+    }
     if let Some(collect) = &body.collect {
         out.collect = collect.iter().copied().collect();
     }
     out.hops = body.hops.unwrap_or(false);
-    out.one_way = body.one_way.unwrap_or(false);
     out.interim = out.phases.interval_ns > 0;
     Some(out)
 }
@@ -394,6 +402,16 @@ mod tests {
         );
         assert_eq!((spec.near.socket.busy_poll, spec.far.socket.dscp), (Some(Microseconds(50)), Some(Dscp(46))));
         assert_eq!((spec.near.port, spec.near.port_count), (Some(40000), Some(10)));
+    }
+
+    #[test]
+    fn requests_of_a_test_that_looks_for_outages_carry_times_and_go_on_when_one_is_lost() {
+        let of = |keys: &str| run(&format!("{{workload: udp_rr, outage: 20ms, rate: 500/s{keys}}}"));
+        let (spec, errors) = of("");
+        assert_eq!((spec.inflight, spec.sizes.request_bytes, spec.one_way, errors), (501, 64, true, Vec::new()));
+        assert_eq!((of(", inflight: 1").0.inflight, of(", inflight: 20").0.inflight), (501, 20));
+        assert_eq!(of(", reply_timeout: 100ms").0.inflight, 51);
+        assert_eq!(run("{workload: udp_rr, rate: 500/s, one_way: true}").0.inflight, 1);
     }
 
     #[test]

@@ -228,6 +228,17 @@ columns! {
         one_way_drift_ppm: Number = "Drift of that offset, microseconds per second.";
         one_way_because: Text = "The figures of each direction in a sentence, and why a delay is left out.";
     }
+    "outages" {
+        outages: Integer = "Outages of the path in the measure phase, with `outage`: times of at least that length in which no request had an answer that was in time."
+            => ("outages", Count, Lower, Count, "outages");
+        outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one."
+            => ("outage.max", Microseconds, Lower, Gauge, "outage, longest");
+        outage_total_us: Number = "All of them together, microseconds."
+            => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
+        outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
+        outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds.";
+        outage_because: Text = "The outages in a sentence, with the direction of the longest: whether the requests or their answers got lost.";
+    }
     "ranks" {
         ranks: Integer = "Ranks of a test of several.";
         operation: Text = "Operation between the ranks.";

@@ -25,8 +25,8 @@ use crate::{
 const SENT: usize = NUMBERED_BYTES;
 const ARRIVED: usize = SENT + 8;
 const ANSWERED: usize = ARRIVED + 8;
-/// Offset of a word that is 1 if the far end's kernel told the arrival.
-const KERNEL: usize = ANSWERED + 8;
+/// Offset of a word: requests that the far end has received, times 2, and 1 more if its kernel told the arrival of the last one.
+const TAKEN: usize = ANSWERED + 8;
 
 /// The times of a loop's messages.
 pub trait Stamps {
@@ -40,7 +40,7 @@ pub trait Stamps {
     /// A request is sent next.
     fn request(&self, message: &mut [u8]);
     /// An answer is sent next, to the message that was received last.
-    fn answer(&self, message: &mut [u8]);
+    fn answer(&mut self, message: &mut [u8]);
     /// The message that was received last is an answer.
     fn answered(&mut self, epoch: u64, message: &[u8]);
 }
@@ -57,7 +57,7 @@ impl Stamps for () {
     #[inline]
     fn request(&self, _: &mut [u8]) {}
     #[inline]
-    fn answer(&self, _: &mut [u8]) {}
+    fn answer(&mut self, _: &mut [u8]) {}
     #[inline]
     fn answered(&mut self, _: u64, _: &[u8]) {}
 }
@@ -68,6 +68,8 @@ pub struct Clocked {
     control: Vec<u8>,
     /// When the last datagram arrived, and whether the kernel told it.
     arrived: (u64, bool),
+    /// Requests that were received.
+    taken: u64,
     trips: Trips,
     slot: Option<TripsSlot>,
 }
@@ -78,7 +80,8 @@ impl Clocked {
             clock: ArrivalClock::default(),
             control: arrival_space(),
             arrived: (0, false),
-            trips: if worker.one_way.is_some() { Trips::default() } else { Trips::empty() },
+            taken: 0,
+            trips: if worker.one_way.is_some() { Trips::watching(worker.spec.outages()) } else { Trips::empty() },
             slot: worker.one_way.clone(),
         }
     }
@@ -106,10 +109,11 @@ impl Stamps for Clocked {
         write(message, SENT, raw_ns());
     }
 
-    fn answer(&self, message: &mut [u8]) {
+    fn answer(&mut self, message: &mut [u8]) {
         let (arrived_ns, kernel) = self.arrived;
         write(message, ARRIVED, arrived_ns);
-        write(message, KERNEL, kernel.into());
+        self.taken += 1;
+        write(message, TAKEN, self.taken << 1 | u64::from(kernel));
         write(message, ANSWERED, raw_ns());
     }
 
@@ -121,7 +125,11 @@ impl Stamps for Clocked {
             answered_ns: read(message, ANSWERED),
             received_ns,
         };
-        self.trips.record(epoch, &trip, kernel && read(message, KERNEL) == 1);
+        let taken = read(message, TAKEN);
+        if let (Some(outages), Some(on_the_way)) = (&mut self.trips.outages, trip.on_the_way_ns()) {
+            outages.answered(read(message, 0), trip.sent_ns, on_the_way, taken >> 1);
+        }
+        self.trips.record(epoch, &trip, kernel && taken & 1 == 1);
     }
 }
 

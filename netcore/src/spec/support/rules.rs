@@ -176,6 +176,22 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
     Ok(())
 }
 
+/// Least requests in an outage.
+const LEAST_IN_OUTAGE: u64 = 5;
+
+/// Rules of the search for outages.
+pub(super) fn outage(spec: &TestSpec) -> Result<(), Unsupported> {
+    let paced = spec.outages();
+    refuse_if! {
+        !spec.one_way => key::outage, "outage: only messages with times show one, those of udp_rr with `one_way`";
+        paced.is_none() => key::outage, "outage: without a `rate` silence is nothing unusual: write one, for example 1k/s";
+        spec.streams > 1 => key::streams, "outage: each stream would count the same outage: leave `streams` out";
+        paced.is_some_and(|(length_ns, gap_ns)| length_ns < gap_ns.saturating_mul(LEAST_IN_OUTAGE)) =>
+            key::outage, "outage: at this `rate` fewer than {LEAST_IN_OUTAGE} requests fall into one: raise the rate, or look for longer ones";
+    }
+    Ok(())
+}
+
 /// Refuses what cannot be counted.
 pub(super) fn ecn(spec: &TestSpec) -> Result<(), Unsupported> {
     let key = match [Side::Near, Side::Far].map(|side| spec.asks_for_ecn(side)) {
@@ -321,6 +337,29 @@ mod tests {
         ] {
             assert_eq!(with(transport, pattern, change), Err(key), "{transport:?} {pattern:?}");
         }
+    }
+
+    #[test]
+    fn outages_are_looked_for_where_requests_have_times_and_a_rate() {
+        let with = |change: fn(&mut TestSpec)| {
+            let mut spec = TestSpec::new(Pattern::RequestResponse, Transport::Udp);
+            (spec.one_way, spec.sizes.request_bytes, spec.sizes.response_bytes) = (true, 40, 40);
+            spec.outage_ns = 20_000_000;
+            spec.pace = Some(crate::spec::Pace {
+                events_per_s: 1000.0,
+                mode: crate::spec::PaceMode::User,
+                arrival: crate::spec::Arrival::Closed,
+                burst: 1,
+                catch_up: 1,
+            });
+            change(&mut spec);
+            check(&spec).map_err(|refusal| refusal.key)
+        };
+        assert_eq!(with(|_| ()), Ok(()));
+        assert_eq!(with(|spec| spec.one_way = false), Err("outage"));
+        assert_eq!(with(|spec| spec.pace = None), Err("outage"));
+        assert_eq!(with(|spec| spec.outage_ns = 4_000_000), Err("outage"));
+        assert_eq!(with(|spec| spec.streams = 2), Err("streams"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - [`limits`]: what held the test back
 //! - [`group`]: what the members of a group did together
 //! - [`one_way`]: the delays of the two directions
+//! - [`outage`]: when the path was down
 //! - [`hops`]: at which link of the path the queue stands
 //! - [`kinds`]: what several ranks did, and what a program printed
 //! - [`summary`]: what the iterations of a case say together
@@ -14,6 +15,7 @@ pub mod hops;
 pub mod kinds;
 pub mod limits;
 pub mod one_way;
+pub mod outage;
 pub mod path;
 pub mod summary;
 pub mod window;
@@ -82,6 +84,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
                 time_wait(&mut row, near, far);
                 hops::fill(&mut row, near);
                 one_way::fill(&mut row, near.one_way.as_ref());
+                outage::fill(&mut row, near.outages.as_ref());
             }
             rows.push((*way, row));
         }

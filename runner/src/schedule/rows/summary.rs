@@ -10,10 +10,10 @@ use schemas::{
     words::{Confidence, Record},
 };
 
-use super::{hops::Places, one_way, path::Merged};
+use super::{hops::Places, one_way, outage, path::Merged};
 
 /// Groups of columns that a summary condenses.
-const CONDENSED: [&str; 13] = [
+const CONDENSED: [&str; 14] = [
     "place and time",
     "volume",
     "datagrams",
@@ -22,6 +22,7 @@ const CONDENSED: [&str; 13] = [
     "latency",
     "responsiveness",
     "one way",
+    "outages",
     "ranks",
     "cpu",
     "tcp",
@@ -41,6 +42,7 @@ pub struct Summary {
     /// Messages in runs of loss, and the longest run.
     lost_in_runs: Option<f64>,
     longest_run: Option<u64>,
+    longest_outage: Option<f64>,
     /// Whether every warm-up that was to end by itself had settled.
     settled: Option<bool>,
     /// Why the iterations were not faster.
@@ -71,6 +73,7 @@ impl Summary {
         self.lost_in_runs =
             if self.count == 0 { lost_in_runs } else { self.lost_in_runs.and_then(|all| Some(all + lost_in_runs?)) };
         self.longest_run = self.longest_run.max(row.loss_run_max);
+        self.longest_outage = self.longest_outage.into_iter().chain(row.outage_max_us).reduce(f64::max);
         let of_row = [row.load_confidence, row.responsiveness_confidence];
         for (least, one) in self.confidence.iter_mut().zip(of_row) {
             *least = if self.count == 0 { one } else { (*least).min(one) };
@@ -133,6 +136,11 @@ impl Summary {
         }
         self.places.fill(&mut row);
         row.one_way_because = one_way::because(&row);
+        row.outage_max_us = self.longest_outage.filter(|_| row.outages.is_some());
+        if self.count > 1 {
+            row.outage_begin_s = None;
+        }
+        row.outage_because = outage::of_all(&row);
         if let Some(receive_calls) = &self.receive_calls {
             receive_calls.fill_receive_calls(&mut row);
         }

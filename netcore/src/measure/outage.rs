@@ -1,0 +1,155 @@
+//! Outages of a path, from requests at a constant rate.
+//!
+//! A request is bad if no answer came, or if its answer came later than the fastest one by a threshold. Loss alone does not
+//! show an outage: while a link is down, a neighbour's address is resolved anew, and some hundred packets are held and delivered
+//! afterwards. An outage begins when its first bad request was due, and ends when the first packet that came afterwards would
+//! have left if it had been the fastest. Both are known to one gap between requests.
+//!
+//! Reordering and single losses leave a good answer within the threshold. Nothing is judged before the first answer and after
+//! the last one.
+
+use crate::report::{Outage, Outages};
+
+/// Most outages that are kept.
+const MOST_KEPT: usize = 1024;
+
+/// The least round trip is that of the present period of this length or of the one before: a path may become a longer one.
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// Looks for outages in the answers to the requests of one flow. All times are of one clock, nanoseconds.
+#[derive(Debug)]
+pub struct OutageWatch {
+    threshold_ns: u64,
+    gap_ns: u64,
+    /// End of the present period, its least round trip, and that of the period before.
+    period: (u64, u64, u64),
+    /// Number of the latest request with a good answer, its sending, and what the far end had received then.
+    last: Option<(u64, u64, u64)>,
+    /// When the first packet of a later request that came late would have left.
+    back_ns: u64,
+    found: Vec<Outage>,
+}
+
+impl OutageWatch {
+    /// `gap_ns`: between two requests.
+    pub fn new(threshold_ns: u64, gap_ns: u64) -> Self {
+        let found = Vec::with_capacity(MOST_KEPT);
+        Self { threshold_ns, gap_ns, period: (0, u64::MAX, u64::MAX), last: None, back_ns: u64::MAX, found }
+    }
+
+    /// Takes in an answer. `trip_ns`: time on the way, there and back; a thread that waits for its CPU at either end has no part in
+    /// it. `taken`: requests that the far end had received by then.
+    pub fn answered(&mut self, number: u64, sent_ns: u64, trip_ns: u64, taken: u64) {
+        let received_ns = sent_ns.saturating_add(trip_ns);
+        if received_ns >= self.period.0 {
+            self.period = (received_ns.saturating_add(PERIOD_NS), u64::MAX, self.period.1);
+        }
+        self.period.1 = self.period.1.min(trip_ns);
+        let least_ns = self.period.1.min(self.period.2);
+        let is_later = self.last.is_none_or(|(last, ..)| number > last);
+        if !is_later {
+            return;
+        }
+        self.back_ns = self.back_ns.min(received_ns.saturating_sub(least_ns));
+        if trip_ns - least_ns >= self.threshold_ns {
+            return;
+        }
+        if let Some((last, last_ns, had)) = self.last.replace((number, sent_ns, taken))
+            && number > last + 1
+        {
+            let begin_ns = last_ns.saturating_add(self.gap_ns);
+            let length_ns = self.back_ns.saturating_sub(begin_ns);
+            // Requests in between that the far end received were answered in vain.
+            let forward = 2 * taken.saturating_sub(had + 1) < number - last - 1;
+            if length_ns >= self.threshold_ns && self.found.len() < MOST_KEPT {
+                self.found.push(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward });
+            }
+        }
+        self.back_ns = u64::MAX;
+    }
+
+    /// The outages that began between two instants; their begins count from the first one.
+    pub fn between(&self, begin_ns: u64, end_ns: u64) -> Outages {
+        let within = |outage: &&Outage| (begin_ns..end_ns).contains(&outage.begin_ns.cast_unsigned());
+        let relative =
+            |outage: &Outage| Outage { begin_ns: outage.begin_ns.wrapping_sub_unsigned(begin_ns), ..*outage };
+        let found = self.found.iter().filter(within);
+        Outages {
+            count: found.clone().count() as u64,
+            total_ns: found.clone().map(|outage| outage.length_ns).sum(),
+            longest: found.max_by_key(|outage| outage.length_ns).map(relative),
+            gap_ns: self.gap_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A thousand requests per second for two seconds over a path of 5 ms each way. `fate` says how much later the answer comes,
+    /// or that it is lost, and whether the far end received the request.
+    fn watched(fate: impl Fn(u64) -> (Option<u64>, bool)) -> Outages {
+        let mut watch = OutageWatch::new(20 * MS, MS);
+        let (mut answers, mut taken) = (Vec::new(), 0);
+        for number in 0..2000 {
+            let (late, received) = fate(number);
+            taken += u64::from(received);
+            if let Some(late) = late {
+                answers.push(((1000 + number) * MS + 10 * MS + late, number, taken, 10 * MS + late));
+            }
+        }
+        answers.sort_unstable();
+        for (_, number, taken, trip_ns) in answers {
+            watch.answered(number, (1000 + number) * MS, trip_ns, taken);
+        }
+        watch.between(1000 * MS, 3000 * MS)
+    }
+
+    #[test]
+    fn silence_is_an_outage_of_its_direction() {
+        for forward in [true, false] {
+            let found = watched(|n| if (500..637).contains(&n) { (None, !forward) } else { (Some(0), true) });
+            let longest = Outage { begin_ns: 500_000_000, length_ns: 137 * MS, forward };
+            let expected = Outages { count: 1, total_ns: 137 * MS, longest: Some(longest), gap_ns: MS };
+            assert_eq!(found, expected);
+        }
+    }
+
+    /// The neighbour's queue delivers the last 80 requests of an outage of 137 ms when it is over.
+    #[test]
+    fn packets_that_were_held_are_part_of_an_outage() {
+        let found = watched(|n| match n {
+            500..557 => (None, false),
+            557..637 => (Some((637 - n) * MS), true),
+            _ => (Some(0), true),
+        });
+        let longest = found.longest.unwrap();
+        assert_eq!(found.count, 1);
+        assert!(longest.length_ns.abs_diff(137 * MS) <= MS && longest.begin_ns == 500_000_000, "{longest:?}");
+    }
+
+    #[test]
+    fn loss_reordering_and_a_longer_path_are_no_outages() {
+        let found = watched(|n| match n {
+            n if n % 100 == 7 => (None, true),
+            n if n % 20 == 3 => (Some(7 * MS), true),
+            _ => (Some(n % 5 * 100_000), true),
+        });
+        assert_eq!((found.count, found.longest), (0, None));
+        // The path becomes 30 ms longer: late for a second or two, and then that is the path. No silence, no outage.
+        let found = watched(|n| (Some(if n < 500 { 0 } else { 30 * MS }), true));
+        assert!(found.total_ns <= 31 * MS, "{found:?}");
+    }
+
+    #[test]
+    fn any_numbers_are_taken() {
+        let mut watch = OutageWatch::new(MS, MS);
+        for (number, sent, trip, taken) in [(9, 5, 1, 7), (u64::MAX - 1, 3, u64::MAX, 0), (0, 0, 0, u64::MAX)] {
+            watch.answered(number, sent, trip, taken);
+        }
+        let _ = watch.between(0, u64::MAX);
+    }
+}
