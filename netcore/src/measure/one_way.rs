@@ -4,7 +4,7 @@
 //! be, and their drift at all. So the differences are kept until then: all of a short test, of a long one every second, fourth,
 //! … message.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use super::{
     envelope::{Envelope, Line, RoundTrip},
@@ -50,24 +50,35 @@ pub struct Trips {
     pub outages: Option<OutageWatch>,
 }
 
-/// Where a worker leaves its round trips.
-pub type TripsSlot = Arc<Mutex<Option<Trips>>>;
+/// Where a worker finds the memory for its round trips, and leaves them.
+#[derive(Debug)]
+pub struct TripsSlot(Mutex<Option<Trips>>);
 
-impl Default for Trips {
-    fn default() -> Self {
-        Self { kept: Vec::with_capacity(MOST_KEPT), ..Self::empty() }
+impl TripsSlot {
+    pub fn new(trips: Trips) -> Self {
+        Self(Mutex::new(Some(trips)))
+    }
+
+    pub fn take(&self) -> Option<Trips> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub fn leave(&self, trips: Option<Trips>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trips;
     }
 }
 
 impl Trips {
-    /// Without room.
-    pub fn empty() -> Self {
-        Self { envelope: Envelope::default(), kept: Vec::new(), every: 1, seen: 0, kernel: true, outages: None }
-    }
-
-    /// With room, and looking for outages of this length, at requests with this gap, nanoseconds.
-    pub fn watching(outages: Option<(u64, u64)>) -> Self {
-        Self { outages: outages.map(|(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns)), ..Self::default() }
+    /// With all of their memory. `outages`: shortest outage that is looked for, and the gap between two requests, nanoseconds.
+    pub fn new(outages: Option<(u64, u64)>) -> Self {
+        Self {
+            envelope: Envelope::default(),
+            kept: Vec::with_capacity(MOST_KEPT),
+            every: 1,
+            seen: 0,
+            kernel: true,
+            outages: outages.map(|(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns)),
+        }
     }
 
     /// Takes in a round trip that ended in this epoch. `kernel`: whether the kernels told both arrivals.
@@ -95,11 +106,6 @@ impl Trips {
             reverse: trip.answered_ns.wrapping_sub(trip.received_ns).cast_signed(),
         });
     }
-
-    /// Leaves them for the sampler.
-    pub fn leave(self, slot: &TripsSlot) {
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
-    }
 }
 
 /// The round trips of all flows of an end, which have the same two clocks.
@@ -112,9 +118,8 @@ pub struct Collected {
 impl Collected {
     /// `slots`: by flow, where it has one.
     pub fn of<'a>(slots: impl Iterator<Item = Option<&'a TripsSlot>>) -> Self {
-        let taken = |slot: &TripsSlot| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         let flows: Vec<(usize, Trips)> =
-            slots.enumerate().filter_map(|(flow, slot)| Some((flow, taken(slot?)?))).collect();
+            slots.enumerate().filter_map(|(flow, slot)| Some((flow, slot?.take()?))).collect();
         let mut envelope = Envelope::default();
         for (_, trips) in &flows {
             envelope.extend(&trips.envelope);
@@ -185,7 +190,7 @@ mod tests {
     /// A request takes 20 µs, every third 3 ms; an answer 30 µs. Their clock is an hour ahead and 80 ppm fast.
     fn trips(count: u64, flow: u64) -> Trips {
         let theirs = |ns: u64| ns + 3_600_000_000_000 + ns / 12_500;
-        let mut trips = Trips::default();
+        let mut trips = Trips::new(None);
         for number in 0..count {
             let sent_ns = 1_000_000_000 + number * 100_000 + flow * 50_000;
             let out = if number % 3 == 2 { 3_000_000 } else { 20_000 };
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn each_direction_has_its_own_variation_whatever_the_clocks_do() {
-        let slots: Vec<TripsSlot> = (0..2).map(|flow| Arc::new(Mutex::new(Some(trips(100_000, flow))))).collect();
+        let slots: Vec<TripsSlot> = (0..2).map(|flow| TripsSlot::new(trips(100_000, flow))).collect();
         let collected = Collected::of(slots.iter().map(Some).chain([None]));
         assert_eq!(collected.contradiction(), None);
         let mut seen = Vec::new();
@@ -225,7 +230,7 @@ mod tests {
         let mut wrong = trips(10, 0);
         let late = RoundTrip { sent_ns: 1 << 40, arrived_ns: 1, answered_ns: 2, received_ns: (1 << 40) + 1_000 };
         wrong.record(0, &late, false);
-        let collected = Collected::of([Some(&Arc::new(Mutex::new(Some(wrong))))].into_iter());
+        let collected = Collected::of([Some(&TripsSlot::new(wrong))].into_iter());
         assert!(collected.contradiction().unwrap().contains("no two clocks"));
         collected.for_each(|_, _, _, _| unreachable!("no figures"));
         assert_eq!(collected.report(Default::default()), None);

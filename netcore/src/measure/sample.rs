@@ -33,7 +33,7 @@ pub struct SampledFlow {
     /// Slot for the gaps between a paced thread's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
     /// Slot for its round trips, if the directions are told apart.
-    pub one_way: Option<TripsSlot>,
+    pub one_way: Option<Arc<TripsSlot>>,
     /// Share of the stop rule's count; `None`: the flow does not stop by a count.
     pub share: Option<u64>,
     /// Socket whose TCP_INFO is read, if the test asks for it.

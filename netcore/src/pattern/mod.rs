@@ -65,7 +65,7 @@ pub struct Worker {
     /// Slot for the gaps between a paced worker's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
     /// Slot for its round trips, if the directions are told apart.
-    pub one_way: Option<TripsSlot>,
+    pub one_way: Option<Arc<TripsSlot>>,
     pub watch: Arc<Watch>,
 }
 

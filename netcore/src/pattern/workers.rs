@@ -17,7 +17,7 @@ use crate::{
     measure::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
-        one_way::{self, TripsSlot},
+        one_way::{self, Trips, TripsSlot},
         sample::SampledFlow,
         watch::Watch,
     },
@@ -41,7 +41,7 @@ pub struct Assignment {
     /// Slot for the gaps between its sends, if it is paced.
     pub gaps: Option<Arc<HistogramSlot>>,
     /// Slot for its round trips, if the directions are told apart.
-    pub one_way: Option<TripsSlot>,
+    pub one_way: Option<Arc<TripsSlot>>,
 }
 
 /// The assignments of one end. Buffers are allocated and touched.
@@ -77,7 +77,7 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFi
         conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
         gaps: times_gaps(spec, role).then(Arc::default),
-        one_way: splits(spec, role).then(Arc::default),
+        one_way: splits(spec, role).then(|| Arc::new(TripsSlot::new(Trips::new(spec.outages())))),
     })
 }
 

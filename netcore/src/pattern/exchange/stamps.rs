@@ -5,6 +5,8 @@
 //! time. So a delay holds all that a message waits for in the sending host, and nothing of the wait for a thread of the
 //! receiving one, and each instant lies on the side of the truth that a bound of the clocks' offset needs.
 
+use std::sync::Arc;
+
 use nix::sys::socket::MsgFlags;
 
 use super::super::Worker;
@@ -70,8 +72,9 @@ pub struct Clocked {
     arrived: (u64, bool),
     /// Requests that were received.
     taken: u64,
-    trips: Trips,
-    slot: Option<TripsSlot>,
+    /// Only of a requester.
+    trips: Option<Trips>,
+    slot: Option<Arc<TripsSlot>>,
 }
 
 impl Clocked {
@@ -81,7 +84,7 @@ impl Clocked {
             control: arrival_space(),
             arrived: (0, false),
             taken: 0,
-            trips: if worker.one_way.is_some() { Trips::watching(worker.spec.outages()) } else { Trips::empty() },
+            trips: worker.one_way.as_ref().and_then(|slot| slot.take()),
             slot: worker.one_way.clone(),
         }
     }
@@ -90,7 +93,7 @@ impl Clocked {
 impl Drop for Clocked {
     fn drop(&mut self) {
         if let Some(slot) = &self.slot {
-            std::mem::replace(&mut self.trips, Trips::empty()).leave(slot);
+            slot.leave(self.trips.take());
         }
     }
 }
@@ -125,11 +128,12 @@ impl Stamps for Clocked {
             answered_ns: read(message, ANSWERED),
             received_ns,
         };
+        let Some(trips) = &mut self.trips else { return };
         let taken = read(message, TAKEN);
-        if let (Some(outages), Some(on_the_way)) = (&mut self.trips.outages, trip.on_the_way_ns()) {
+        if let (Some(outages), Some(on_the_way)) = (&mut trips.outages, trip.on_the_way_ns()) {
             outages.answered(read(message, 0), trip.sent_ns, on_the_way, taken >> 1);
         }
-        self.trips.record(epoch, &trip, kernel && taken & 1 == 1);
+        trips.record(epoch, &trip, kernel && taken & 1 == 1);
     }
 }
 
