@@ -236,7 +236,7 @@ columns! {
         outage_total_us: Number = "All of them together, microseconds."
             => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
         outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
-        outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds.";
+        outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds. A request beside an outage that was lost by chance adds as much.";
         outage_because: Text = "The outages in a sentence, with the direction of the longest: whether the requests or their answers got lost.";
     }
     "ranks" {
