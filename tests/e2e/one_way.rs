@@ -116,7 +116,7 @@ fn the_direction_of_a_queue_shows() {
         rows.iter().find(is_it).unwrap()
     };
     let (load, loaded) = (of_member("load"), of_member("loaded"));
-    assert_eq!(loaded["one_way_clock"], "shared");
+    assert_eq!(loaded["one_way_clock"], "shared", "{}", loaded["one_way_because"]);
     let [forward, reverse] = ["added_forward_p50_us", "added_reverse_p50_us"].map(|cell| number(loaded, cell));
     assert!(forward > 5_000.0 && forward > 4.0 * reverse, "{forward} {reverse}");
     assert!(number(loaded, "forward_delay_p50_us") > 5_000.0);

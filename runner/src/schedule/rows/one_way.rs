@@ -105,7 +105,9 @@ pub fn added(probe: &Row, idle: &Row) -> Option<[f64; 2]> {
     let apart = moved - passed_s * idle.one_way_drift_ppm?;
     let forward = least + apart + grown(|row| row.forward_variation_p50_us)?;
     let reverse = least - apart + grown(|row| row.reverse_variation_p50_us)?;
-    (same_hosts && moved.abs() <= most).then_some([forward, reverse])
+    // Ends with one clock have its bound in their rows, and a standing queue moves the middle of the gap by more.
+    let is_shared = [probe, idle].iter().all(|row| row.one_way_clock == Some(OneWayClock::Shared));
+    (same_hosts && (is_shared || moved.abs() <= most)).then_some([forward, reverse])
 }
 
 /// What a load adds to each direction, in words.
@@ -208,6 +210,12 @@ mod tests {
         assert!((forward - 50_000.0).abs() < 0.1 && (reverse - 2.0).abs() < 0.1, "{forward} {reverse}");
         assert_eq!(filled(forward, -2.0), "under load upload + 50.0 ms, download − 2.00 µs");
         assert_eq!(added(&Row { one_way_offset_us: Some(9_000_000.0), ..loaded.clone() }, &idle), None);
+        let shared = |row: &Row| Row {
+            one_way_clock: Some(OneWayClock::Shared),
+            one_way_bound_us: Some(OWN_CLOCK_US),
+            ..row.clone()
+        };
+        assert_eq!(added(&shared(&loaded), &shared(&idle)), Some([forward, reverse]));
         assert_eq!(added(&Row { to: Some("another".into()), ..loaded.clone() }, &idle), None);
         assert_eq!(added(&loaded, &Row::default()), None);
     }
