@@ -391,9 +391,9 @@ fn a_cycle_that_takes_too_long_is_ended_and_a_signal_ends_it_whole() {
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 10m}");
     let mut watch = Watch::start(&folder, &plan, &["--every", "100ms"]);
     until("a cycle runs", || folder.path("history/.watch/.last.csv.lock").exists());
-    watch.signal(Signal::SIGTERM);
-    watch.wait_for("SIGTERM: the cycle ends early");
-    watch.wait_for(" cut: ");
+    watch.signal(Signal::SIGINT);
+    watch.wait_for("SIGINT: the cycle ends early");
+    watch.wait_for(" cut: ended by SIGINT");
     assert_eq!(watch.child.wait().unwrap().code(), Some(0));
     assert_eq!(cycles(&folder).last().expect("a row")["status"], "cut");
 }

@@ -255,10 +255,17 @@ impl Watch<'_> {
         let status = child.wait();
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         let outcome = said.lines().next().and_then(|line| serde_json::from_str::<Outcome>(line).ok());
-        let outcome = outcome.unwrap_or_else(|| {
-            let why = ended.unwrap_or_else(|| format!("the cycle's process ended without a result ({how})"));
-            Outcome::of(if self.is_ending { CycleStatus::Cut } else { CycleStatus::Down }, why)
-        });
+        let outcome = match outcome {
+            // Its process got another signal than this one.
+            Some(Outcome { status: CycleStatus::Cut, reason, run_id, length_s }) => {
+                Outcome { status: CycleStatus::Cut, reason: ended.unwrap_or(reason), run_id, length_s }
+            }
+            Some(outcome) => outcome,
+            None => {
+                let why = ended.unwrap_or_else(|| format!("the cycle's process ended without a result ({how})"));
+                Outcome::of(if self.is_ending { CycleStatus::Cut } else { CycleStatus::Down }, why)
+            }
+        };
         self.note_cycle(began, plan, outcome);
     }
 

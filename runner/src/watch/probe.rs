@@ -99,7 +99,8 @@ impl Prober {
             let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             let known: Vec<&str> =
                 hosts.iter().filter(|(_, it)| reached(it).is_some()).map(|(name, _)| name.as_str()).collect();
-            return bad(format!("{} is no host of the plan that has an address: {}", plain(&target), known.join(", ")));
+            let known = if known.is_empty() { "it names none".to_owned() } else { known.join(", ") };
+            return bad(format!("{} is no host of the plan that has an address: {known}", plain(&target)));
         };
         if self.turn.lock().probes >= MOST {
             return refused("503 Service Unavailable", format!("{MOST} probes wait already"));
