@@ -1,6 +1,7 @@
 //! `outage`: times in which a path is down, that a test has made.
 
 use std::{
+    io::{BufRead as _, BufReader},
     process::{Child, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -8,7 +9,7 @@ use std::{
 
 use crate::{
     netns::{Chain, Namespace},
-    program::{Folder, Row, number, of, parse, plumb},
+    program::{Folder, Row, despite_stalls, is_interim, number, of, parse, plumb},
 };
 
 /// Sets a link down and up again after so long, at least; returns the longest and the least that it was down, microseconds.
@@ -57,6 +58,34 @@ fn a_link_that_was_down_is_an_outage_of_its_length() {
     assert!(number(&row, "outage_total_us") >= found && (0.0..5.0).contains(&number(&row, "outage_begin_s")));
     assert_eq!(row["outage_bound_us"], "1000");
     assert!(row["outage_because"].contains("got lost or late") && said.contains(&row["outage_because"]), "{said}");
+}
+
+/// The link goes down under the load and comes up when that is over, so that the far end's report comes.
+#[test]
+fn a_link_that_stays_down_is_an_outage_to_the_end() {
+    despite_stalls(stays_down);
+}
+
+fn stays_down() {
+    let Some(chain) = Chain::new(3) else { return };
+    let (_daemon, hosts) = chain.serve(false);
+    let folder = Folder::new();
+    let test =
+        "  it: {workload: udp_rr, to: far, rate: 1k/s, outage: 20ms, duration: 2s, interval: 200ms, iterations: 1}";
+    let plan = folder.plan(&hosts, test);
+    let mut run = chain.0[0].command(env!("CARGO_BIN_EXE_plumb"));
+    run.args(["run", &plan, "-o", &folder.name("rows.csv"), "--progress", "never", "--interim"]);
+    let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| is_interim(&line)), "no interval was told");
+    // Longer than what is left of the load.
+    interrupt(&chain.0[1], "east", Duration::from_millis(2500));
+    let said = lines.collect::<Vec<_>>().join("\n");
+    let (row, _) = row(&folder, child, 0);
+    assert_eq!(row["outages"], "1", "{said}");
+    let (begin, length) = (number(&row, "outage_begin_s"), number(&row, "outage_max_us") / 1e6);
+    assert!(begin > 0.1 && length >= 0.02 && begin + length <= 2.1, "{begin} {length}");
+    assert!(row["outage_because"].contains("it lasts to the end of the test, at least so long"), "{said}");
 }
 
 #[test]

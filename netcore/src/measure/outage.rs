@@ -5,8 +5,8 @@
 //! afterwards. An outage begins when its first bad request was due, and ends when the first packet that came afterwards would
 //! have left if it had been the fastest. Both are known to one gap between requests.
 //!
-//! Reordering and single losses leave a good answer within the threshold. Nothing is judged before the first answer and after
-//! the last one.
+//! Reordering and single losses leave a good answer within the threshold. Nothing is judged before the first answer. After the last
+//! one, requests that went on for the threshold without any show an outage that lasts to the end: its direction cannot be told.
 
 use crate::report::{Outage, Outages};
 
@@ -27,6 +27,8 @@ pub struct OutageWatch {
     last: Option<(u64, u64, u64)>,
     /// When the first packet of a later request that came late would have left.
     back_ns: u64,
+    /// Sending of the first and of the latest request since the last good answer came.
+    waiting: Option<(u64, u64)>,
     found: Vec<Outage>,
 }
 
@@ -34,7 +36,21 @@ impl OutageWatch {
     /// `gap_ns`: between two requests.
     pub fn new(threshold_ns: u64, gap_ns: u64) -> Self {
         let found = Vec::with_capacity(MOST_KEPT);
-        Self { threshold_ns, gap_ns, period: (0, u64::MAX, u64::MAX), last: None, back_ns: u64::MAX, found }
+        Self {
+            threshold_ns,
+            gap_ns,
+            period: (0, u64::MAX, u64::MAX),
+            last: None,
+            back_ns: u64::MAX,
+            waiting: None,
+            found,
+        }
+    }
+
+    /// A request is sent.
+    pub fn requested(&mut self, sent_ns: u64) {
+        let first_ns = self.waiting.map_or(sent_ns, |(first_ns, _)| first_ns);
+        self.waiting = Some((first_ns, sent_ns));
     }
 
     /// Takes in an answer. `trip_ns`: time on the way, there and back; a thread that waits for its CPU at either end has no part in
@@ -45,7 +61,7 @@ impl OutageWatch {
             self.period = (received_ns.saturating_add(PERIOD_NS), u64::MAX, self.period.1);
         }
         self.period.1 = self.period.1.min(trip_ns);
-        let least_ns = self.period.1.min(self.period.2);
+        let least_ns = self.least_ns();
         let is_later = self.last.is_none_or(|(last, ..)| number > last);
         if !is_later {
             return;
@@ -54,13 +70,14 @@ impl OutageWatch {
         if trip_ns - least_ns >= self.threshold_ns {
             return;
         }
+        self.waiting = None;
         if let Some((last, last_ns, had)) = self.last.replace((number, sent_ns, taken))
             && number > last + 1
         {
             let begin_ns = last_ns.saturating_add(self.gap_ns);
             let length_ns = self.back_ns.saturating_sub(begin_ns);
             // Requests in between that the far end received were answered in vain.
-            let forward = 2 * taken.saturating_sub(had + 1) < number - last - 1;
+            let forward = Some(2 * taken.saturating_sub(had + 1) < number - last - 1);
             if length_ns >= self.threshold_ns && self.found.len() < MOST_KEPT {
                 self.found.push(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward });
             }
@@ -68,12 +85,27 @@ impl OutageWatch {
         self.back_ns = u64::MAX;
     }
 
+    fn least_ns(&self) -> u64 {
+        self.period.1.min(self.period.2)
+    }
+
+    /// The outage that was still going on when the last request left. Requests whose answers were under way are no part of it.
+    fn lasting(&self) -> Option<Outage> {
+        let ((first_ns, latest_ns), (_, last_ns, _)) = (self.waiting?, self.last?);
+        // The thread may have stood still before the first of them.
+        let begin_ns = last_ns.saturating_add(self.gap_ns).max(first_ns.saturating_sub(self.least_ns()));
+        let length_ns = latest_ns.saturating_add(self.gap_ns).saturating_sub(self.least_ns()).saturating_sub(begin_ns);
+        let is_long = length_ns.min(latest_ns.saturating_sub(first_ns)) >= self.threshold_ns;
+        is_long.then_some(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward: None })
+    }
+
     /// The outages that began between two instants; their begins count from the first one.
     pub fn between(&self, begin_ns: u64, end_ns: u64) -> Outages {
         let within = |outage: &&Outage| (begin_ns..end_ns).contains(&outage.begin_ns.cast_unsigned());
         let relative =
             |outage: &Outage| Outage { begin_ns: outage.begin_ns.wrapping_sub_unsigned(begin_ns), ..*outage };
-        let found = self.found.iter().filter(within);
+        let lasting = self.lasting();
+        let found = self.found.iter().chain(&lasting).filter(within);
         Outages {
             count: found.clone().count() as u64,
             total_ns: found.clone().map(|outage| outage.length_ns).sum(),
@@ -93,17 +125,21 @@ mod tests {
     /// or that it is lost, and whether the far end received the request.
     fn watched(fate: impl Fn(u64) -> (Option<u64>, bool)) -> Outages {
         let mut watch = OutageWatch::new(20 * MS, MS);
-        let (mut answers, mut taken) = (Vec::new(), 0);
+        let (mut events, mut taken) = (Vec::new(), 0);
         for number in 0..2000 {
             let (late, received) = fate(number);
             taken += u64::from(received);
+            events.push(((1000 + number) * MS, number, taken, 0));
             if let Some(late) = late {
-                answers.push(((1000 + number) * MS + 10 * MS + late, number, taken, 10 * MS + late));
+                events.push(((1000 + number) * MS + 10 * MS + late, number, taken, 10 * MS + late));
             }
         }
-        answers.sort_unstable();
-        for (_, number, taken, trip_ns) in answers {
-            watch.answered(number, (1000 + number) * MS, trip_ns, taken);
+        events.sort_unstable();
+        for (at, number, taken, trip_ns) in events {
+            match trip_ns {
+                0 => watch.requested(at),
+                trip_ns => watch.answered(number, (1000 + number) * MS, trip_ns, taken),
+            }
         }
         watch.between(1000 * MS, 3000 * MS)
     }
@@ -112,7 +148,7 @@ mod tests {
     fn silence_is_an_outage_of_its_direction() {
         for forward in [true, false] {
             let found = watched(|n| if (500..637).contains(&n) { (None, !forward) } else { (Some(0), true) });
-            let longest = Outage { begin_ns: 500_000_000, length_ns: 137 * MS, forward };
+            let longest = Outage { begin_ns: 500_000_000, length_ns: 137 * MS, forward: Some(forward) };
             let expected = Outages { count: 1, total_ns: 137 * MS, longest: Some(longest), gap_ns: MS };
             assert_eq!(found, expected);
         }
@@ -145,11 +181,28 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_stays_down_is_an_outage_to_the_end() {
+        let found = watched(|n| if n >= 1700 { (None, false) } else { (Some(0), true) });
+        // Answers to the requests of the last 10 ms were under way.
+        let longest = Outage { begin_ns: 1_700_000_000, length_ns: 290 * MS, forward: None };
+        assert_eq!(found, Outages { count: 1, total_ns: 290 * MS, longest: Some(longest), gap_ns: MS });
+        // Shorter than the threshold, or only the thread stood still.
+        assert_eq!(watched(|n| if n >= 1975 { (None, false) } else { (Some(0), true) }).count, 0);
+        let mut watch = OutageWatch::new(20 * MS, MS);
+        watch.requested(1000 * MS);
+        watch.answered(0, 1000 * MS, 10 * MS, 1);
+        watch.requested(1500 * MS);
+        assert_eq!(watch.between(0, 2000 * MS).count, 0);
+    }
+
+    #[test]
     fn any_numbers_are_taken() {
         let mut watch = OutageWatch::new(MS, MS);
         for (number, sent, trip, taken) in [(9, 5, 1, 7), (u64::MAX - 1, 3, u64::MAX, 0), (0, 0, 0, u64::MAX)] {
+            watch.requested(trip);
             watch.answered(number, sent, trip, taken);
         }
+        watch.requested(u64::MAX);
         let _ = watch.between(0, u64::MAX);
     }
 }

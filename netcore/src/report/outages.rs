@@ -20,7 +20,8 @@ pub struct Outages {
 pub struct Outage {
     /// After the begin of the measure phase, nanoseconds.
     pub begin_ns: i64,
+    /// At least, if it lasted to the end.
     pub length_ns: u64,
-    /// Whether the requests got lost, and not their answers.
-    pub forward: bool,
+    /// Whether the requests got lost, and not their answers; `None`: it lasted to the end of the test, and nobody can tell.
+    pub forward: Option<bool>,
 }

@@ -231,7 +231,7 @@ columns! {
     "outages" {
         outages: Integer = "Outages of the path in the measure phase, with `outage`: times of at least that length in which no request had an answer that was in time."
             => ("outages", Count, Lower, Count, "outages");
-        outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one."
+        outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one. Of one that lasts to the end of the test, at least so much."
             => ("outage.max", Microseconds, Lower, Gauge, "outage, longest");
         outage_total_us: Number = "All of them together, microseconds."
             => ("outage.total", Microseconds, Lower, Gauge, "outages, together");

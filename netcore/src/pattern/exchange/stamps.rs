@@ -40,7 +40,7 @@ pub trait Stamps {
     /// Receives a datagram.
     fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize>;
     /// A request is sent next.
-    fn request(&self, message: &mut [u8]);
+    fn request(&mut self, message: &mut [u8]);
     /// An answer is sent next, to the message that was received last.
     fn answer(&mut self, message: &mut [u8]);
     /// The message that was received last is an answer.
@@ -57,7 +57,7 @@ impl Stamps for () {
         receive_from(link, buffer, flags)
     }
     #[inline]
-    fn request(&self, _: &mut [u8]) {}
+    fn request(&mut self, _: &mut [u8]) {}
     #[inline]
     fn answer(&mut self, _: &mut [u8]) {}
     #[inline]
@@ -108,8 +108,12 @@ impl Stamps for Clocked {
         Ok(bytes)
     }
 
-    fn request(&self, message: &mut [u8]) {
-        write(message, SENT, raw_ns());
+    fn request(&mut self, message: &mut [u8]) {
+        let sent_ns = raw_ns();
+        write(message, SENT, sent_ns);
+        if let Some(outages) = self.trips.as_mut().and_then(|trips| trips.outages.as_mut()) {
+            outages.requested(sent_ns);
+        }
     }
 
     fn answer(&mut self, message: &mut [u8]) {

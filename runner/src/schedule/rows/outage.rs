@@ -19,10 +19,14 @@ pub fn fill(row: &mut Row, found: Option<&Outages>) {
         || "no outage".to_owned(),
         |longest| {
             let count = if found.count == 1 { "one outage".to_owned() } else { format!("{} outages", found.count) };
-            let lost = if longest.forward { "the requests (upload)" } else { "the answers (download)" };
+            let lost = match longest.forward {
+                Some(true) => "the requests (upload) got lost or late",
+                Some(false) => "the answers (download) got lost or late",
+                None => "it lasts to the end of the test, at least so long; the direction cannot be told",
+            };
             let [length, bound] = [longest.length_ns, found.gap_ns].map(|ns| human(Unit::Microseconds, us(ns)));
             let begin = longest.begin_ns as f64 / 1e9;
-            format!("{count}, the longest {length} ± {bound}, {begin:.3} s after the begin: {lost} got lost or late")
+            format!("{count}, the longest {length} ± {bound}, {begin:.3} s after the begin: {lost}")
         },
     ));
 }
@@ -51,7 +55,7 @@ mod tests {
     fn the_longest_outage_stands_in_the_row_and_in_the_summary() {
         let of = |lengths: &[u64]| {
             let longest = lengths.iter().max();
-            let longest = longest.map(|ns| Outage { begin_ns: 1_500_000_000, length_ns: *ns, forward: false });
+            let longest = longest.map(|ns| Outage { begin_ns: 1_500_000_000, length_ns: *ns, forward: Some(false) });
             let total_ns = lengths.iter().sum();
             let found = Outages { count: lengths.len() as u64, total_ns, longest, gap_ns: 1_000_000 };
             let mut row = Row::default();
