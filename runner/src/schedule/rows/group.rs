@@ -152,14 +152,23 @@ pub fn join(step: &Step, written: &mut [Row], measured: &mut [(usize, Way, Row)]
             row.record == Some(Record::Iteration) && row.phase == Some(words::Phase::Measure) && is_of(row, member)
         };
         written.iter_mut().filter(is_whole).for_each(fill);
-        if let Some([forward, reverse]) = split {
-            let beside = one_way::filled(forward, reverse);
-            let rows = written.iter_mut().chain(measured.iter_mut().map(|(.., row)| row));
-            let loads = || step.members.iter().filter(|one| is_load(one, member));
-            for row in rows.filter(|row| row.limited_by == Some(LimitedBy::Path) && loads().any(|one| is_of(row, one)))
-            {
-                row.limited_because = row.limited_because.take().map(|because| format!("{because}; {beside}"));
-            }
+    }
+    name_directions(step, &mut written.iter_mut().collect::<Vec<_>>());
+}
+
+/// Adds to each load that the path limits which direction it fills, by the probe beside it. `rows`: of an iteration, or the
+/// summaries of a case.
+pub fn name_directions(step: &Step, rows: &mut [&mut Row]) {
+    for probe in step.members.iter().filter(|member| member.idle.is_some()) {
+        let added = |row: &&mut Row| {
+            let is_whole = row.record != Some(Record::Interval) && is_of(row, probe);
+            is_whole.then(|| row.added_forward_p50_us.zip(row.added_reverse_p50_us)).flatten()
+        };
+        let Some((forward, reverse)) = rows.iter().find_map(added) else { continue };
+        let beside = one_way::filled(forward, reverse);
+        let is_load = |row: &Row| step.members.iter().any(|of| is_load(of, probe) && is_of(row, of));
+        for row in rows.iter_mut().filter(|row| row.limited_by == Some(LimitedBy::Path) && is_load(row)) {
+            row.limited_because = row.limited_because.take().map(|because| format!("{because}; {beside}"));
         }
     }
 }

@@ -123,7 +123,7 @@ pub fn because(row: &Row) -> Option<String> {
     let above = |p50: Option<f64>, p99: Option<f64>| Some(format!("{} (99 % {})", shown(p50?), shown(p99?)));
     let forward = above(row.forward_variation_p50_us, row.forward_variation_p99_us)?;
     let reverse = above(row.reverse_variation_p50_us, row.reverse_variation_p99_us)?;
-    let varies = format!("above the least delay: forward {forward}, reverse {reverse}");
+    let varies = format!("above the least delay: upload {forward}, download {reverse}");
     let limit = match row.one_way_clock? {
         OneWayClock::Shared => "both ends have one clock",
         _ => "half of the fastest round trip cannot be split further",
@@ -134,13 +134,13 @@ pub fn because(row: &Row) -> Option<String> {
     };
     Some(match (row.forward_delay_p50_us.map(shown), row.reverse_delay_p50_us.map(shown)) {
         (Some(forward), Some(reverse)) => {
-            format!("delay forward {forward}, reverse {reverse}, each ± {bound}: {limit}; {varies}")
+            format!("delay: upload {forward}, download {reverse}, each ± {bound}: {limit}; {varies}")
         }
         (Some(forward), None) => {
-            format!("delay forward {forward}, reverse less than its bound, ± {bound}: {limit}; {varies}")
+            format!("delay: upload {forward}, download less than its bound, ± {bound}: {limit}; {varies}")
         }
         (None, Some(reverse)) => {
-            format!("delay reverse {reverse}, forward less than its bound, ± {bound}: {limit}; {varies}")
+            format!("delay: download {reverse}, upload less than its bound, ± {bound}: {limit}; {varies}")
         }
         (None, None) => format!("{varies}; both delays are less than their bound, ± {bound}: {limit}"),
     })

@@ -17,7 +17,7 @@ use schemas::{
 use super::{Failure, Run, checked};
 use crate::{
     error::Error,
-    schedule::{Measured, confidence::Samples, search::Search, step::Step},
+    schedule::{Measured, confidence::Samples, rows::group, search::Search, step::Step},
     signals::Interrupts,
 };
 
@@ -50,6 +50,7 @@ impl Run<'_> {
                 (row.search, row.search_above) = (Some(*outcome), *above);
             }
         }
+        group::name_directions(step, &mut rows.iter_mut().map(|(.., row)| row).collect::<Vec<_>>());
         let written: Vec<Row> = rows.iter().map(|(_, _, row)| row.clone()).collect();
         self.sink.rows(&written)?;
         self.states[i].result.summaries = rows;
