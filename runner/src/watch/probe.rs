@@ -102,10 +102,12 @@ impl Prober {
             let known = if known.is_empty() { "it names none".to_owned() } else { known.join(", ") };
             return bad(format!("{} is no host of the plan that has an address: {known}", plain(&target)));
         };
-        if self.turn.lock().probes >= MOST {
+        let mut state = self.turn.lock();
+        if state.probes >= MOST {
             return refused("503 Service Unavailable", format!("{MOST} probes wait already"));
         }
-        self.turn.lock().probes += 1;
+        state.probes += 1;
+        drop(state);
         let (sender, answer) = mpsc::channel();
         let prober = Arc::clone(self);
         let started = thread::Builder::new().name("probe".into()).spawn(move || {

@@ -3,7 +3,7 @@
 use super::{
     cycles::thin_cycles,
     files, left_out,
-    lines::{Line, Lines, own_header, push_cell},
+    lines::{Line, Lines, own_header, push_cell, push_line},
     open, read_files,
 };
 use crate::{
@@ -145,14 +145,7 @@ fn append_to(grown: &mut Grown, run: &str) -> io::Result<Option<String>> {
         text.push('\n');
     }
     for row in &grown.rows {
-        let mut first = true;
-        row.for_each_cell(|cell| {
-            if !std::mem::take(&mut first) {
-                text.push(',');
-            }
-            push_cell(&mut text, cell);
-        });
-        text.push('\n');
+        push_line(&mut text, |push| row.for_each_cell(push));
     }
     grown.file.write_all(text.as_bytes())?;
     grown.file.sync_data()?;

@@ -1,11 +1,14 @@
 //! The cycles of a watched plan: one row each, also of those that measured nothing, in one file of the history's folder.
 
-use super::{lines::push_cell, open};
+use super::{lines::push_line, open};
 use crate::{
     error::Error,
     table::output::{replace, sync_folder},
 };
-use schemas::columns::{self, CycleRow, cycles::CYCLE_COLUMNS};
+use schemas::{
+    columns::{self, CycleRow, cycles::CYCLE_COLUMNS},
+    words::CycleStatus,
+};
 use std::{
     fs,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
@@ -47,7 +50,7 @@ pub fn append_cycles(folder: &Path, rows: &[CycleRow]) -> Result<(), Error> {
         text.extend((last != *b"\n").then_some('\n'));
     }
     for row in rows {
-        text.push_str(&line(row));
+        push_line(&mut text, |push| row.for_each_cell(push));
     }
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
     written.map_err(|source| {
@@ -56,19 +59,6 @@ pub fn append_cycles(folder: &Path, rows: &[CycleRow]) -> Result<(), Error> {
         at(source)
     })?;
     if before == 0 { sync_folder(&path).map_err(at) } else { Ok(()) }
-}
-
-fn line(row: &CycleRow) -> String {
-    let mut text = String::new();
-    let mut first = true;
-    row.for_each_cell(|cell| {
-        if !std::mem::take(&mut first) {
-            text.push(',');
-        }
-        push_cell(&mut text, cell);
-    });
-    text.push('\n');
-    text
 }
 
 /// The cycles of a history, in the order of the file. Lines that are cut off and the like are left out, with a note.
@@ -129,18 +119,24 @@ pub fn outages(rows: &[CycleRow]) -> Vec<Outage> {
 /// Leaves out old cycles that measured everything, as those around them did, and skipped no start: the begin and the end of
 /// each outage stay. The numbers of rows before and after.
 pub(super) fn thin_cycles(folder: &Path, before: &str, is_dry: bool) -> Result<(usize, usize), Error> {
+    let path = folder.join(CYCLES_FILE);
+    // A watch may append to it meanwhile.
+    let lock = if is_dry || !path.exists() { None } else { Some(open(&path, false)) };
+    let _lock = lock.transpose().map_err(|source| Error::File { path: path.clone(), source })?;
     let (rows, _) = read_cycles(folder)?;
-    let plain = |at: usize| rows[at].status.is_some_and(|status| status.is_measured() && !status.is_outage());
+    let measured = |at: usize| rows[at].status.is_some_and(CycleStatus::is_measured);
     let goes = |at: usize| {
         let row = &rows[at];
         let is_old = row.time.as_ref().is_some_and(|time| &**time < before);
-        is_old && at > 0 && at + 1 < rows.len() && row.missed.unwrap_or(0) == 0 && (at - 1..=at + 1).all(plain)
+        is_old && at > 0 && at + 1 < rows.len() && row.missed.unwrap_or(0) == 0 && (at - 1..=at + 1).all(measured)
     };
     let left: Vec<usize> = (0..rows.len()).filter(|at| !goes(*at)).collect();
     if left.len() < rows.len() && !is_dry {
-        let header = columns::names(CYCLE_COLUMNS).collect::<Vec<_>>().join(",") + "\n";
-        let text: String = left.iter().map(|at| line(&rows[*at])).collect();
-        replace(&folder.join(CYCLES_FILE), header + &text)?;
+        let mut text = columns::names(CYCLE_COLUMNS).collect::<Vec<_>>().join(",") + "\n";
+        for at in &left {
+            push_line(&mut text, |push| rows[*at].for_each_cell(push));
+        }
+        replace(&path, text)?;
     }
     Ok((rows.len(), left.len()))
 }
@@ -148,7 +144,7 @@ pub(super) fn thin_cycles(folder: &Path, before: &str, is_dry: bool) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schemas::{columns::Timestamp, words::CycleStatus};
+    use schemas::columns::Timestamp;
 
     fn cycle(minute: u32, status: CycleStatus) -> CycleRow {
         CycleRow {

@@ -228,7 +228,19 @@ fn shown(cell: &str) -> String {
     cell.chars().take(SHOWN).collect()
 }
 
-/// Appends a cell to a line: what would end the line becomes a space.
+/// Appends a line. `each` hands its cells over, as a row's `for_each_cell` does.
+pub(super) fn push_line(text: &mut String, each: impl FnOnce(&mut dyn FnMut(&str))) {
+    let mut first = true;
+    each(&mut |cell| {
+        if !std::mem::take(&mut first) {
+            text.push(',');
+        }
+        push_cell(text, cell);
+    });
+    text.push('\n');
+}
+
+/// Appends a cell to a line: a character that would end the line becomes a space.
 pub(super) fn push_cell(text: &mut String, cell: &str) {
     let cell = cell.replace(['\n', '\r', '\0'], " ");
     if cell.contains([',', '"']) {
