@@ -207,7 +207,7 @@ fn a_far_end_that_has_only_ipv6_is_reached() {
 #[test]
 fn a_name_of_two_addresses_is_reached_where_one_of_them_answers() {
     let folder = Folder::new();
-    // Nobody listens on the first.
+    // The first address has no listener.
     std::fs::write(folder.path("hosts"), "127.0.0.9 twice.lab\n127.0.0.1 twice.lab\n").unwrap();
     let seen_alone = |run: &str| {
         let mut shell = std::process::Command::new("unshare");

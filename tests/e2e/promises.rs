@@ -1,4 +1,4 @@
-//! What docs/reference/stability.md promises: everything that an earlier version offered is there and means the same, and its files are
+//! The promises of docs/reference/stability.md: everything that an earlier version offered is there and means the same, and its files are
 //! read and judged alike.
 //!
 //! `tests/promises/VERSION/promises.txt` has a line for each promise of that version. `PLUMB_WRITE_PROMISES=1` writes the file of the present
@@ -28,7 +28,7 @@ fn columns(lines: &mut Vec<String>) {
     }
 }
 
-/// What a schema's node accepts, each word by itself: more of them break nothing. Bounds and patterns are not told, which may widen.
+/// The words, types and default that a schema's node accepts, each by itself: more of them break nothing. Bounds and patterns may widen, and are left out.
 fn accepts(node: &Value) -> Vec<String> {
     let of = |key: &str| match node.get(key) {
         None => Vec::new(),
@@ -117,7 +117,7 @@ fn leaves(value: &Value, path: &str, tell: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// What a test is where the plan names only its workload.
+/// The test that a plan asks for if it names only a workload.
 fn defaults(lines: &mut Vec<String>) {
     let workloads = [
         "tcp_stream",
@@ -168,7 +168,7 @@ fn version_of(folder: &std::path::Path) -> String {
     folder.file_name().and_then(|name| name.to_str()).expect("a version").to_owned()
 }
 
-/// What the changelog says of versions after this one.
+/// The part of the changelog about versions after this one.
 fn changes_since(changelog: &str, version: &str) -> String {
     let heading = format!("## {version}");
     let own = changelog.lines().position(|line| line == heading || line.starts_with(&format!("{heading} ")));

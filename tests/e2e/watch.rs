@@ -28,7 +28,7 @@ const BULK: &str = "  bulk: {workload: tcp_stream, duration: 30ms}";
 struct Watch {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// What it has said so far.
+    /// Its output so far.
     said: String,
 }
 

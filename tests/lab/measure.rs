@@ -97,7 +97,7 @@ fn a_slow_start_that_overran_the_queue_is_not_counted() {
     if !pair.limit("20mbit", "40ms") || !pair.far.limit("20mbit", "40ms") {
         return;
     }
-    // Where the kernel has it: BBR sends more than others before it knows the path.
+    // If the kernel has it: BBR sends more than others before it knows the path.
     for end in [&pair.near, &pair.far] {
         let _ = end.command("sysctl").args(["-qw", "net.ipv4.tcp_congestion_control=bbr"]).output();
     }

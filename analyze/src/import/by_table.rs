@@ -316,7 +316,7 @@ pub(super) const PERFTEST: Format = Format {
         // A sender of datagrams does not know what arrived; a receiver does.
         Line(Inside, "Connection type: UD…", "control=none"),
         Line(Inside, "RX depth: …", "control=session"),
-        // Those of JSON.
+        // The lines of its JSON.
         Line(Inside, "MsgSize: {message_bytes}", ""),
         Line(Inside, "BW average: {throughput_bits_per_s}", ""),
         Line(Alone, "MsgRate: {transactions_per_s*1e6}", ""),

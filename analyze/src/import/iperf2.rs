@@ -99,7 +99,7 @@ struct Run {
     client: Option<String>,
     server: Option<String>,
     datagram: Option<u64>,
-    /// Those that connected.
+    /// The streams that connected.
     ids: Vec<String>,
     /// The server of a UDP test did not answer at its end.
     is_unanswered: bool,

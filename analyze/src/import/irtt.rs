@@ -12,7 +12,7 @@ use schemas::{
 };
 use serde_json::Value;
 
-/// Where figures stand, and their columns as in a pattern. Times are nanoseconds.
+/// The places of figures, and their columns as in a pattern. Times are nanoseconds.
 const FIGURES: [(&str, &str); 11] = [
     ("/config/params/length", "message_bytes"),
     ("/stats/rtt/min", "latency_min_us*1e-3"),

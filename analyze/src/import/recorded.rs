@@ -4,7 +4,7 @@
 //! and the printed figures without these readers: `[FILE] COMMAND`, then `with OPTIONS` of `plumb import`, then a line
 //! per row with all of its cells, or `refused LINE WORDS`.
 //!
-//! Those of `osu` are of its versions 5.3 (Open MPI) and 7.4 (MPICH), those of `imb` of 2018.1 (Open MPI) and 2021.11
+//! The outputs of `osu` are of its versions 5.3 (Open MPI) and 7.4 (MPICH), those of `imb` of 2018.1 (Open MPI) and 2021.11
 //! (MPICH), those of `irtt` of 0.9.0 to 0.9.2, those of `iperf2` of 2.0.14a and 2.1.8, those of `perftest` of 4.5 and
 //! 25.10 over soft RoCE (rdma_rxe) in a virtual machine. Those of `nccl` were written after the formats of versions 2.13,
 //! 2.17 and 2.19 (src/common.cu, src/util.cu), with times of our own.

@@ -173,7 +173,7 @@ fn added(hop: &Trips) -> Option<Interval> {
 /// The side on which most rounds see a hop.
 fn side(hop: &Trips, last: &Trips) -> Option<Side> {
     let [own, whole] = [hop, last].map(|trips| middle(&trips.idle_us));
-    // What each adds, as a share of the queue. A round without a queue says nothing.
+    // Added round trips as shares of the queue. A round without a queue says nothing.
     let rounds = hop.loaded_us.iter().zip(&last.loaded_us).filter_map(|(here, there)| {
         let (here, queue) = ((*here)? - own?, (*there)? - whole?);
         (queue >= LEAST_US).then(|| here / queue)

@@ -56,7 +56,7 @@ pub struct Session {
     pub(super) timeouts: Timeouts,
     pub(super) channel: Channel,
     peer: PeerFacts,
-    /// What all comparisons of the clocks have shown.
+    /// The bounds from all comparisons of the clocks.
     clocks: Envelope,
     /// The port at which the daemon was reached; `None`: through a launcher.
     port: Option<u16>,

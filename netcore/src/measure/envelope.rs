@@ -45,12 +45,12 @@ impl RoundTrip {
     }
 }
 
-/// What two oscillators may drift apart in this time, nanoseconds.
+/// The most that two oscillators drift apart in this time, nanoseconds.
 pub fn drift_ns(ns: u64) -> u64 {
     ns.div_ceil(1_000_000 / DRIFT_PER_MILLION)
 }
 
-/// What round trips say about the offset of another clock, theirs minus ours.
+/// Bounds of the offset of another clock, theirs minus ours, from round trips.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Envelope {
     /// Our time and the offset from which the corners count: a double holds differences to a nanosecond.
@@ -228,7 +228,7 @@ impl Hull {
     }
 }
 
-/// Where a concave function is largest; of several such places the first or the last one.
+/// The place at which a concave function is largest; of several such places the first or the last one.
 fn peak(of: impl Fn(f64) -> f64, mut low: f64, mut high: f64, last: bool) -> f64 {
     /// Differences below this are rounding, nanoseconds.
     const EQUAL: f64 = 1e-3;

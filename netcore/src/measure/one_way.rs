@@ -1,8 +1,7 @@
 //! Delays of requests and of their answers, told apart.
 //!
-//! What a message shows is the difference of two clocks. Only at the end of a test is their relation known as well as it can
-//! be, and their drift at all. So the differences are kept until then: all of a short test, of a long one every second, fourth,
-//! … message.
+//! A message shows the difference of two clocks. The relation of the clocks is known best at the end of a test, and their drift
+//! only then. So the differences are kept until then: all of a short test, of a long one every second, fourth, … message.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +24,7 @@ pub const KINDS: [&str; 2] = ["forward_variation", "reverse_variation"];
 /// No bound is claimed to be smaller, nanoseconds: the readings of clocks themselves take tens of nanoseconds.
 const LEAST_BOUND_NS: u64 = 1_000;
 
-/// What a round trip showed.
+/// The figures of a round trip.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     epoch: u64,
@@ -50,7 +49,7 @@ pub struct Trips {
     pub outages: Option<OutageWatch>,
 }
 
-/// Where a worker finds the memory for its round trips, and leaves them.
+/// A place in which a worker finds the memory for its round trips, and leaves them.
 #[derive(Debug)]
 pub struct TripsSlot(Mutex<Option<Trips>>);
 

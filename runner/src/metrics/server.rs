@@ -51,7 +51,7 @@ pub fn bounds() -> Vec<(&'static str, String)> {
 /// The status line, without the version, and the body of an answer.
 pub type Answer = (&'static str, String);
 
-/// What a source says about a page of its own.
+/// The answer of a source to a request for a page of its own.
 #[derive(Debug)]
 pub enum Reply {
     /// It has no such page.
@@ -293,7 +293,7 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) {
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// What becomes of a connection with this request, and whether its page is the last.
+/// The next state of a connection with this request, and whether its page is the last.
 fn answer(asked: Asked, source: &dyn Source) -> (State, bool) {
     let refused = |status| {
         let (status, reason) = match status {

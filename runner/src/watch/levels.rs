@@ -161,7 +161,7 @@ fn level(reading: &Reading, analysed: &AnalysedSeries, i: usize) -> Value {
 /// Runs the command with a text on its standard input.
 fn hand(command: &str, text: &str) -> Result<(), String> {
     let mut shell = Command::new("sh");
-    // What it says on standard error goes to the log, where ours goes.
+    // Its standard error goes to the log of the watch.
     shell.args(["-c", command]).stdout(Stdio::null());
     let status = limited(shell, text, LIMIT)?.status;
     if status.success() { Ok(()) } else { Err(format!("it failed ({status})")) }

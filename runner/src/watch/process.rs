@@ -80,7 +80,7 @@ impl Systemd {
 
     pub fn tell(&self, state: &str) {
         if let Some((socket, address)) = &self.socket {
-            // A manager that does not listen is no reason to end.
+            // The watch goes on without a manager that listens.
             let _ = socket.send_to_addr(state.as_bytes(), address);
         }
     }

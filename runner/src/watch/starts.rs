@@ -11,7 +11,7 @@ pub struct Now {
     pub steady: Duration,
 }
 
-/// Which starts there are.
+/// The schedule of starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
     /// At the multiples of this period since 1970.

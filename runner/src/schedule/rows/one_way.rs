@@ -91,7 +91,7 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>) {
     row.one_way_because = because(row);
 }
 
-/// What a load adds to the median delays of requests and answers, microseconds, from a probe under it and one on the idle path
+/// The median delays that a load adds to requests and to answers, microseconds, from a probe under it and one on the idle path
 /// between the same hosts. `None`: one of them did not tell the directions apart, or a clock jumped between the two.
 pub fn added(probe: &Row, idle: &Row) -> Option<[f64; 2]> {
     let same_hosts = (&probe.from, &probe.to) == (&idle.from, &idle.to);
@@ -110,7 +110,7 @@ pub fn added(probe: &Row, idle: &Row) -> Option<[f64; 2]> {
     (same_hosts && (is_shared || moved.abs() <= most)).then_some([forward, reverse])
 }
 
-/// What a load adds to each direction, in words.
+/// The delay that a load adds to each direction, in words.
 pub fn filled(forward_us: f64, reverse_us: f64) -> String {
     let signed = |us: f64| format!("{} {}", if us < 0.0 { '−' } else { '+' }, human(Unit::Microseconds, us.abs()));
     format!("under load upload {}, download {}", signed(forward_us), signed(reverse_us))
