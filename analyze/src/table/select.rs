@@ -10,10 +10,12 @@
 //! - of those, the rows that match every `--where`;
 //! - a row of the same iteration of the same run once, however often the input has it.
 
+mod condition;
+
+pub(crate) use condition::quantity;
+
 use schemas::{
-    columns::{self, results::column, verdicts},
-    units::{self, Rate, Unit},
-    vocabulary::{self, Meaning},
+    columns::results::column,
     words::{self, Phase, Record, Status},
 };
 
@@ -22,7 +24,8 @@ use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-use super::{Cells, Field, Table, parse_number};
+use self::condition::Condition;
+use super::{Cells, Field, Table};
 use crate::error::Error;
 
 /// The kind of a row, from the text of its `record` cell.
@@ -48,161 +51,6 @@ pub struct Selection {
 impl Default for Selection {
     fn default() -> Self {
         Self { phase: Phase::Measure.to_string(), record: None, conditions: Vec::new() }
-    }
-}
-
-#[derive(Debug, Clone)]
-struct Condition {
-    column: usize,
-    test: Test,
-    text: String,
-    scale: Scale,
-    number: Option<f64>,
-}
-
-/// The way in which the values of a column are read as numbers.
-#[derive(Debug, Clone, Copy)]
-enum Scale {
-    /// Plain numbers; a condition may write them in this unit.
-    Column(Option<Unit>),
-    /// An offered load: plain numbers; a condition may write bits or events per second.
-    Load,
-    /// The values of a swept key, as the plan wrote them: plain numbers, or quantities with a unit.
-    Axis,
-}
-
-impl Scale {
-    fn of(column: &str) -> Self {
-        match column {
-            _ if column.starts_with(columns::AXIS_PREFIX) => Self::Axis,
-            // The row's `offered_unit` says whether they are bits or events.
-            column::offered_per_s | column::search_above => Self::Load,
-            _ => Self::Column(Meaning::of(column).unit),
-        }
-    }
-
-    /// The number that a condition writes, in the unit of the column's cells.
-    fn read(self, text: &str) -> Option<f64> {
-        let plain = || text.parse().ok();
-        let number = match self {
-            Self::Axis => quantity(text),
-            Self::Column(None) => plain().or_else(|| units::parse_for(Unit::Count, text).ok()),
-            Self::Load => plain().or_else(|| rate(text)),
-            Self::Column(Some(unit)) => plain().or_else(|| units::parse_for(unit, text).ok()),
-        };
-        number.filter(|v: &f64| v.is_finite())
-    }
-
-    /// The number in a cell.
-    fn cell(self, text: &str) -> Option<f64> {
-        match self {
-            Self::Axis => quantity(text),
-            Self::Load | Self::Column(_) => parse_number(text).ok().flatten(),
-        }
-    }
-
-    /// A sentence about a value that [`Self::read`] does not read.
-    fn refusal(self, column: &str, value: &str) -> String {
-        let reason = match self {
-            Self::Column(Some(unit)) => units::parse_for(unit, value).err().map(|e| e.to_string()),
-            Self::Load => units::parse_rate(value).err().map(|e| e.to_string()),
-            _ => None,
-        };
-        reason.unwrap_or_else(|| format!("`{value}` is not a number, and `{column}` is compared by size"))
-    }
-}
-
-fn rate(text: &str) -> Option<f64> {
-    units::parse_rate(text).ok().map(|rate| match rate {
-        Rate::Bits(v) | Rate::Events(v) => v,
-    })
-}
-
-/// A quantity of any kind in its base unit: a count, bytes, seconds, bits or events per second, a ratio.
-pub(crate) fn quantity(text: &str) -> Option<f64> {
-    let duration = || units::parse_duration(text).ok().map(|v| v.as_secs_f64());
-    // `10m` is ten minutes in a plan's times, and a size only with netperf's suffixes: the duration comes first.
-    let size = || units::parse_size(text).ok().map(|v| v as f64);
-    text.parse().ok().or_else(duration).or_else(size).or_else(|| rate(text)).or_else(|| units::parse_ratio(text).ok())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Test {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    Contains,
-}
-
-impl Condition {
-    fn parse(text: &str, table: &Table) -> Result<Self, Error> {
-        const TESTS: [(&str, Test); 8] = [
-            ("==", Test::Equal),
-            ("!=", Test::NotEqual),
-            ("<=", Test::LessOrEqual),
-            (">=", Test::GreaterOrEqual),
-            ("=", Test::Equal),
-            ("<", Test::Less),
-            (">", Test::Greater),
-            ("~", Test::Contains),
-        ];
-        let (at, symbol, test) = text
-            .char_indices()
-            .find_map(|(at, _)| TESTS.iter().find(|t| text[at..].starts_with(t.0)).map(|t| (at, t.0, t.1)))
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "--where `{text}`: a condition is COLUMN=VALUE, for example streams=4 or message_bytes>=64KiB"
-                ))
-            })?;
-        let name = text[..at].trim();
-        let value = text[at + symbol.len()..].trim();
-        let column = table.require(name)?;
-        let name = &table.header().names()[column];
-        let scale = Scale::of(name);
-        let number = scale.read(value);
-        let ordered = matches!(test, Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual);
-        if ordered && number.is_none() {
-            return Err(Error::Usage(format!("--where `{text}`: {}", scale.refusal(name, value))));
-        }
-        // Verdicts name the column that was judged; people name its metric.
-        let value = if name == verdicts::column::metric { vocabulary::canonical(value) } else { value.into() };
-        Ok(Self { column, test, text: value.into_owned(), scale, number })
-    }
-
-    fn holds(&self, row: &impl Cells) -> Result<bool, Error> {
-        let cell = row.get(self.column);
-        Ok(match (self.test, self.number) {
-            (Test::Contains, _) => cell.contains(&self.text),
-            #[expect(clippy::float_cmp, reason = "a written value is looked up, nothing is computed")]
-            (Test::Equal | Test::NotEqual, Some(limit)) => {
-                let equal = cell == self.text || self.scale.cell(cell).is_some_and(|v| v == limit);
-                equal == (self.test == Test::Equal)
-            }
-            (Test::Equal, None) => cell == self.text,
-            (Test::NotEqual, None) => cell != self.text,
-            (test, limit) => match (self.number(row)?, limit) {
-                (Some(value), Some(limit)) => match test {
-                    Test::Less => value < limit,
-                    Test::LessOrEqual => value <= limit,
-                    Test::Greater => value > limit,
-                    _ => value >= limit,
-                },
-                _ => false,
-            },
-        })
-    }
-}
-
-impl Condition {
-    /// The number in the row's cell; cells of swept keys may hold words.
-    fn number(&self, row: &impl Cells) -> Result<Option<f64>, Error> {
-        match self.scale {
-            Scale::Axis => Ok(self.scale.cell(row.get(self.column))),
-            Scale::Load | Scale::Column(_) => row.number(self.column),
-        }
     }
 }
 
