@@ -102,12 +102,8 @@ pub struct BisectArgs {
     /// Folder for the results of each commit [default: plumb-bisect in the git directory].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
-    #[arg(long)]
-    allow_commands: bool,
-    /// Let the plan run programs around its measurements (`hooks`). Read it first: they run as you.
-    #[arg(long)]
-    allow_hooks: bool,
+    #[command(flatten)]
+    allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -184,7 +180,7 @@ fn step(args: &BisectArgs) -> Result<Exit, Error> {
     let options = Options {
         output: Some(table.clone()),
         key,
-        allow_hooks: args.allow_hooks,
+        allow_hooks: args.allowed.hooks,
         overrides: args.selection.written(),
         until: Some(Arc::clone(&until) as _),
         ..Options::default()
@@ -229,8 +225,7 @@ fn load(args: &BisectArgs) -> Result<Plan, Error> {
     }
     let mut plan = plan::load(&args.plan, &args.selection.options())
         .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))?;
-    let allowed = Allowed { commands: args.allow_commands, hooks: args.allow_hooks };
-    let refused = programs::check(&plan, allowed).render(Format::Human);
+    let refused = programs::check(&plan, args.allowed).render(Format::Human);
     if !refused.is_empty() {
         return Err(Error::Plan(refused));
     }

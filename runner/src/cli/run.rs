@@ -53,7 +53,6 @@ changes no exit code (timeout -s ALRM 60 plumb run …); the only iteration of a
 ends it at once.";
 
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
     /// Plans to run, one after the other, into one table: files, or names that `plumb plans` lists; `-` is standard input.
     #[arg(required = true, value_name = "PLAN")]
@@ -70,13 +69,8 @@ pub struct Args {
     /// Replace the results of a run that was cut off, or a file other than the table of a run.
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,
-    /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
-    #[arg(long)]
-    allow_commands: bool,
-    /// Let the plan run programs around its measurements (`hooks`). Read it first: they run as you, and on other hosts as
-    /// the user who started `plumb serve --allow-hooks` there.
-    #[arg(long)]
-    allow_hooks: bool,
+    #[command(flatten)]
+    allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -115,13 +109,12 @@ impl When {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let options = args.selection.options();
-    let allowed = Allowed { commands: args.allow_commands, hooks: args.allow_hooks };
     let mut plans = Vec::new();
     let mut wrong = String::new();
     for path in &args.plans {
         match plan::load(path, &options) {
             Ok(plan) => {
-                wrong.push_str(&programs::check(&plan, allowed).render(Format::Human));
+                wrong.push_str(&programs::check(&plan, args.allowed).render(Format::Human));
                 plans.push(plan);
             }
             Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
@@ -149,7 +142,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         stdout_rows: to_stdout || !kept && !terminal,
         key: args.key.load()?,
         interim: args.interim,
-        allow_hooks: args.allow_hooks,
+        allow_hooks: args.allowed.hooks,
         overrides: args.selection.written(),
         until: None,
         live_state: live_state.clone(),

@@ -80,12 +80,8 @@ pub struct Args {
     /// on loopback, and 0 is a free one; no key protects another address.
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
-    /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
-    #[arg(long)]
-    allow_commands: bool,
-    /// Let the plan run programs around its measurements (`hooks`). Read it first: they run as you.
-    #[arg(long)]
-    allow_hooks: bool,
+    #[command(flatten)]
+    allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
     #[command(flatten)]
@@ -115,7 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         plan: args.plan.clone(),
         options: args.selection.options(),
         overrides: args.selection.written(),
-        allowed: Allowed { commands: args.allow_commands, hooks: args.allow_hooks },
+        allowed: args.allowed,
         key: args.key.load()?,
         history: args.history.clone(),
         metrics: args.kept.clone(),

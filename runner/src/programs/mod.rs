@@ -199,12 +199,15 @@ fn cpu_now() -> Option<CpuSnapshot> {
     CpuReader::open().ok()?.read().ok()
 }
 
-/// The programs of a plan that may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The programs of a plan that may run, as the options of each command that runs plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Allowed {
-    /// Programs that measure.
+    /// Let the plan measure with programs of its choice (`workload: command`). Read it first: they run as you.
+    #[arg(long = "allow-commands")]
     pub commands: bool,
-    /// Programs around a measurement.
+    /// Let the plan run programs around its measurements (`hooks`). Read it first: they run as you, and on other hosts as
+    /// the user who started `plumb serve --allow-hooks` there.
+    #[arg(long = "allow-hooks")]
     pub hooks: bool,
 }
 
