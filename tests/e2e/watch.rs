@@ -158,16 +158,22 @@ fn a_far_end_that_goes_and_comes_back_is_an_outage_with_a_begin_and_an_end() {
     let mut serve = Serve::start(&[]);
     let host = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
     let plan = folder.plan(&host, "  bulk: {workload: tcp_stream, duration: 30ms, to: b}");
-    let mut watch = Watch::start(&folder, &plan, &["--metrics", "0"]);
+    let site = folder.name("site");
+    let index = || fs::read_to_string(folder.path("site/index.html")).unwrap();
+    let mut watch = Watch::start(&folder, &plan, &["--metrics", "0", "--site", &site]);
     watch.wait_for(" ok");
     serve.kill();
     watch.wait_for(" down: host `b`");
+    // A cycle is on the site before it is told.
+    assert!(index().contains("on, and it lasts (1 cycle): host `b`"), "{}", index());
     watch.wait_for(" down since ");
     assert!(watch.ask("/metrics").contains("plumb_throughput_bytes_per_second"), "the last results stay");
     serve.anew();
     watch.wait_for(" ok");
+    assert!(!index().contains("it lasts"), "{}", index());
     watch.wait_for(" ok since ");
     watch.end();
+    assert!(index().contains(&format!("outage: t on {} from ", cycles(&folder)[0]["host"])), "{}", index());
     let rows = cycles(&folder);
     let first = rows.iter().position(|row| row["status"] == "down").expect("an outage");
     let end = first + rows[first..].iter().position(|row| row["status"] == "ok").expect("an end");

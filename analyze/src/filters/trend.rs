@@ -5,9 +5,9 @@ use crate::{
     export::annotations::{Annotations, At, annotations},
     history::{
         analysed::{self, AnalysedSeries, Asked, Event, events},
-        sentences::{acceptance, commits, doubts, heading, line, name, notes, sentence, word},
-        series::Reading,
-        store::{Outage, outages, place, read_cycles},
+        sentences::{self, acceptance, commits, doubts, heading, line, name, notes, sentence, word},
+        series::{Outage, Reading},
+        store::place,
     },
     style,
     table::{
@@ -94,20 +94,13 @@ pub enum Format {
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    let outages = outages_of(args)?;
-    let (reading, analysed) = match analysed::read(&args.history, &args.asked) {
-        // A watch whose far end never answered has no values yet.
-        Err(Error::Usage(_)) if !outages.is_empty() && args.asked.metric.is_none() && args.asked.case.is_none() => {
-            (Reading::default(), Vec::new())
-        }
-        read => read?,
-    };
+    let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
     let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
     let sheet = Sheet::of(&args.output);
     even_unread(args.output.write(output, |w| match format {
-        Format::Csv => csv(&reading, &analysed, &outages, w),
-        Format::Text => text(&reading, &analysed, &outages, &sheet, w),
-        Format::Md => markdown(&reading, &analysed, &outages, w),
+        Format::Csv => csv(&reading, &analysed, w),
+        Format::Text => text(&reading, &analysed, &sheet, w),
+        Format::Md => markdown(&reading, &analysed, w),
     }))?;
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
@@ -118,19 +111,6 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(verdict(args, &analysed))
 }
 
-/// The outages of the plans and machines that are asked for.
-fn outages_of(args: &Args) -> Result<Vec<Outage>, Error> {
-    let folder = args.history.is_dir().then_some(&args.history);
-    let (rows, notes) = folder.map(|folder| read_cycles(folder)).transpose()?.unwrap_or_default();
-    for note in &notes {
-        crate::warn(note);
-    }
-    let is = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|asked| asked == own);
-    let mut all = outages(&rows);
-    all.retain(|outage| is(&args.asked.plan, &outage.plan) && is(&args.asked.machine, &outage.host));
-    Ok(all)
-}
-
 /// Outages that are listed for people, the latest ones.
 const OUTAGES: usize = 5;
 
@@ -138,13 +118,7 @@ const OUTAGES: usize = 5;
 fn outage_lines(all: &[Outage]) -> Vec<String> {
     let earlier = all.len().saturating_sub(OUTAGES);
     let before = (earlier > 0).then(|| format!("{earlier} earlier outages: the CSV has all"));
-    let sentence = |outage: &Outage| {
-        let Outage { plan, host, begin, end, cycles, reason } = outage;
-        let end = end.as_ref().map_or_else(|| "on, and it lasts".to_owned(), |end| format!("to {end}"));
-        let s = if *cycles == 1 { "" } else { "s" };
-        format!("outage: {plan} on {host} from {begin} {end} ({cycles} cycle{s}): {reason}")
-    };
-    before.into_iter().chain(all[earlier..].iter().map(sentence)).collect()
+    before.into_iter().chain(all[earlier..].iter().map(sentences::outage)).collect()
 }
 
 /// Whether a finding counts for `--fail-on`.
@@ -241,7 +215,7 @@ const COLUMNS: [&str; 28] = [
 ];
 
 /// A row for each series and one for each finding.
-pub fn csv(reading: &Reading, all: &[AnalysedSeries], outages: &[Outage], output: &mut dyn Write) -> Result<(), Error> {
+pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
     let mut writer = csv::Writer::from_writer(output);
     writer.write_record(COLUMNS)?;
     for analysed in all {
@@ -305,7 +279,7 @@ pub fn csv(reading: &Reading, all: &[AnalysedSeries], outages: &[Outage], output
             writer.write_record(&cells)?;
         }
     }
-    for outage in outages {
+    for outage in &reading.outages {
         let cells = COLUMNS.map(|column| match column {
             "finding" => "outage".to_owned(),
             "plan" => outage.plan.clone(),
@@ -321,13 +295,7 @@ pub fn csv(reading: &Reading, all: &[AnalysedSeries], outages: &[Outage], output
 }
 
 /// Sentences: what changed, then the levels of all series.
-pub fn text(
-    reading: &Reading,
-    all: &[AnalysedSeries],
-    outages: &[Outage],
-    sheet: &Sheet,
-    output: &mut dyn Write,
-) -> Result<(), Error> {
+pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
     for event in events(reading, all) {
         layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
         for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
@@ -355,7 +323,7 @@ pub fn text(
         let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
         writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
     }
-    for line in outage_lines(outages) {
+    for line in outage_lines(&reading.outages) {
         layout::paragraph(&plain(&line), sheet.indent, sheet.width, output)?;
     }
     writeln!(output)?;
@@ -367,12 +335,7 @@ pub fn text(
 }
 
 /// The same in Markdown.
-pub fn markdown(
-    reading: &Reading,
-    all: &[AnalysedSeries],
-    outages: &[Outage],
-    output: &mut dyn Write,
-) -> Result<(), Error> {
+pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
     writeln!(output, "## Trend\n")?;
     let escaped = crate::table::markdown::escaped;
     for event in events(reading, all) {
@@ -390,7 +353,7 @@ pub fn markdown(
     if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
         writeln!(output, "No change.")?;
     }
-    for line in outage_lines(outages) {
+    for line in outage_lines(&reading.outages) {
         writeln!(output, "\n{}", escaped(&line))?;
     }
     writeln!(output)?;

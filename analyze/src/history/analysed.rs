@@ -3,13 +3,13 @@
 use super::{
     added::CPU_TAKEN,
     commits::{self, Commit},
-    series::{self, Accepted, Key, Point, Reading, Run, Series},
+    series::{self, Accepted, Key, Outage, Point, Reading, Run, Series},
     store,
     trend::{Finding, Trend, trend},
 };
 use crate::{error::Error, limits};
 use rayon::prelude::*;
-use schemas::{text::short_names, units, vocabulary};
+use schemas::{columns::CycleRow, text::short_names, units, vocabulary};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -39,6 +39,9 @@ pub struct Asked {
     /// Leave out lines that were cut off and marks of a merge
     #[arg(long)]
     pub repair: bool,
+    /// A cycle that the history's file does not have yet.
+    #[arg(skip)]
+    pub latest: Option<CycleRow>,
 }
 
 fn parse_least(text: &str) -> Result<f64, String> {
@@ -101,17 +104,25 @@ impl AnalysedSeries {
 }
 
 /// Reads a history, and searches the series that are asked for on all cores. `history`: its folder, or one file of it.
+/// A watch whose far end never answered has no series yet, but outages.
 pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<AnalysedSeries>), Error> {
-    let reading = store::read(history, asked.repair)?;
+    let (outages, notes) = outages(history, asked)?;
+    let may_be_empty = !outages.is_empty() && asked.metric.is_none() && asked.case.is_none();
+    let mut reading = match store::read(history, asked.repair) {
+        Err(Error::Usage(_)) if may_be_empty => Reading::default(),
+        read => read?,
+    };
+    reading.outages = outages;
+    reading.notes.extend(notes);
     let accepted = if history.is_dir() { series::read_accepted(history)? } else { Vec::new() };
     let metric = match &asked.metric {
         Some(name) => Some(vocabulary::metric(name).map_err(Error::Usage)?.name),
         None => None,
     };
     let is_wanted = |series: &Series| {
-        let same = |asked: &Option<String>, own: &str| asked.as_ref().is_none_or(|asked| asked == own);
-        same(&asked.plan, &series.key.plan)
-            && (same(&asked.machine, &series.key.machine) || same(&asked.machine, reading.host(&series.key.machine)))
+        same(asked.plan.as_ref(), &series.key.plan)
+            && (same(asked.machine.as_ref(), &series.key.machine)
+                || same(asked.machine.as_ref(), reading.host(&series.key.machine)))
             && asked
                 .case
                 .as_ref()
@@ -122,7 +133,7 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<AnalysedSerie
     let (taken, mut all): (Vec<Series>, Vec<Series>) =
         reading.series().into_iter().partition(|series| series.key.metric == CPU_TAKEN && metric != Some(CPU_TAKEN));
     all.retain(is_wanted);
-    if all.is_empty() {
+    if all.is_empty() && !may_be_empty {
         return Err(Error::Usage(format!("{} has no such series", history.display())));
     }
     let analysed = |mut series: Series| {
@@ -136,6 +147,19 @@ pub fn read(history: &Path, asked: &Asked) -> Result<(Reading, Vec<AnalysedSerie
         complete(analysed, &reading, &accepted, &asked.repository);
     }
     Ok((reading, all))
+}
+
+fn same(asked: Option<&String>, own: &str) -> bool {
+    asked.is_none_or(|asked| asked == own)
+}
+
+/// The outages of the plans and machines that are asked for, and notes about lines that tell none.
+fn outages(history: &Path, asked: &Asked) -> Result<(Vec<Outage>, Vec<String>), Error> {
+    let (mut cycles, notes) = if history.is_dir() { store::read_cycles(history)? } else { Default::default() };
+    cycles.extend(asked.latest.clone());
+    let mut all = store::outages(&cycles);
+    all.retain(|outage| same(asked.plan.as_ref(), &outage.plan) && same(asked.machine.as_ref(), &outage.host));
+    Ok((all, notes))
 }
 
 /// Drops the runs of a series in which others took a CPU: its level then was not that of the network. The number of them.

@@ -3,7 +3,7 @@
 use super::{
     analysed::{AnalysedSeries, Event},
     commits::Commit,
-    series::{Reading, Run},
+    series::{Outage, Reading, Run},
     trend::{FEWEST, Finding},
 };
 use schemas::{
@@ -194,6 +194,14 @@ pub fn doubts(analysed: &AnalysedSeries) -> Vec<String> {
         ));
     }
     doubts
+}
+
+/// `outage: nightly on a from 2026-01-01T00:10:00Z to 2026-01-01T00:30:00Z (2 cycles): b is gone`
+pub fn outage(outage: &Outage) -> String {
+    let Outage { plan, host, begin, end, cycles, reason } = outage;
+    let end = end.as_ref().map_or_else(|| "on, and it lasts".to_owned(), |end| format!("to {end}"));
+    let s = if *cycles == 1 { "" } else { "s" };
+    format!("outage: {plan} on {host} from {begin} {end} ({cycles} cycle{s}): {reason}")
 }
 
 /// Facts about the history for its reader.

@@ -55,12 +55,29 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// Consecutive cycles without all of their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub plan: String,
+    /// The machine that watches.
+    pub host: String,
+    /// When its first cycle began.
+    pub begin: String,
+    /// When the first cycle after it began; `None`: it lasts.
+    pub end: Option<String>,
+    pub cycles: usize,
+    /// Of its first cycle.
+    pub reason: String,
+}
+
 /// The rows that have been read.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     pub runs: Vec<Run>,
     /// Facts for people.
     pub notes: Vec<String>,
+    /// Times in which a watch measured nothing, of the plans and machines that were asked for.
+    pub outages: Vec<Outage>,
     by_id: HashMap<String, usize>,
     series: IndexMap<Key, (String, Vec<Point>)>,
     known: HashSet<(usize, usize)>,

@@ -12,7 +12,7 @@ mod cycles;
 mod lines;
 
 pub use append::{Appended, Compacted, Order, append, compact};
-pub use cycles::{CYCLES_FILE, Outage, append_cycles, outages, read_cycles};
+pub use cycles::{CYCLES_FILE, append_cycles, outages, read_cycles};
 
 use self::lines::{Line, Lines};
 use super::series::{Key, Reading};

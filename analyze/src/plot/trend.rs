@@ -71,6 +71,9 @@ pub struct Args {
 
 pub fn draw(args: &Args) -> Result<Drawing, Error> {
     let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
+    if analysed.is_empty() {
+        return Err(Error::Usage(format!("{} has outages only: plumb trend tells them", args.history.display())));
+    }
     if analysed.len() > MOST {
         return Err(Error::Usage(format!(
             "{} has {} such series, and a picture shows {MOST} at most: choose with --plan, --machine, --case or --metric, or \

@@ -41,6 +41,7 @@ pub fn page(site: &Site<'_>) -> Page {
             )));
         }
     }
+    outages(site, &mut blocks);
     blocks.push(Block::Heading("Series".to_owned()));
     blocks.push(Block::Search);
     for ((plan, machine), series) in site.groups() {
@@ -65,7 +66,30 @@ fn last(analysed: &AnalysedSeries) -> Option<(usize, &Finding)> {
     analysed.trend.findings.iter().enumerate().max_by_key(|(_, finding)| finding.at)
 }
 
+/// The latest outages of watches, and how many there were before.
+fn outages(site: &Site<'_>, blocks: &mut Vec<Block>) {
+    let all = &site.reading.outages;
+    if all.is_empty() {
+        return;
+    }
+    blocks.push(Block::Heading("Outages, the latest first".to_owned()));
+    let shown = all.iter().rev().take(OPEN);
+    blocks.push(Block::List(shown.map(sentences::outage).collect()));
+    if all.len() > OPEN {
+        let earlier = all.len() - OPEN;
+        blocks.push(Block::Paragraph(format!("{earlier} earlier outages: plumb trend -f csv has all.")));
+    }
+}
+
 fn answer(site: &Site<'_>) -> Block {
+    let mut lasting = site.reading.outages.iter().filter(|outage| outage.end.is_none());
+    if let Some(first) = lasting.next() {
+        let more = match lasting.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more outages last)"),
+        };
+        return Block::Answer { tone: Tone::Bad, text: sentences::outage(first) + &more, more: String::new() };
+    }
     let count = site.all.len();
     let worse = site
         .all

@@ -5,8 +5,13 @@ use std::{
 };
 
 use clap::Args as _;
+use schemas::{
+    columns::{CycleRow, Timestamp},
+    words::CycleStatus,
+};
 
 use super::*;
+use crate::history::store::append_cycles;
 
 /// Text that would be a tag, end an attribute, or leave the folder.
 const HOSTILE: &str = "../a<script>alert(1)</script>\"'&é";
@@ -258,6 +263,34 @@ fn long_histories_have_bounded_pages() {
     let page = files.iter().find(|(name, _)| name.starts_with("series/")).unwrap().1;
     assert!(page.contains("The latest 1000 of 5600 runs"), "the rest is named");
     assert!(page.matches("<tr").count() < 1020 && page.len() < 1_000_000, "{}", page.len());
+}
+
+#[test]
+fn outages_of_a_watch_stand_first_while_they_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("history"), folder.path().join("site"));
+    let cycle = |minute: u32, status: CycleStatus| CycleRow {
+        time: Some(Timestamp(format!("2026-01-03T00:{minute:02}:00Z"))),
+        plan: Some("nightly".into()),
+        host: Some("a".into()),
+        status: Some(status),
+        reason: status.is_outage().then(|| format!("{HOSTILE} is gone")),
+        ..CycleRow::default()
+    };
+    // A watch whose far end never answered: no series, but a site.
+    append_cycles(&from, &[cycle(0, CycleStatus::Down)]).unwrap();
+    let latest = |latest| Asked { latest, ..asked(&[]) };
+    write(&from, &asked(&[]), None, &to).unwrap();
+    let answer = "outage: nightly on a from 2026-01-03T00:00:00Z on, and it lasts (1 cycle): ../a&lt;script&gt;";
+    assert_eq!(files(&to)["index.html"].matches(answer).count(), 2, "the answer, and the list");
+    // The cycle that ends it is in no file yet.
+    history(&from, &["bulk"], 40);
+    write(&from, &latest(Some(cycle(10, CycleStatus::Ok))), None, &to).unwrap();
+    let index = &check(&to)["index.html"];
+    assert!(index.contains("to 2026-01-03T00:10:00Z (1 cycle)") && !index.contains("it lasts"), "{index}");
+    assert!(index.contains("1 of 1 series got worse"), "{index}");
+    let other = Asked { plan: Some("nightly".into()), machine: Some("b".into()), ..asked(&[]) };
+    assert!(write(&from, &other, None, &to).unwrap_err().to_string().contains("no such series"));
 }
 
 #[test]

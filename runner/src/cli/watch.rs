@@ -86,9 +86,9 @@ pub struct Args {
     selection: Selection,
     #[command(flatten)]
     key: KeyFile,
-    /// Be one cycle: take the plan's text from standard input, and tell the outcome in a line.
-    #[arg(long, hide = true)]
-    cycle: bool,
+    /// Be the cycle that began at this time: take the plan's text from standard input, and tell the outcome in a line.
+    #[arg(long, value_name = "TIME", hide = true)]
+    cycle: Option<String>,
 }
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -120,10 +120,10 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         min_effect: args.min_effect,
         older_than: args.older_than.clone(),
     };
-    if args.cycle {
+    if let Some(began) = &args.cycle {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(Error::measurement)?;
-        cycle::run(&settings, &text, tell)?;
+        cycle::run(&settings, &text, began, tell)?;
         return Ok(Exit::Success);
     }
     let when = args.every.map_or_else(|| When::At(args.at.clone()), When::Every);

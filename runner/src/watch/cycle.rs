@@ -16,9 +16,13 @@ use analyze::{
     },
     site,
 };
-use netcore::control::key::Key;
+use netcore::{control::key::Key, measure::host::HostFacts};
 use nix::sys::{prctl::set_pdeathsig, signal::Signal};
-use schemas::{metrics::Metric, words::CycleStatus};
+use schemas::{
+    columns::{CycleRow, Timestamp},
+    metrics::Metric,
+    words::CycleStatus,
+};
 use serde::{Deserialize, Serialize};
 
 use super::levels;
@@ -87,11 +91,21 @@ impl Outcome {
     }
 }
 
-/// Runs the cycle whose plan has this text. `tell` hands the outcome over, as soon as it is known.
-pub fn run(settings: &Settings, text: &str, tell: impl FnOnce(&Outcome)) -> Result<(), Error> {
+/// Name of the machine that watches.
+pub fn host() -> String {
+    HostFacts::collect().hostname.unwrap_or_default()
+}
+
+/// A cell of a row, which an empty text leaves empty.
+pub fn cell(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// Runs the cycle that began at this time, and whose plan has this text. `tell` hands the outcome over, as soon as it is known.
+pub fn run(settings: &Settings, text: &str, began: &str, tell: impl FnOnce(&Outcome)) -> Result<(), Error> {
+    let start = Instant::now();
     // A watch that is killed takes its cycle with it.
     let _ = set_pdeathsig(Signal::SIGTERM);
-    let began = Instant::now();
     let interrupts = Interrupts::install(|_| {})?;
     let own = settings.own("");
     fs::create_dir_all(&own).map_err(Error::output(own.display()))?;
@@ -99,18 +113,36 @@ pub fn run(settings: &Settings, text: &str, tell: impl FnOnce(&Outcome)) -> Resu
     if settings.table().exists() {
         let _ = keep(settings);
     }
-    let mut outcome = measure(settings, text, &interrupts);
-    outcome.length_s = began.elapsed().as_secs_f64();
+    let plan = settings.load(text);
+    let name = plan.as_ref().map(|plan| plan.name.clone()).unwrap_or_default();
+    let mut outcome = measure(settings, plan, &interrupts);
+    outcome.length_s = start.elapsed().as_secs_f64();
     tell(&outcome);
     if outcome.status.is_measured() || outcome.status == CycleStatus::Failed {
         look(settings, &outcome)?;
+    }
+    match &settings.site {
+        Some(folder) if outcome.status != CycleStatus::Cut => {
+            // The watch adds the row when this process has ended.
+            let latest = CycleRow {
+                time: Some(Timestamp(began.to_owned())),
+                plan: Some(name),
+                host: cell(&host()),
+                status: Some(outcome.status),
+                reason: cell(&outcome.reason),
+                ..CycleRow::default()
+            };
+            let whole = analysed::Asked { plan: None, latest: Some(latest), ..levels::asked("", 0.01) };
+            site::write(&settings.history, &whole, None, folder)?;
+        }
+        _ => {}
     }
     Ok(())
 }
 
 /// Measures, and keeps what was measured.
-fn measure(settings: &Settings, text: &str, interrupts: &Interrupts) -> Outcome {
-    let measured = settings.load(text).and_then(|plan| {
+fn measure(settings: &Settings, plan: Result<plan::Plan, Error>, interrupts: &Interrupts) -> Outcome {
+    let measured = plan.and_then(|plan| {
         let options = Options {
             output: Some(settings.table()),
             overwrite: true,
@@ -199,7 +231,7 @@ fn failures(report: &Report) -> String {
     }
 }
 
-/// Looks at the history with the new run: thins it out, tells new levels, writes the site.
+/// Looks at the history with the new run: thins it out, tells new levels.
 fn look(settings: &Settings, outcome: &Outcome) -> Result<(), Error> {
     if let Err(error) = compact(settings) {
         style::tell(format_args!("the history stays as long as it is: {}", sentence(&error)));
@@ -213,12 +245,7 @@ fn look(settings: &Settings, outcome: &Outcome) -> Result<(), Error> {
             style::tell(format_args!("note: {sentence}"));
         }
     }
-    levels::tell(&settings.history, &settings.own("told.csv"), &reading, &all, settings.notify.as_deref())?;
-    if let Some(folder) = &settings.site {
-        let whole = analysed::Asked { plan: None, ..levels::asked("", 0.01) };
-        site::write(&settings.history, &whole, None, folder)?;
-    }
-    Ok(())
+    levels::tell(&settings.history, &settings.own("told.csv"), &reading, &all, settings.notify.as_deref())
 }
 
 /// The name of the plan of a run.

@@ -45,6 +45,7 @@ pub fn asked(plan: &str, min_effect: f64) -> Asked {
         repository: PathBuf::from("."),
         // A line that a crash cut off must not end the watch.
         repair: true,
+        latest: None,
     }
 }
 

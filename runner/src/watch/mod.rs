@@ -29,7 +29,6 @@ use std::{
 };
 
 use analyze::history::store::{append_cycles, read_cycles};
-use netcore::measure::host::HostFacts;
 use nix::sys::signal::Signal;
 use schemas::{
     columns::{CycleRow, Timestamp},
@@ -143,7 +142,7 @@ pub fn watch(
         style::tell(format_args!("metrics: {}", server.url()));
         server.start(state.clone())?;
     }
-    let host = HostFacts::collect().hostname.unwrap_or_default();
+    let host = cycle::host();
     let clock = Instant::now();
     let starts = starts_of(timing, &plan, &host, now(clock));
     let is_own = |row: &&CycleRow| row.plan.as_ref() == Some(&plan.name) && row.host.as_ref() == Some(&host);
@@ -225,7 +224,7 @@ impl Watch<'_> {
 
     fn begin(&mut self, began: Now) {
         let mut command = own_program();
-        command.args(std::env::args_os().skip(1)).arg("--cycle").stdout(Stdio::piped());
+        command.args(std::env::args_os().skip(1)).arg("--cycle").arg(text_of(began.wall_ms)).stdout(Stdio::piped());
         let started = start(command, &self.text);
         match started {
             Ok(mut child) => {
@@ -279,7 +278,7 @@ impl Watch<'_> {
             _ => time.clone(),
         };
         let missed = self.starts.take_missed();
-        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let text = cycle::cell;
         self.unkept.push(CycleRow {
             time: Some(Timestamp(time.clone())),
             plan: Some(plan),

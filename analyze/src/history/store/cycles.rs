@@ -3,6 +3,7 @@
 use super::{lines::push_line, open};
 use crate::{
     error::Error,
+    history::series::Outage,
     table::output::{replace, sync_folder},
 };
 use schemas::{
@@ -17,21 +18,6 @@ use std::{
 
 /// Its name in the folder of a history.
 pub const CYCLES_FILE: &str = "cycles.csv";
-
-/// Consecutive cycles without all of their values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outage {
-    pub plan: String,
-    /// The machine that watches.
-    pub host: String,
-    /// When its first cycle began.
-    pub begin: String,
-    /// When the first cycle after it began; `None`: it lasts.
-    pub end: Option<String>,
-    pub cycles: usize,
-    /// Of its first cycle.
-    pub reason: String,
-}
 
 /// Appends rows, all or none of them.
 pub fn append_cycles(folder: &Path, rows: &[CycleRow]) -> Result<(), Error> {
