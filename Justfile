@@ -44,6 +44,10 @@ schemas:
 test-vm:
     tests/vm/run
 
+# Run the systemd units in a virtual machine: limits, clocks that jump, and the watchdog.
+test-units *ARGS:
+    tests/vm/units {{ARGS}}
+
 # Start far ends in pods of a real Kubernetes cluster on this machine ($BIN: its programs; --help says how they are built).
 test-kubernetes *ARGS:
     tests/kubernetes/run {{ARGS}}
