@@ -128,7 +128,9 @@ pub fn trend(series: &Series, least: f64) -> Trend {
                 }
             }
         };
-        if finding.ratio.abs() >= least {
+        // A few extreme values move a mean whose interval then has both signs: no direction can be told.
+        let is_clear = finding.interval.is_none_or(|(low, high)| low * high > 0.0);
+        if finding.ratio.abs() >= least && is_clear {
             findings.push(finding);
         }
     }
@@ -201,4 +203,33 @@ fn interval(before: &[f64], after: &[f64], was: f64) -> Option<(f64, f64)> {
     let difference = moments::mean(after)? - moments::mean(before)?;
     let half = t * welch.standard_error;
     Some(((difference - half) / was.abs(), (difference + half) / was.abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::series::{Key, Reading};
+
+    fn of(values: &[f64]) -> Trend {
+        let mut reading = Reading::default();
+        for (run, value) in values.iter().enumerate() {
+            let index = reading.run(&format!("r{run}"), ["2026-01-01T00:00:00Z", "", "", ""]);
+            let key = Key { metric: "latency.p99".into(), ..Key::default() };
+            reading.add(key, "rr", index, [Some(*value), None, None]);
+        }
+        trend(&reading.series()[0], 0.01)
+    }
+
+    #[test]
+    fn a_few_extreme_runs_are_no_direction() {
+        let mut values: Vec<f64> = (0..60).map(|run| 30.0 + f64::from(run * 5 % 7) / 7.0).collect();
+        values.extend([400.0, 2800.0, 9000.0]);
+        // The search tells two levels apart: in few orders of these runs the extreme ones stand together.
+        let trend = of(&values);
+        assert_eq!((trend.stretches.len(), trend.findings), (2, Vec::new()));
+        let step: Vec<f64> = values[..60].iter().copied().chain(values[..8].iter().map(|value| value * 1.1)).collect();
+        let trend = of(&step);
+        assert_eq!(trend.findings.len(), 1);
+        assert!(trend.findings[0].interval.is_some_and(|(low, _)| low > 0.08), "{:?}", trend.findings);
+    }
 }
