@@ -13,6 +13,7 @@
     allow(clippy::float_cmp, clippy::format_push_string, reason = "tests compare exact values and build tables")
 )]
 
+pub mod cases;
 pub mod counters;
 pub mod error;
 pub mod export;

@@ -17,6 +17,7 @@ mod blocks;
 pub mod layout;
 pub mod markdown;
 pub mod output;
+pub mod quantity;
 mod row;
 pub mod rows;
 pub mod select;

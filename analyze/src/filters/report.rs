@@ -1,15 +1,16 @@
 //! `plumb report`: a page about a run, to attach to a change.
 
 mod answer;
-pub(super) mod cases;
 mod doubts;
-mod overview;
+mod facts;
 mod pictures;
-
-pub use overview::Overview;
 
 use super::survey::Judged;
 use crate::{
+    cases::{
+        Case, Cases,
+        overview::{self, Overview},
+    },
     error::{Error, Verdict},
     export::page::{self, Block, Page},
     history::analysed::Asked,
@@ -22,7 +23,6 @@ use crate::{
         replace,
     },
 };
-use cases::Cases;
 use doubts::Doubts;
 use schemas::{
     columns::VerdictRow,
@@ -215,7 +215,7 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         &answer::Facts {
             verdicts: &judged,
             against: other.as_ref().map(|o| (other_name.as_str(), o.rows.as_slice())),
-            cut_short: facts.and_then(overview::cut_short),
+            cut_short: facts.and_then(facts::cut_short),
         },
     );
     blocks.push(answer);
@@ -260,12 +260,12 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         doubtful
             .push(Block::Paragraph("Nothing was noted, and the iterations show no drift and no outliers.".to_owned()));
     } else {
-        let names: BTreeSet<&str> = cases.list.iter().map(cases::Case::name).collect();
+        let names: BTreeSet<&str> = cases.list.iter().map(Case::name).collect();
         let labels: BTreeSet<&str> = cases.list.iter().map(|c| c.label.as_str()).collect();
         let sentences = doubts.sentences([&names, &labels]);
         doubtful.push(Block::List(sentences.iter().map(|sentence| short_names(sentence)).collect()));
     }
-    let overview = overview::of(&others.list);
+    let overview = asked_for(&others.list);
     if !results.is_empty() {
         blocks.push(heading("Results"));
     }
@@ -280,15 +280,15 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
     blocks.extend(one_by_one(&pairs));
     if let Some(facts) = facts {
         blocks.push(heading("Details"));
-        blocks.push(overview::environment(facts));
-        blocks.extend(overview::plans(facts));
+        blocks.push(facts::environment(facts));
+        blocks.extend(facts::plans(facts));
     }
     let named = || facts.and_then(|f| f.plans.first()).map(|p| p.name.as_str()).filter(|n| !n.is_empty());
     let title = match title.or_else(named) {
         Some(title) => title.to_owned(),
         None => results_path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    Ok(Page { title, origin: facts.map(overview::origin).unwrap_or_default(), blocks })
+    Ok(Page { title, origin: facts.map(facts::origin).unwrap_or_default(), blocks })
 }
 
 /// The pairs of surveys as rows, for those who look for one.
@@ -299,14 +299,18 @@ fn one_by_one(pairs: &Cases) -> Option<Block> {
     })
 }
 
-/// The tables of what was asked, of results with so many cases that their list is long. Of others none.
-pub fn overview(results: &Path) -> Result<Vec<Overview>, Error> {
-    Ok(overview::tables(&Cases::read(&mut open(results)?)?.pairs_apart().1.list))
+/// The tables of what was asked, for results with so many cases that their list is long.
+fn asked_for(cases: &[Case]) -> Vec<Block> {
+    let blocks = |of: Overview| {
+        let Overview { said, about, columns, .. } = of;
+        [Block::Paragraph(said), Block::Table { about, columns }]
+    };
+    overview::tables(cases).into_iter().flat_map(blocks).collect()
 }
 
 /// The surveys of a table whose pairs ran in rounds.
 fn surveys(path: &Path, cases: &Cases) -> Result<Vec<Judged>, Error> {
-    let tests: BTreeSet<&str> = cases.list.iter().filter(|case| case.is_pair()).map(cases::Case::test).collect();
+    let tests: BTreeSet<&str> = cases.list.iter().filter(|case| case.is_pair()).map(Case::test).collect();
     if tests.is_empty() {
         return Ok(Vec::new());
     }

@@ -2,8 +2,8 @@
 
 pub(crate) mod view;
 
-use super::report::cases::Cases;
 use crate::{
+    cases::Cases,
     error::{Error, Verdict},
     table::{
         InputArgs, OutputArgs, Table,

@@ -1,16 +1,15 @@
-//! The results of a run, as files, pictures (`output.plots`, drawn by the code of `plumb plot`) and on the terminal.
+//! The results of a run, as files, pictures and on the terminal.
 
 use std::{
     collections::{BTreeMap, HashSet},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use analyze::{
+    cases::overview::{self, Overview},
     export::page::{self, Block},
-    filters::{self, report::Overview},
     judge::{survey::Surveyed, verdicts},
-    plot::{self, Plot},
     table::layout::Sheet,
 };
 use schemas::{
@@ -193,23 +192,20 @@ impl Report {
         match &files.results {
             Some(_) if !is_begun => {}
             Some(results) => {
-                for (plot, file) in &files.plots {
-                    // Time series are drawn from the intervals, which may have their own table.
-                    let table =
-                        files.intervals.as_ref().filter(|_| plot.kind == plot::Kind::Timeseries).unwrap_or(results);
+                for picture in &files.pictures {
                     // A picture that cannot be drawn is a warning: the rows are there.
-                    match draw(plot, table, file) {
+                    match picture.draw(results, files.intervals.as_deref()) {
                         Ok(notes) => {
                             for note in &notes {
                                 progress.note(note);
                             }
-                            self.pictures.push(file.clone());
+                            self.pictures.push(picture.file.clone());
                         }
                         Err(e) => progress.warn(&e.to_string()),
                     }
                 }
             }
-            None => self.lacks_pictures = !files.plots.is_empty(),
+            None => self.lacks_pictures = !files.pictures.is_empty(),
         }
         Ok(())
     }
@@ -293,7 +289,7 @@ impl Report {
     fn overview(&self) -> Vec<Overview> {
         let kept = self.kept.as_deref().filter(|_| self.summaries.len() > LONG);
         // Rows that cannot be read again, as from a pipe, are listed.
-        kept.and_then(|kept| filters::report::overview(kept).ok()).unwrap_or_default()
+        kept.and_then(|kept| overview::read(kept).ok()).unwrap_or_default()
     }
 
     fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
@@ -318,14 +314,4 @@ impl Report {
             other => other,
         }
     }
-}
-
-/// Draws one picture into its file. Returns notes for the user.
-pub fn draw(what: &Plot, results: &Path, file: &Path) -> Result<Vec<String>, Error> {
-    let mut options = what.options(results);
-    options.paper.output = Some(file.to_owned());
-    // A run may draw several pictures: each note says which it is about.
-    plot::draw(what.kind, &options, &mut io::sink())
-        .map(|notes| notes.into_iter().map(|note| format!("the picture {}: {note}", file.display())).collect())
-        .map_err(|e| Error::Usage(format!("the picture {}: {e}", file.display())))
 }

@@ -1,25 +1,18 @@
-//! Checks of the top level: hosts, preconditions, comparisons, pictures.
+//! Checks of the top level: hosts, preconditions, comparisons.
 //!
 //! Hosts where another program serves (`speaks`) have checks of their own: which keys they cannot have, and which ends they
 //! can be.
 
 use std::collections::BTreeMap;
 
-use analyze::{
-    judge::environment,
-    plot::{self, Kind},
-};
-use clap::ValueEnum as _;
-use schemas::{
-    columns, metrics, units,
-    vocabulary::{self, Unresolved},
-};
+use analyze::judge::environment;
+use schemas::{metrics, units};
 
 use super::{
     case::Case,
     diagnostics::{Diagnostic, Diagnostics, Span, suggest},
     inventory::{self, Endpoint},
-    keys::{self, key},
+    keys::key,
     model::{Host, PlanFile},
     ranges,
     spec::bind_parts,
@@ -231,67 +224,6 @@ pub fn compared(root: &Node, file: Option<&PlanFile>, cases: &[Case], out: &mut 
         {
             let span = node.get("metric").map_or(node.span, |n| n.span);
             out.error(span, format!("no test of the plan measures `{}`", metric.name), reason);
-        }
-    }
-}
-
-/// Checks the pictures: their tests, what their kind has no use for, and their columns among those of the run's table. With
-/// errors in the tests (`complete` is false) the swept keys are not all known.
-pub fn plots(root: &Node, axis_paths: &[String], complete: bool, out: &mut Diagnostics) {
-    let header = columns::header(axis_paths);
-    let tests: Vec<&str> =
-        root.get("tests").and_then(Node::entries).unwrap_or_default().iter().map(|e| &*e.key).collect();
-    for picture in root.at("output.plots").and_then(Node::items).unwrap_or_default() {
-        for node in picture.get("tests").and_then(Node::items).unwrap_or_default() {
-            let name = node.text().unwrap_or("");
-            if !tests.contains(&name) {
-                out.error(node.span, format!("unknown test `{name}`"), suggest(name, &tests));
-            }
-        }
-        let axes = ["x", "y", "value", "by"].into_iter().filter_map(|key| picture.get(key));
-        for node in axes.flat_map(|node| node.items().unwrap_or(std::slice::from_ref(node))) {
-            let Some(name) = node.text() else { continue };
-            let swept = vocabulary::canonical(name).starts_with(columns::AXIS_PREFIX) || keys::find(name).is_some();
-            match vocabulary::resolve(name, &header) {
-                // The latencies in the histograms, where the kind of picture draws them.
-                _ if name == "latency" => {}
-                Ok(_) => {}
-                Err(Unresolved::Missing) if swept && !complete => {}
-                Err(Unresolved::Missing) if swept && keys::of_path(name).is_some() => out.error(
-                    node.span,
-                    format!("no test sweeps `{name}`, so the results have no column for it"),
-                    "sweep it in a `matrix`, or name a metric or a column",
-                ),
-                Err(Unresolved::Missing) => {
-                    let known = vocabulary::spellings(&header);
-                    let help = vocabulary::nearest(name, &known).map_or_else(
-                        || "a column of the results, a metric, or a swept key".to_owned(),
-                        |n| format!("did you mean `{n}`?"),
-                    );
-                    out.error(node.span, format!("unknown column or metric `{name}`"), help);
-                }
-                Err(Unresolved::Ambiguous(names)) => {
-                    out.error(node.span, format!("`{name}` can be several columns"), names.join(" or "));
-                }
-            }
-        }
-        let kind = picture.get("kind").and_then(|node| Kind::from_str(node.text()?, false).ok());
-        for option in kind.map(plot::unused).unwrap_or_default() {
-            // `log: none` is the default.
-            let given = picture.entry(option.trim_start_matches('-')).filter(|e| e.value.text() != Some("none"));
-            if let Some((kind, entry)) = kind.and_then(|k| k.to_possible_value()).zip(given) {
-                out.error(
-                    entry.key_span,
-                    format!("`{}` does not use `{}`", kind.get_name(), entry.key),
-                    "leave it out, or choose another kind of picture",
-                );
-            }
-        }
-        if let Some(node) = picture.get("file") {
-            let name = node.text().unwrap_or("");
-            if !matches!(std::path::Path::new(name).extension().and_then(|e| e.to_str()), Some("png" | "svg")) {
-                out.error(node.span, format!("`{name}` is not a picture format"), "end it in .png or .svg");
-            }
         }
     }
 }

@@ -20,7 +20,7 @@ use super::{
     keys::key,
     launch,
     model::{Host, PlanFile, Precondition, Run},
-    ranges,
+    pictures, ranges,
     resolve::{self, BodySet, Layers},
     tree::{self, Entry, Node},
     vars::{Vars, matches, set},
@@ -229,7 +229,7 @@ fn build(
     }
     distinct_ids(&mut cases);
     let complete = !out.has_errors();
-    check::plots(root, &axis_paths, complete, out);
+    pictures::check(root, &axis_paths, complete, out);
     if !out.has_errors() {
         unused_hosts(&hosts, &of_plan, &cases, out);
         check::compared(root, file.as_ref(), &cases, out);

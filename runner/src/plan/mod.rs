@@ -12,6 +12,7 @@
 //! - [`output`]: how the output of a command is read
 //! - [`job`], `ranks`, [`answers`]: the kinds of tests, and what each answers
 //! - [`expand`], `member`, `policy`, [`spec`], [`check`]: from bodies to checked cases
+//! - [`pictures`]: the pictures of a plan
 //! - [`mod@explain`]: which layers set a value
 
 pub mod answers;
@@ -34,6 +35,7 @@ mod member;
 pub mod model;
 pub mod output;
 mod pairs;
+pub mod pictures;
 mod policy;
 pub mod quantity;
 pub mod ranges;

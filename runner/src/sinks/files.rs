@@ -25,10 +25,7 @@ use schemas::run_record::RunRecord;
 use super::run_json;
 use crate::{
     error::{Error, replace},
-    plan::{
-        Plan,
-        model::{Plot, Table},
-    },
+    plan::{Plan, model::Table, pictures::Picture},
 };
 
 /// The files of a run; what is `None` is not written.
@@ -56,8 +53,7 @@ pub struct Files {
     pub junit_is_named: bool,
     /// The summary in Markdown.
     pub markdown: Option<PathBuf>,
-    /// Pictures, with the file each goes to.
-    pub plots: Vec<(Plot, PathBuf)>,
+    pub pictures: Vec<Picture>,
     /// Whether GitHub is told of verdicts at the plan's own lines.
     pub annotations: bool,
     /// A copy of `run.json` beside a table outside of the run's folder.
@@ -136,18 +132,8 @@ impl Files {
         files.junit = output.junit.map(Path::to_owned).or_else(|| first(|p| p.output.junit.as_ref()));
         files.markdown = first(|p| p.output.markdown.as_ref());
         files.annotations = plans.iter().any(|p| p.output.annotations.unwrap_or_default().are_wanted());
-        let plots = plans.iter().flat_map(|p| p.output.plots.iter().flatten());
-        // Beside a table they are named after it: that of another `-o` has its own.
         let owner = table.filter(|_| dir.is_none() && !files.is_special);
-        let picture = |p: &Plot| {
-            let file = base.join(&p.file);
-            let name = owner.zip(file.file_name()).map(|(table, own)| table.with_extension(own));
-            match name.as_deref().and_then(Path::file_name) {
-                Some(name) => file.with_file_name(name),
-                None => file,
-            }
-        };
-        files.plots = plots.map(|p| (p.clone(), picture(p))).collect();
+        files.pictures = Picture::of(plans, &base, owner);
         files.plans = plan_copies(dir.as_deref(), plans);
         files.spare(plans)?;
         Ok(files)
@@ -158,7 +144,7 @@ impl Files {
         let results = self.results.iter().filter(|_| !self.is_special);
         let tables = results.chain(&self.intervals).chain(&self.counters).chain(&self.hops).chain(&self.verdicts);
         let others = [&self.hooks, &self.run_json, &self.run_json_copy, &self.junit, &self.markdown];
-        let pictures = self.plots.iter().map(|(_, file)| file);
+        let pictures = self.pictures.iter().map(|p| &p.file);
         tables.chain(others.into_iter().flatten()).chain(pictures).chain(self.plans.iter().map(|(file, _)| file))
     }
 
@@ -170,7 +156,7 @@ impl Files {
         let beside = [&self.results, &self.counters, &self.hops, &self.verdicts, &self.hooks, &self.run_json];
         let belonging: Vec<&PathBuf> = match self.dir {
             Some(_) => self.all().filter(|file| !self.junit_is_named || Some(*file) != self.junit.as_ref()).collect(),
-            None => beside.into_iter().flatten().chain(self.plots.iter().map(|(_, file)| file)).collect(),
+            None => beside.into_iter().flatten().chain(self.pictures.iter().map(|p| &p.file)).collect(),
         };
         let inside = belonging.into_iter().filter_map(|file| file.strip_prefix(folder).ok()?.to_str());
         let mut names: Vec<String> = inside.filter(|name| Path::new(name).is_relative()).map(str::to_owned).collect();
@@ -240,7 +226,8 @@ impl OutputLock {
     /// Makes the folders and locks the place. Fails if another run has it, or if it cannot be written to.
     pub fn of(files: &Files) -> Result<Self, Error> {
         let mut lock = Self::default();
-        let reports = [&files.junit, &files.markdown].into_iter().flatten().chain(files.plots.iter().map(|(_, f)| f));
+        let reports =
+            [&files.junit, &files.markdown].into_iter().flatten().chain(files.pictures.iter().map(|p| &p.file));
         for folder in files.dir.iter().map(PathBuf::as_path).chain(reports.filter_map(|file| file.parent())) {
             lock.make(folder)?;
         }

@@ -7,8 +7,8 @@ use schemas::{
     units,
 };
 
-use super::cases::Case;
 use crate::{
+    cases::Case,
     export::page::{Block, Tone},
     judge,
 };

@@ -1,8 +1,10 @@
 //! Reasons to doubt: rows that did not count, variation that an interval does not show, and every note
 //! of the run. Each once, with the cases it is about.
 
-use super::cases::{Case, Cases, by_status};
-use crate::stats::{quantiles, series};
+use crate::{
+    cases::{Case, Cases, by_status},
+    stats::{quantiles, series},
+};
 use schemas::{
     run_record::{Discarded, RunRecord},
     units,

@@ -1,11 +1,8 @@
 //! The pictures of a report: those that the plan asks for, else those that suit what was measured.
 
-use super::{
-    cases::{Case, Cases},
-    doubts::Doubts,
-    overview,
-};
+use super::doubts::Doubts;
 use crate::{
+    cases::{Case, Cases, overview},
     error::Error,
     export::page::Block,
     plot::{self, AXES, Kind, Options, Plot, options::Size},

@@ -16,7 +16,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::quantity::{published, word};
 
-pub use analyze::plot::Plot;
 pub use body::{
     Assert, AssertDetail, Concurrent, Find, Iterations, IterationsDetail, Matrix, MatrixValue, Pacing, Start, StopWhen,
     StopWhenDetail, TestBody, Warmup, WarmupAuto,

@@ -1,5 +1,7 @@
 //! The cases of a results table: one per case, member and direction, over its iterations.
 
+pub mod overview;
+
 use crate::{
     error::Error,
     judge::{
