@@ -87,7 +87,16 @@ pub struct Counts {
     /// Of these, sends whose bytes the kernel copied after all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub copied: u64,
-    /// Messages that arrived with a congestion mark (CE), also those that came again; where they are counted (`ecn`).
+    /// Messages that arrived as Not-ECT, where code points are counted (`ecn`), as in the next three; also those that came again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_ect: u64,
+    /// Messages that arrived as ECT(0).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ect0: u64,
+    /// Messages that arrived as ECT(1).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ect1: u64,
+    /// Messages that arrived with a congestion mark (CE).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub marked: u64,
 }

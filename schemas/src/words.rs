@@ -171,6 +171,22 @@ words! {
         Operation = "operation" ("of several ranks, at each of them"),
     }
 
+    /// A code point of Explicit Congestion Notification.
+    CodePoint {
+        Ect0 = "ect0",
+        Ect1 = "ect1" ("as L4S traffic"),
+        Ce = "ce" ("marked by the sender itself"),
+    }
+
+    /// The effect of a path on the code points of the packets that it carried.
+    EcnPath {
+        Kept = "kept" ("all arrived as they were sent"),
+        Marked = "marked" ("some or all met congestion"),
+        Bleached = "bleached" ("some or all arrived as Not-ECT, as if the sender knew nothing of it"),
+        Remarked = "remarked" ("some or all arrived as another ECT"),
+        Mixed = "mixed" ("several of these; the counts tell how many"),
+    }
+
     /// The way in which the delays of the two directions were told apart.
     OneWayClock {
         User = "user" ("two clocks; the programs' times of arrival, which are later than the kernels'"),

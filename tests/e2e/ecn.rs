@@ -2,7 +2,7 @@
 
 use crate::{
     needs::{has_program, skip},
-    netns::Pair,
+    netns::{Chain, Pair},
     program::{Folder, Ran, Row, count, despite_stalls, number, of, parse},
 };
 
@@ -83,6 +83,58 @@ fn compares_marks() {
     // Packets that are under way at an edge are on one side of it for the queue and on the other for the receiver.
     assert!(marks > 100 && marks.abs_diff(counted) <= 60, "{marks} marks, {counted} counted");
     assert!(count(&row, "ce_echoed") > 0 && row["ecn"] == "true", "{row:?}");
+}
+
+/// A router on the way leaves the code points of datagrams alone, clears them, writes another one, or marks.
+#[test]
+fn a_path_that_changes_code_points_is_told() {
+    if !has_program("iptables-legacy", "iptables") {
+        return;
+    }
+    for (v6, program) in [(false, "iptables-legacy"), (true, "ip6tables-legacy")] {
+        let Some(chain) = Chain::new(3) else { return };
+        let (_daemon, hosts) = chain.serve(v6);
+        let table = |arguments: &str| {
+            let all = format!("-t mangle {arguments}");
+            chain.0[1].command(program).args(all.split(' ')).output().unwrap()
+        };
+        let every = "-m statistic --mode nth --every 10 --packet 0 ";
+        for (sent, rule, path, [not_ect, ect0, ect1, marked]) in [
+            ("ect1", None, "kept", [0, 0, 500, 0]),
+            ("ect1", Some(("", "0x00/0x03")), "bleached", [500, 0, 0, 0]),
+            ("ect1", Some(("", "0x02/0x03")), "remarked", [0, 500, 0, 0]),
+            ("ect1", Some((every, "0x03/0x03")), "marked", [0, 0, 450, 50]),
+            ("ect0", Some((every, "0x03/0x03")), "marked", [0, 450, 0, 50]),
+            ("ce", Some(("", "0x00/0x03")), "bleached", [500, 0, 0, 0]),
+        ] {
+            table("-F FORWARD");
+            if let Some((which, bits)) = rule {
+                let made = table(&format!("-A FORWARD -p udp -i west {which}-j TOS --set-tos {bits}"));
+                if !made.status.success() {
+                    skip(&format!("this kernel writes no code points: {}", String::from_utf8_lossy(&made.stderr)));
+                    return;
+                }
+            }
+            let folder = Folder::new();
+            let test = format!(
+                "  it: {{workload: udp_stream, to: far, message_size: 1000, rate: 4Mbit/s, bytes: 500kB, iterations: 1, \
+                 socket: {{ecn: {sent}, dscp: af41}}}}"
+            );
+            let ran = chain.0[0].run(&folder.plan(&hosts, &test));
+            assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+            let rows = parse(&ran.stdout);
+            for record in ["iteration", "summary"] {
+                let row = of(&rows, record)[0];
+                assert_eq!((row["ecn_sent"].as_str(), row["ecn_path"].as_str()), (sent, path), "{program} {record}");
+                let counts =
+                    ["not_ect", "ect0", "ect1", "ce"].map(|name| count(row, &format!("remote_{name}_packets")));
+                let total: u64 = counts.iter().sum();
+                // Greetings pass the rule, too, and one in ten is known to one.
+                let all_there = counts.iter().zip([not_ect, ect0, ect1, marked]).all(|(a, b)| a.abs_diff(b) <= 1);
+                assert!(total == 500 && all_there, "{program} {sent} {path}: {counts:?}");
+            }
+        }
+    }
 }
 
 #[test]

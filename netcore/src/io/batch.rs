@@ -63,9 +63,6 @@ impl Notice {
     }
 }
 
-/// The two lower bits of the type of service of a packet that met congestion (RFC 3168, section 5).
-const CONGESTION_EXPERIENCED: u8 = 3;
-
 impl Batch {
     pub fn new(mut buffers: Buffers) -> Self {
         let (count, size) = (buffers.count(), buffers.size());
@@ -143,8 +140,8 @@ impl Batch {
         self.with_notices()
     }
 
-    /// Keeps the congestion mark of each received datagram, on a socket with IP_RECVTOS or IPV6_RECVTCLASS.
-    pub fn with_marks(self) -> Self {
+    /// Keeps the type of service of each received datagram, on a socket with IP_RECVTOS or IPV6_RECVTCLASS.
+    pub fn with_code_points(self) -> Self {
         self.with_notices()
     }
 
@@ -174,15 +171,15 @@ impl Batch {
         usize::try_from(told.int()).ok().filter(|bytes| *bytes > 0)
     }
 
-    /// Whether the datagram that was received to this slot by the last call met congestion.
+    /// The code point of ECN, the two lower bits of the type of service, of the datagram that was received to this slot by the
+    /// last call.
     #[inline]
-    pub fn is_marked(&self, index: usize) -> bool {
+    pub fn code_point(&self, index: usize) -> Option<usize> {
         let kinds = [(libc::IPPROTO_IP, libc::IP_TOS), (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)];
-        self.notice(index, &kinds).is_some_and(|told| {
-            // The one is a byte, the other an `int`.
-            let class = if told.level == libc::IPPROTO_IP { told.value[0] } else { told.int().to_le_bytes()[0] };
-            class & CONGESTION_EXPERIENCED == CONGESTION_EXPERIENCED
-        })
+        let told = self.notice(index, &kinds)?;
+        // The one is a byte, the other an `int`.
+        let class = if told.level == libc::IPPROTO_IP { told.value[0] } else { told.int().to_le_bytes()[0] };
+        Some((class & 3).into())
     }
 
     /// Gives the kernel a time to send each message ([`Batch::set_times`]), on a socket with SO_TXTIME.

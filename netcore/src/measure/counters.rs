@@ -79,8 +79,8 @@ pub struct Received {
     pub duplicated: Counter,
     /// Smoothed interarrival jitter (RFC 3550, section 6.4.1), nanoseconds.
     pub jitter_ns: Counter,
-    /// Messages with a congestion mark, where they are counted.
-    pub marked: Counter,
+    /// Messages by their code point of ECN, where these are counted.
+    pub code_points: [Counter; 4],
     /// When the last message arrived, nanoseconds of the monotonic clock.
     pub last_ns: Counter,
     /// By the phase in the messages' header.
@@ -206,6 +206,7 @@ impl FlowCell {
 
     pub fn read(&self) -> Counts {
         let (sent, received, operations) = (&self.sent.0, &self.received.0, &self.operations.0);
+        let [not_ect, ect1, ect0, marked] = received.code_points.each_ref().map(|count| count.load(Relaxed));
         Counts {
             bytes_sent: sent.bytes.load(Relaxed),
             bytes_received: received.bytes.load(Relaxed),
@@ -220,7 +221,10 @@ impl FlowCell {
             duplicated: received.duplicated.load(Relaxed),
             completions: sent.completions.load(Relaxed),
             copied: sent.copied.load(Relaxed),
-            marked: received.marked.load(Relaxed),
+            not_ect,
+            ect0,
+            ect1,
+            marked,
         }
     }
 
@@ -296,6 +300,9 @@ impl std::ops::Sub for Counts {
             duplicated: self.duplicated - before.duplicated,
             completions: self.completions - before.completions,
             copied: self.copied - before.copied,
+            not_ect: self.not_ect - before.not_ect,
+            ect0: self.ect0 - before.ect0,
+            ect1: self.ect1 - before.ect1,
             marked: self.marked - before.marked,
         }
     }

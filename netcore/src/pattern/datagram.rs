@@ -189,15 +189,15 @@ fn to_receive(worker: &mut Worker) -> Batch {
     let batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
     let batch = if worker.link.peer.is_some() { batch.with_senders() } else { batch };
     let batch = if worker.spec.merges(worker.side, worker.role) { batch.with_segment_lengths() } else { batch };
-    if worker.spec.asks_for_ecn(worker.side) { batch.with_marks() } else { batch }
+    if worker.spec.ecn(worker.side).is_some() { batch.with_code_points() } else { batch }
 }
 
-/// Counts the messages of a datagram of `length` bytes that met congestion.
-fn count_mark(worker: &Worker, batch: &Batch, index: usize, length: usize) {
-    if batch.is_marked(index) {
+/// Counts the messages of a datagram of `length` bytes by their code point of ECN.
+fn count_code_point(worker: &Worker, batch: &Batch, index: usize, length: usize) {
+    if let Some(code_point) = batch.code_point(index) {
         let messages = batch.segment_bytes(index).map_or(1, |each| length.div_ceil(each)) as u64;
-        let marked = &worker.cell.received.0.marked;
-        marked.store(marked.load(Relaxed) + messages, Relaxed);
+        let count = &worker.cell.received.0.code_points[code_point];
+        count.store(count.load(Relaxed) + messages, Relaxed);
     }
 }
 
@@ -221,7 +221,7 @@ fn receive_loop<W: Wait>(
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
-    let counts_marks = worker.spec.asks_for_ecn(worker.side);
+    let counts_code_points = worker.spec.ecn(worker.side).is_some();
     let mut batch = to_receive(worker);
     let fd = worker.link.receive.as_raw_fd();
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
@@ -277,8 +277,8 @@ fn receive_loop<W: Wait>(
                         continue;
                     }
                     bytes += length as u64;
-                    if counts_marks {
-                        count_mark(worker, &batch, index, length);
+                    if counts_code_points {
+                        count_code_point(worker, &batch, index, length);
                     }
                     if let Some(each) = each {
                         ledger.arrive_together(message, each, present, now_ns);

@@ -21,7 +21,7 @@ pub use ends::{BufferOptions, Cpus, EndSpec};
 pub use payload::Payload;
 pub use quantity::Bytes;
 pub use side::{Dialect, Mark, Role, Side};
-pub use socket::{Dscp, Reuseport, SocketOptions};
+pub use socket::{Dscp, Ecn, Reuseport, SocketOptions};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Socket options, one row each. A row gives the option's field in plans and on the wire, its schema, the transports on
 //! which it has a meaning, and how it is set and read back.
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{
     Transport,
@@ -312,6 +312,92 @@ impl schemars::JsonSchema for Dscp {
     }
 }
 
+/// Explicit Congestion Notification: the two lower bits of the type of service (RFC 3168, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ecn {
+    Off = 0,
+    /// ECT(0), or what a TCP connection agrees on.
+    On = 2,
+    /// ECT(1): traffic for low latency, low loss and scalable throughput (L4S, RFC 9331).
+    Ect1 = 1,
+    /// As if a queue had marked every packet.
+    Ce = 3,
+}
+
+impl Ecn {
+    const WORDS: [(&str, Self); 3] = [("ect0", Self::On), ("ect1", Self::Ect1), ("ce", Self::Ce)];
+
+    /// The two bits.
+    pub fn bits(self) -> i32 {
+        self as i32
+    }
+}
+
+impl OptionValue for Ecn {
+    fn to_kernel(&self) -> Vec<u8> {
+        to_int(*self as u64)
+    }
+
+    fn shown(&self) -> String {
+        match Self::WORDS.iter().find(|(_, ecn)| ecn == self) {
+            Some((word, ecn)) if *ecn != Self::On => (*word).to_owned(),
+            on => on.is_some().to_string(),
+        }
+    }
+
+    fn read(kernel: &[u8]) -> String {
+        (int(kernel) & 3).to_string()
+    }
+}
+
+impl Serialize for Ecn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off | Self::On => serializer.serialize_bool(*self == Self::On),
+            word => serializer.serialize_str(&word.shown()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Ecn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Ecn;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("true, false, ect0, ect1 or ce")
+            }
+
+            fn visit_bool<E: de::Error>(self, on: bool) -> Result<Ecn, E> {
+                Ok(if on { Ecn::On } else { Ecn::Off })
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ecn, E> {
+                let found = Ecn::WORDS.iter().find(|(word, _)| *word == text);
+                found.map(|(_, ecn)| *ecn).ok_or_else(|| {
+                    E::custom(format!("`{text}` is not a code point of ECN: write true, false, ect0, ect1 or ce"))
+                })
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Ecn {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Ecn".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "true (ect0), false, or a code point of datagrams",
+            "enum": [true, false, "ect0", "ect1", "ce"]
+        })
+    }
+}
+
 /// A requested value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -392,9 +478,10 @@ socket_options! {
     };
     /// Differentiated-services code point: 0 to 63, or a name such as ef, af41, cs1, le (netperf -Y, iperf3 -S).
     dscp: Dscp, |t, v6| ip(v6, opt::IP_TOS, opt::IPV6_TCLASS, true).on(t.uses_ip());
-    /// Explicit Congestion Notification (RFC 3168): datagrams leave as ECT(0), and marks are counted where they arrive. A TCP
-    /// connection must have agreed on it (`net.ipv4.tcp_ecn=1` where it is opened): no socket option asks for it.
-    ecn: bool, |t, _| Setter::Flows.on(matches!(t, Transport::Tcp | Transport::Udp));
+    /// Explicit Congestion Notification (RFC 3168): datagrams leave as ECT(0), with `ect1` as ECT(1) (L4S), with `ce` marked, and
+    /// code points are counted where they arrive. A TCP connection must have agreed on it (`net.ipv4.tcp_ecn=1` where it is
+    /// opened): no socket option asks for it.
+    ecn: Ecn, |t, _| Setter::Flows.on(matches!(t, Transport::Tcp | Transport::Udp));
     /// `SO_PRIORITY`.
     priority: u32, |t, _| always(opt::SO_PRIORITY).on(t.has_interface());
     /// `SO_MARK`: rules of routing, of the firewall and of queueing disciplines see it. Needs CAP_NET_ADMIN or CAP_NET_RAW.

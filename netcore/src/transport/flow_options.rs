@@ -2,7 +2,7 @@
 //!
 //! - Datagrams of several messages: UDP_SEGMENT on the sockets of flows that send, UDP_GRO on those of flows that receive. A
 //!   greeting that is longer than a message would be split as well.
-//! - Explicit Congestion Notification: ECT(0) on datagrams that are sent, the type of service of those that are received, and
+//! - Explicit Congestion Notification: the code point of datagrams that are sent, the type of service of those that are received, and
 //!   whether a TCP connection has agreed on it. Set after the code point, which shares its byte.
 //! - The times of arrival of datagrams (SO_TIMESTAMPNS).
 //! - Pacing by the kernel: refused where the kernel would not pace, since setsockopt succeeds everywhere.
@@ -16,7 +16,7 @@ use crate::{
     error::EndError,
     measure::tcp_info,
     report::{Granted, NicFacts},
-    spec::{PaceMode, Role, Side, TestSpec, Transport},
+    spec::{Ecn, PaceMode, Role, Side, TestSpec, Transport, socket::OptionValue},
     sys::opt::{self, Opt},
 };
 
@@ -119,8 +119,7 @@ fn too_long((mtu, headers): (Option<u64>, u64), bytes: u64, segments: usize) -> 
     }
 }
 
-/// The two lower bits of the type of service: capable of it, code point 0.
-const ECT0: i32 = 2;
+/// The bits of a code point in the type of service.
 const ECN_MASK: i32 = 3;
 
 /// The option of the type of service by version of IP, and the one that hands it over with each datagram. An IPv6 socket may carry
@@ -132,14 +131,13 @@ fn options(v6: bool) -> &'static [(Opt, Opt)] {
 
 /// Sets Explicit Congestion Notification as the test asks of a flow in this role, or checks that its connection has it.
 pub fn set_ecn(link: &Link, spec: &TestSpec, side: Side, role: Role, v6: bool) -> Result<(), EndError> {
-    if !spec.asks_for_ecn(side) {
-        return Ok(());
-    }
+    let Some(ecn) = spec.ecn(side) else { return Ok(()) };
     match spec.transport {
         Transport::Udp => {
             for (class, handed_over) in options(v6) {
                 if role == Role::Sender {
-                    set_ect(link, *class).map_err(EndError::system("the kernel refuses ecn on a sending socket"))?;
+                    set_code_point(link, *class, ecn)
+                        .map_err(EndError::system("the kernel refuses ecn on a sending socket"))?;
                 } else {
                     opt::set_int(&link.receive, *handed_over, 1)
                         .map_err(EndError::system("the kernel does not hand over the marks of datagrams (ecn)"))?;
@@ -155,11 +153,11 @@ pub fn set_ecn(link: &Link, spec: &TestSpec, side: Side, role: Role, v6: bool) -
     }
 }
 
-/// Sets ECT(0) and leaves the rest of the class, and the priority, which the kernel derives from each new class.
-fn set_ect(link: &Link, class: Opt) -> io::Result<()> {
+/// Sets a code point and leaves the rest of the class, and the priority, which the kernel derives from each new class.
+fn set_code_point(link: &Link, class: Opt, ecn: Ecn) -> io::Result<()> {
     let priority = opt::get_int(&link.send, opt::SO_PRIORITY)?;
     let old = opt::get_int(&link.send, class)?;
-    opt::set_int(&link.send, class, old & !ECN_MASK | ECT0)?;
+    opt::set_int(&link.send, class, old & !ECN_MASK | ecn.bits())?;
     opt::set_int(&link.send, opt::SO_PRIORITY, priority)
 }
 
@@ -186,20 +184,19 @@ fn not_agreed(side: Side, sysctl: &str) -> String {
 
 /// Requested and granted Explicit Congestion Notification on a flow.
 pub fn ecn_granted(link: &Link, spec: &TestSpec, side: Side, v6: bool) -> Option<Granted> {
+    let ecn = spec.ecn(side)?;
     let has_it = |role: &Role| match (spec.transport, role) {
         (Transport::Udp, Role::Sender) => options(v6)
             .iter()
-            .all(|(class, _)| opt::get_int(&link.send, *class).is_ok_and(|class| class & ECN_MASK == ECT0)),
+            .all(|(class, _)| opt::get_int(&link.send, *class).is_ok_and(|class| class & ECN_MASK == ecn.bits())),
         (Transport::Udp, _) => {
             options(v6).iter().all(|(_, handed_over)| opt::get_int(&link.receive, *handed_over).is_ok_and(|on| on != 0))
         }
         _ => tcp_info::has_ecn(link.send.as_fd()) == Some(true),
     };
-    spec.asks_for_ecn(side).then(|| {
-        let granted = Some(spec.roles(side, link.flow).iter().all(has_it).to_string());
-        let requested = Some(true.to_string());
-        Granted { flow: link.flow, option: "ecn".to_owned(), requested, at_start: granted.clone(), at_end: granted }
-    })
+    let granted = if spec.roles(side, link.flow).iter().all(has_it) { ecn } else { Ecn::Off };
+    let (requested, granted) = (Some(ecn.shown()), Some(granted.shown()));
+    Some(Granted { flow: link.flow, option: "ecn".to_owned(), requested, at_start: granted.clone(), at_end: granted })
 }
 
 /// Lets the kernel pace a flow, if the test asks for it and the kernel does it.
@@ -323,17 +320,21 @@ mod tests {
 
     #[test]
     fn the_code_point_and_the_priority_stay_beside_it() {
-        for (address, v6) in [("127.0.0.1:0", false), ("[::1]:0", true)] {
+        for ((address, v6), (ecn, bits, shown)) in [
+            (("127.0.0.1:0", false), (Ecn::On, 2, "true")),
+            (("[::1]:0", true), (Ecn::Ect1, 1, "ect1")),
+            (("[::1]:0", true), (Ecn::Ce, 3, "ce")),
+        ] {
             let mut spec = TestSpec::new(Pattern::Stream, Transport::Udp);
-            (spec.near.socket.ecn, spec.near.socket.dscp) = (Some(true), Some(Dscp(46)));
+            (spec.near.socket.ecn, spec.near.socket.dscp) = (Some(ecn), Some(Dscp(46)));
             spec.near.socket.priority = Some(3);
             let link = Link::of_socket(0, UdpSocket::bind(address).unwrap().into());
             options::apply(&link.send, &spec.near.socket, Transport::Udp, v6).unwrap();
             set_ecn(&link, &spec, Side::Near, Role::Sender, v6).unwrap();
             let class = opt::get_int(&link.send, if v6 { opt::IPV6_TCLASS } else { opt::IP_TOS }).unwrap();
-            assert_eq!(class, 46 << 2 | ECT0);
+            assert_eq!(class, 46 << 2 | bits);
             assert_eq!(opt::get_int(&link.send, opt::SO_PRIORITY).unwrap(), 3);
-            assert_eq!(ecn_granted(&link, &spec, Side::Near, v6).unwrap().at_start.as_deref(), Some("true"));
+            assert_eq!(ecn_granted(&link, &spec, Side::Near, v6).unwrap().at_start.as_deref(), Some(shown));
             let shown = options::granted(&link.send, 0, &spec.near.socket, Transport::Udp, v6);
             let dscp = shown.iter().find(|granted| granted.option == "dscp").unwrap();
             assert_eq!(dscp.at_start.as_deref(), Some("46"));

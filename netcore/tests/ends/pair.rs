@@ -208,6 +208,9 @@ pub fn sum(flows: &[FlowWindow]) -> Counts {
         duplicated: sum.duplicated + flow.counts.duplicated,
         completions: sum.completions + flow.counts.completions,
         copied: sum.copied + flow.counts.copied,
+        not_ect: sum.not_ect + flow.counts.not_ect,
+        ect0: sum.ect0 + flow.counts.ect0,
+        ect1: sum.ect1 + flow.counts.ect1,
         marked: sum.marked + flow.counts.marked,
     })
 }

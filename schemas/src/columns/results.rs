@@ -5,8 +5,8 @@ use super::{
     may_be_empty::{Boolean, Integer, Number, Text, Time},
 };
 use crate::words::{
-    Confidence, Control, DemandUnit, LatencyKind, LimitedBy, OfferedUnit, OneWayClock, Phase, Record, Search, Status,
-    Way,
+    CodePoint, Confidence, Control, DemandUnit, EcnPath, LatencyKind, LimitedBy, OfferedUnit, OneWayClock, Phase,
+    Record, Search, Status, Way,
 };
 
 columns! {
@@ -348,13 +348,23 @@ columns! {
         }
     }
     "ecn" {
-        ecn: Boolean = "Whether Explicit Congestion Notification was in use: of TCP, whether the two kernels agreed on it; of datagrams, whether they were sent as ECT(0) (`socket.ecn`). Of several streams: of all.";
+        ecn: Boolean = "Whether Explicit Congestion Notification was in use: of TCP, whether the two kernels agreed on it; of datagrams, whether they were sent with a code point (`socket.ecn`). Of several streams: of all.";
+        ecn_sent: Option<CodePoint> = "Code point with which datagrams were sent: {words}.";
+        ecn_path: Option<EcnPath> = "What became of it on the way: {words}.";
         local_ce_packets: Integer = "Packets that arrived at `from` with a congestion mark (CE): of datagrams with `socket.ecn` the messages of the test, otherwise all IP packets of the network namespace (IpExt.InCEPkts), where each segment of a merged packet (GRO) counts."
             => ("ce.local", Count, Lower, Count, "congestion marks here");
         remote_ce_packets: Integer = "The same at `to`."
             => ("ce.remote", Count, Lower, Count, "congestion marks there");
         ce_echoed: Integer = "Segments that were acknowledged while the receiver echoed a congestion mark (growth of tcpi_delivered_ce at the sender); sum over streams. Without accurate ECN the echo lasts until the sender has answered it, so these are more than the marks."
             => ("ce_echoed", Count, Lower, Count, "congestion marks echoed");
+        @ends {
+            not_ect_packets (local_not_ect_packets remote_not_ect_packets): Integer = "Datagrams of a test with `socket.ecn` that arrived at `{end}` as Not-ECT."
+                => ("not_ect.local" "not_ect.remote", Count, Lower, Count, "arrived as Not-ECT");
+            ect0_packets (local_ect0_packets remote_ect0_packets): Integer = "The same as ECT(0)."
+                => ("ect0.local" "ect0.remote", Count, Neither, Count, "arrived as ECT(0)");
+            ect1_packets (local_ect1_packets remote_ect1_packets): Integer = "The same as ECT(1)."
+                => ("ect1.local" "ect1.remote", Count, Neither, Count, "arrived as ECT(1)");
+        }
     }
     "hops" {
         queue_hop: Integer = "The hop behind whose link the queue stands, in rows of the measure phase of a test with `hops`: 0 is `from`, 1 the router next to it. Empty: there is no queue, or its place is unknown (`queue_hop_because`).";

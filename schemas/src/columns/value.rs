@@ -88,7 +88,7 @@ macro_rules! word_cells {
 }
 
 word_cells!(
-    Record Phase Status CycleStatus Way Control OfferedUnit LatencyKind OneWayClock Confidence DemandUnit LimitedBy Search Verdict
+    Record Phase Status CycleStatus Way Control OfferedUnit LatencyKind CodePoint EcnPath OneWayClock Confidence DemandUnit LimitedBy Search Verdict
     Severity Span
 );
 

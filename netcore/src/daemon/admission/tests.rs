@@ -249,6 +249,9 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         duplicated: u64::MAX,
         completions: u64::MAX,
         copied: u64::MAX,
+        not_ect: u64::MAX,
+        ect0: u64::MAX,
+        ect1: u64::MAX,
         marked: u64::MAX,
     };
     let flow = FlowWindow {

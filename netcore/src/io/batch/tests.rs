@@ -215,9 +215,9 @@ proptest! {
     }
 }
 
-/// Marks of single and of merged datagrams, over both versions of IP, beside the length of segments.
+/// Code points of single and of merged datagrams, over both versions of IP, beside the length of segments.
 #[test]
-fn marks_are_those_of_each_datagram() {
+fn code_points_are_those_of_each_datagram() {
     for (address, own, kept) in
         [("127.0.0.1:0", opt::IP_TOS, opt::IP_RECVTOS), ("[::1]:0", opt::IPV6_TCLASS, opt::IPV6_RECVTCLASS)]
     {
@@ -226,29 +226,29 @@ fn marks_are_those_of_each_datagram() {
         opt::set_int(&b, kept, 1).unwrap();
         for merges in [false, true] {
             opt::set_int(&b, opt::UDP_GRO, merges.into()).unwrap();
-            let all = batch(4, 100, 4).with_marks();
+            let all = batch(4, 100, 4).with_code_points();
             let mut all = if merges { all.with_segment_lengths() } else { all };
             // Not ECT, ECT(1), ECT(0), CE, each with a code point.
             for class in [0xb8, 0xb9, 0xba, 0xbb] {
                 opt::set_int(&a, own, class).unwrap();
                 a.send(b"message").unwrap();
             }
-            let mut marked = Vec::new();
-            while marked.len() < 4 {
+            let mut found = Vec::new();
+            while found.len() < 4 {
                 let n = all.receive(b.as_raw_fd(), 0, 0).unwrap();
-                marked.extend((0..n).map(|index| (all.is_marked(index), all.segment_bytes(index))));
+                found.extend((0..n).map(|index| (all.code_point(index), all.segment_bytes(index))));
             }
             assert_eq!(
-                marked.iter().map(|(mark, _)| *mark).collect::<Vec<_>>(),
-                [false, false, false, true],
+                found.iter().map(|(code_point, _)| *code_point).collect::<Vec<_>>(),
+                [0, 1, 2, 3].map(Some),
                 "{address}"
             );
         }
         // Three messages that stay together have one mark.
         opt::set_int(&a, opt::UDP_SEGMENT, 10).unwrap();
         a.send(&[0; 30]).unwrap();
-        let mut all = batch(4, 100, 4).with_segment_lengths().with_marks();
+        let mut all = batch(4, 100, 4).with_segment_lengths().with_code_points();
         assert_eq!(all.receive(b.as_raw_fd(), 0, 0).unwrap(), 1);
-        assert_eq!((all.is_marked(0), all.segment_bytes(0)), (true, Some(10)), "{address}");
+        assert_eq!((all.code_point(0), all.segment_bytes(0)), (Some(3), Some(10)), "{address}");
     }
 }

@@ -2,7 +2,9 @@
 //! Notification (`socket.ecn`).
 
 use super::{Unsupported, refuse_if};
-use crate::spec::{Dialect, Direction, EndSpec, Io, Pattern, Role, Side, TestSpec, Transport, key, memory::stamped};
+use crate::spec::{
+    Dialect, Direction, Ecn, EndSpec, Io, Pattern, Role, Side, TestSpec, Transport, key, memory::stamped,
+};
 
 /// Whether an end sends from a ring of buffers.
 fn sends_from_ring(spec: &TestSpec) -> bool {
@@ -155,9 +157,10 @@ pub(super) fn discard(spec: &TestSpec) -> Result<(), Unsupported> {
 }
 
 impl TestSpec {
-    /// Whether this end takes part in Explicit Congestion Notification.
-    pub fn asks_for_ecn(&self, side: Side) -> bool {
-        self.end(side).socket.ecn == Some(true) && matches!(self.transport, Transport::Tcp | Transport::Udp)
+    /// The code point of this end's packets, if it takes part in Explicit Congestion Notification.
+    pub fn ecn(&self, side: Side) -> Option<Ecn> {
+        let has_meaning = matches!(self.transport, Transport::Tcp | Transport::Udp);
+        self.end(side).socket.ecn.filter(|ecn| has_meaning && *ecn != Ecn::Off)
     }
 }
 
@@ -194,13 +197,15 @@ pub(super) fn outage(spec: &TestSpec) -> Result<(), Unsupported> {
 
 /// Refuses what cannot be counted.
 pub(super) fn ecn(spec: &TestSpec) -> Result<(), Unsupported> {
-    let key = match [Side::Near, Side::Far].map(|side| spec.asks_for_ecn(side)) {
-        [true, _] => "socket.ecn",
-        [_, true] => "remote_socket.ecn",
+    let (key, ecn) = match [Side::Near, Side::Far].map(|side| spec.ecn(side)) {
+        [Some(ecn), _] => ("socket.ecn", ecn),
+        [_, Some(ecn)] => ("remote_socket.ecn", ecn),
         _ => return Ok(()),
     };
     let udp = spec.transport == Transport::Udp;
     refuse_if! {
+        !udp && ecn != Ecn::On => key,
+            "ecn: of TCP the kernel itself writes the code points, and no socket option asks for another: write `ecn: true`, or use udp_stream";
         spec.pattern.is_connecting() => key,
             "ecn: these connections are closed again before anybody can look at them: use tcp_stream or tcp_rr, or leave it out";
         udp && spec.pattern != Pattern::Stream => key,
@@ -369,7 +374,7 @@ mod tests {
             (spec.near.socket.ecn, spec.far.socket.ecn) = (near, far);
             check(&spec).map_err(|refusal| (refusal.key, refusal.reason))
         };
-        let yes = Some(true);
+        let (yes, ect1) = (Some(Ecn::On), Some(Ecn::Ect1));
         for (transport, pattern) in [
             (Transport::Tcp, Pattern::Stream),
             (Transport::Tcp, Pattern::RequestResponse),
@@ -379,8 +384,10 @@ mod tests {
         ] {
             assert_eq!(with(transport, pattern, yes, yes), Ok(()));
         }
-        assert_eq!(with(Transport::Tcp, Pattern::Connect, Some(false), None), Ok(()));
+        assert_eq!(with(Transport::Tcp, Pattern::Connect, Some(Ecn::Off), None), Ok(()));
+        assert_eq!(with(Transport::Udp, Pattern::Stream, ect1, ect1), Ok(()));
         for (transport, pattern, near, key, word) in [
+            (Transport::Tcp, Pattern::Stream, ect1, "socket.ecn", "use udp_stream"),
             (Transport::Tcp, Pattern::Connect, yes, "socket.ecn", "closed again"),
             (Transport::Udp, Pattern::RequestResponse, yes, "socket.ecn", "use udp_stream"),
             (Transport::Udp, Pattern::RequestResponse, None, "remote_socket.ecn", "use udp_stream"),

@@ -22,7 +22,7 @@ pub mod window;
 
 use netcore::{
     report::{Granted, Phase, SideReport, TimeWait, Window},
-    spec::{Role, TestSpec},
+    spec::{Ecn, Role, TestSpec, socket::OptionValue},
 };
 use schemas::{
     columns::Row,
@@ -167,7 +167,7 @@ pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideRepo
     row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
     row.gso = of_sender("gso").and_then(|v| v.parse().ok());
     row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
-    row.ecn = of_sender("ecn").and_then(|v| v.parse().ok());
+    row.ecn = of_sender("ecn").map(|granted| granted != Ecn::Off.shown());
     row.mss_bytes = of_sender("mss").and_then(|v| v.parse().ok());
     row.local_send_buffer_bytes = number(near, "send_buffer", Role::Sender);
     row.local_receive_buffer_bytes = number(near, "receive_buffer", Role::Receiver);

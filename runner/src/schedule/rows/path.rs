@@ -7,12 +7,12 @@ use analyze::{
 };
 use netcore::{
     measure::histogram::{self, Histogram},
-    report::{DatagramPhase, FlowWindow, Latencies, LossRuns, NicFacts, SideReport, TcpInfo, grown},
-    spec::{Dialect, Pattern, Role, Side, TestSpec, Transport},
+    report::{Counts, DatagramPhase, FlowWindow, Latencies, LossRuns, NicFacts, SideReport, TcpInfo, grown},
+    spec::{Dialect, Ecn, Pattern, Role, Side, TestSpec, Transport},
 };
 use schemas::{
     columns::Row,
-    words::{LatencyKind, Phase, Way},
+    words::{CodePoint, EcnPath, LatencyKind, Phase, Way},
 };
 
 use super::window::End;
@@ -171,6 +171,7 @@ fn together(a: LossRuns, b: LossRuns) -> LossRuns {
 pub(super) fn marks(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     row.local_ce_packets = near.and_then(|end| arrived(row, spec, Side::Near, end));
     row.remote_ce_packets = far.and_then(|end| arrived(row, spec, Side::Far, end));
+    code_points(row, spec, near, far);
     let senders = || near.into_iter().chain(far).flat_map(End::senders);
     let agreed = senders().map(|flow| flow.tcp_info?.limits?.ecn).reduce(|a, b| Some(a? && b?)).flatten();
     row.ecn = row.ecn.or(agreed);
@@ -184,10 +185,60 @@ pub(super) fn marks(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far:
 
 /// Marks that arrived at an end: those of the test's datagrams, or of all packets of its network namespace.
 fn arrived(row: &Row, spec: &TestSpec, side: Side, end: &End<'_>) -> Option<u64> {
-    if spec.transport == Transport::Udp && spec.asks_for_ecn(side) {
-        return Some(end.flows.iter().map(|flow| flow.counts.marked).fold(0, u64::saturating_add));
+    if counts_code_points(spec, side) {
+        return Some(end.sum(|flow| flow.counts.marked));
     }
     end.window.evidence.as_ref()?.ce_packets.filter(|_| row.stream.is_none())
+}
+
+/// Whether an end counts the code points of the datagrams that it receives.
+fn counts_code_points(spec: &TestSpec, side: Side) -> bool {
+    spec.transport == Transport::Udp && spec.ecn(side).is_some()
+}
+
+/// The code points of datagrams, as they were sent and as they arrived.
+fn code_points(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    if spec.transport != Transport::Udp {
+        return;
+    }
+    let sender = if row.direction == Some(Way::Reverse) { Side::Far } else { Side::Near };
+    row.ecn_sent = spec.ecn(sender).and_then(|ecn| match ecn {
+        Ecn::Off => None,
+        Ecn::On => Some(CodePoint::Ect0),
+        Ecn::Ect1 => Some(CodePoint::Ect1),
+        Ecn::Ce => Some(CodePoint::Ce),
+    });
+    let counts = |side, end: Option<&End<'_>>| {
+        let end = end.filter(|_| counts_code_points(spec, side));
+        [|c: &Counts| c.not_ect, |c: &Counts| c.ect0, |c: &Counts| c.ect1]
+            .map(|count| end.map(|end| end.sum(|flow| count(&flow.counts))))
+    };
+    [row.local_not_ect_packets, row.local_ect0_packets, row.local_ect1_packets] = counts(Side::Near, near);
+    [row.remote_not_ect_packets, row.remote_ect0_packets, row.remote_ect1_packets] = counts(Side::Far, far);
+    row.ecn_path = ecn_path(row);
+}
+
+/// The path's effect on code points by the counts of a row; `None`: nothing was sent with one or arrived where they are counted.
+pub(super) fn ecn_path(row: &Row) -> Option<EcnPath> {
+    let sent = row.ecn_sent?;
+    let arrived = match row.direction? {
+        Way::Reverse => {
+            [row.local_not_ect_packets, row.local_ect0_packets, row.local_ect1_packets, row.local_ce_packets]
+        }
+        _ => [row.remote_not_ect_packets, row.remote_ect0_packets, row.remote_ect1_packets, row.remote_ce_packets],
+    };
+    let [not_ect, ect0, ect1, marked] = [arrived[0]?, arrived[1]?, arrived[2]?, arrived[3]?].map(|count| count > 0);
+    let changes = [
+        (marked && sent != CodePoint::Ce, EcnPath::Marked),
+        (not_ect, EcnPath::Bleached),
+        (ect0 && sent != CodePoint::Ect0 || ect1 && sent != CodePoint::Ect1, EcnPath::Remarked),
+    ];
+    let mut found = changes.iter().filter(|(is_so, _)| *is_so).map(|(_, word)| *word);
+    match (found.next(), found.next()) {
+        (None, _) => (ect0 || ect1 || marked).then_some(EcnPath::Kept),
+        (only, None) => only,
+        _ => Some(EcnPath::Mixed),
+    }
 }
 
 /// The largest ratio at which an interface's word on its speed is believed: beyond it the data took another way, or the
@@ -318,9 +369,52 @@ mod tests_of_ecn {
         let tcp = TestSpec::new(Pattern::Stream, Transport::Tcp);
         assert_eq!(cells(&tcp, &near, &far), (Some(true), [Some(1), Some(9), Some(7)]));
         let mut udp = TestSpec::new(Pattern::Stream, Transport::Udp);
-        (udp.near.socket.ecn, udp.far.socket.ecn) = (Some(true), Some(true));
+        (udp.near.socket.ecn, udp.far.socket.ecn) = (Some(Ecn::On), Some(Ecn::On));
         let (_, [local, remote, _]) = cells(&udp, &near, &far);
         assert_eq!((local, remote), (Some(0), Some(40)));
+    }
+
+    #[test]
+    fn the_path_has_one_word_for_what_became_of_the_code_points() {
+        use EcnPath::{Bleached, Kept, Marked, Mixed, Remarked};
+        let word = |sent, [not_ect, ect0, ect1, ce]: [u64; 4], direction| {
+            let mut row = Row { ecn_sent: Some(sent), direction: Some(direction), ..Row::default() };
+            let counts = [not_ect, ect0, ect1, ce].map(Some);
+            let cells = if direction == Way::Reverse {
+                [
+                    &mut row.local_not_ect_packets,
+                    &mut row.local_ect0_packets,
+                    &mut row.local_ect1_packets,
+                    &mut row.local_ce_packets,
+                ]
+            } else {
+                [
+                    &mut row.remote_not_ect_packets,
+                    &mut row.remote_ect0_packets,
+                    &mut row.remote_ect1_packets,
+                    &mut row.remote_ce_packets,
+                ]
+            };
+            cells.into_iter().zip(counts).for_each(|(cell, count)| *cell = count);
+            ecn_path(&row)
+        };
+        for (sent, counts, expected) in [
+            (CodePoint::Ect1, [0, 0, 9, 0], Some(Kept)),
+            (CodePoint::Ect1, [0, 0, 7, 2], Some(Marked)),
+            (CodePoint::Ect1, [9, 0, 0, 0], Some(Bleached)),
+            (CodePoint::Ect1, [1, 0, 8, 0], Some(Bleached)),
+            (CodePoint::Ect1, [0, 9, 0, 0], Some(Remarked)),
+            (CodePoint::Ect0, [0, 8, 1, 0], Some(Remarked)),
+            (CodePoint::Ect0, [1, 8, 0, 1], Some(Mixed)),
+            (CodePoint::Ce, [0, 0, 0, 9], Some(Kept)),
+            (CodePoint::Ce, [0, 9, 0, 0], Some(Remarked)),
+            (CodePoint::Ect0, [0; 4], None),
+        ] {
+            for direction in [Way::Forward, Way::Reverse] {
+                assert_eq!(word(sent, counts, direction), expected, "{sent} {counts:?} {direction}");
+            }
+        }
+        assert_eq!(ecn_path(&Row { direction: Some(Way::Forward), ..Row::default() }), None);
     }
 }
 

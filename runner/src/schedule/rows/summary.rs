@@ -10,7 +10,11 @@ use schemas::{
     words::{Confidence, Record},
 };
 
-use super::{hops::Places, one_way, outage, path::Merged};
+use super::{
+    hops::Places,
+    one_way, outage,
+    path::{self, Merged},
+};
 
 /// Groups of columns that a summary condenses.
 const CONDENSED: [&str; 14] = [
@@ -135,6 +139,7 @@ impl Summary {
             limit.fill(&mut row);
         }
         self.places.fill(&mut row);
+        row.ecn_path = path::ecn_path(&row);
         row.one_way_because = one_way::because(&row);
         row.outage_max_us = self.longest_outage.filter(|_| row.outages.is_some());
         if self.count > 1 {
@@ -167,7 +172,6 @@ fn add(all: &mut Option<Merged>, one: Option<Merged>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::path;
     use super::*;
     use schemas::words::LatencyKind;
 
