@@ -33,7 +33,7 @@ use crate::{
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
     spec::{
-        Dialect, Direction, Io, Role, Side, TestSpec, Transport,
+        Direction, Io, Role, Side, TestSpec, Transport,
         support::{self, unused},
     },
     transport::{
@@ -84,7 +84,7 @@ impl End {
         files: FillFiles,
     ) -> Result<Self, EndError> {
         support::check(spec)?;
-        if !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) {
+        if spec.dialect.is_foreign() {
             let reason = "another program's protocol opens the connections of this test, not a session";
             return Err(EndError::Impossible(reason.to_owned()));
         }
@@ -225,9 +225,8 @@ impl End {
             on_interval,
             free_threads: {
                 let (links, watch) = (connected.links.clone(), watch.clone());
-                // A netperf client reads until its own time is over, which began later.
                 let is_read_on =
-                    side == Side::Far && spec.dialect == Dialect::Netperf && spec.direction == Direction::Reverse;
+                    side == Side::Far && spec.dialect.stops_by_timer() && spec.direction == Direction::Reverse;
                 Box::new(move || {
                     let lets_read = is_read_on && watch.is_released();
                     for link in &links {
@@ -239,7 +238,7 @@ impl End {
             evidence,
             first_evidence: None,
             stop_is_complete: support::learns_its_end(&spec, side),
-            to_the_end: !matches!(spec.dialect, Dialect::Plumb | Dialect::Service),
+            to_the_end: spec.dialect.is_foreign(),
         };
         sampler.arm();
         let by_thread = pattern::onto_threads(&spec, workers);

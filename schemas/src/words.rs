@@ -280,6 +280,18 @@ impl Status {
     }
 }
 
+impl Control {
+    /// The program at a far end that reports less than a daemon.
+    pub const fn silent_program(self) -> Option<&'static str> {
+        match self {
+            Self::Session => None,
+            Self::None => Some("a service of its own"),
+            Self::Netperf => Some("netserver"),
+            Self::Iperf3 => Some("iperf3"),
+        }
+    }
+}
+
 impl CycleStatus {
     /// Whether values are missing: such cycles in a row are an outage. One that a signal ended says nothing about the network.
     pub fn is_outage(self) -> bool {

@@ -26,7 +26,7 @@ use schemas::{
     columns::{COLUMNS, Row},
     metrics::Family,
     units::{Unit, human, margin},
-    words::{Control, LatencyKind, LimitedBy, Status},
+    words::{LatencyKind, LimitedBy, Status},
 };
 
 /// Stands between a sentence and what could not be looked at for it.
@@ -106,12 +106,7 @@ fn finite(row: &Row) -> Row {
 
 /// A far end that is a program which reports less than a daemon.
 fn silent_far_end(row: &Row) -> Option<String> {
-    let program = match row.control? {
-        Control::Session => return None,
-        Control::None => "a service of its own",
-        Control::Netperf => "netserver",
-        Control::Iperf3 => "iperf3",
-    };
+    let program = row.control?.silent_program()?;
     let host = row.to.as_deref().unwrap_or("the far end");
     Some(format!("threads and drops of {host}, which is {program}"))
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Client, Sessions, mapping,
+    Client, mapping,
     parameters::{MOST_BLOCK_BYTES, MOST_STREAMS, Parameters},
     results::{Results, StreamResults},
     serve,
@@ -21,7 +21,7 @@ use crate::{
         stop::StopFlag,
     },
     measure::clock::monotonic_ns,
-    peers::{Conversation, DataPath, Host, Share},
+    peers::{Conversation, DataPath, Host, Sessions, Share},
     report::SideReport,
     spec::{Dialect, Pattern, Stop, TestSpec, Transport, support},
     transport::Deadline,
@@ -95,7 +95,7 @@ impl Host for Fake {
         *number
     }
 
-    fn iperf3(&self) -> &Sessions {
+    fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
@@ -142,7 +142,7 @@ fn server(script: Script<'_>) {
         session.join().expect("the session does not panic");
     });
     assert!(began.elapsed() < PATIENCE, "the session outlives its client");
-    assert_eq!(host.sessions.count(), 0);
+    assert_eq!(host.sessions.iperf3.count(), 0);
 }
 
 fn play_client(mut control: TcpStream, address: SocketAddr, script: Script<'_>, open: impl Fn() -> TcpStream) {

@@ -60,9 +60,8 @@ impl Peer {
             let begun = Instant::now();
             loop {
                 match dial(&addresses, target.bind, begun + target.timeouts.connect) {
-                    // Its server closes its port for a moment between two tests.
                     Err(error)
-                        if program == Program::Iperf3
+                        if program.closes_between_tests()
                             && error.kind() == io::ErrorKind::ConnectionRefused
                             && begun.elapsed() < BETWEEN_TESTS =>
                     {

@@ -3,7 +3,7 @@
 use crate::{
     control::{clock::ClockOffset, message::ReportBuilder},
     report::{ClockReading, Counts, Ending, PHASES, SideReport},
-    spec::{Dialect, TestSpec},
+    spec::TestSpec,
 };
 
 /// Limit of the socket options that are reported for a flow.
@@ -30,8 +30,8 @@ impl Frame {
             flows: spec.flows(),
             interval_ns: intervals.into_iter().filter(|ns| *ns > 0).min().unwrap_or(0),
             reliable: !spec.transport.is_datagram(),
-            // Its timer interrupts the last call of a sending netserver, which then does not count what the call has sent.
-            uncounted: if spec.dialect == Dialect::Netperf { spec.sizes.message_bytes } else { 0 },
+            // A sender does not count what the call has sent that its timer interrupts.
+            uncounted: if spec.dialect.stops_by_timer() { spec.sizes.message_bytes } else { 0 },
             per_cpu: spec.collect.cpu_per_core,
         }
     }

@@ -235,7 +235,7 @@ pub(crate) struct Shared {
     loads: Loads,
     turns: Turns,
     tally: Tally,
-    iperf3: peers::iperf3::Sessions,
+    sessions_of_programs: peers::Sessions,
 }
 
 impl Shared {
@@ -289,7 +289,7 @@ impl Daemon {
             loads: Loads::default(),
             turns: Turns::default(),
             tally: Tally::default(),
-            iperf3: peers::iperf3::Sessions::default(),
+            sessions_of_programs: peers::Sessions::default(),
         };
         Ok(Self { listeners, shared })
     }

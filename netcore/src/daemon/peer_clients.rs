@@ -160,8 +160,8 @@ impl Host for PeerClient<'_> {
         self.number
     }
 
-    fn iperf3(&self) -> &peers::iperf3::Sessions {
-        &self.shared.iperf3
+    fn sessions(&self) -> &peers::Sessions {
+        &self.shared.sessions_of_programs
     }
 
     fn stop(&self) -> &StopFlag {

@@ -78,6 +78,16 @@ impl Program {
         }
     }
 
+    /// Whether its server closes its port for a moment between two tests.
+    pub fn closes_between_tests(self) -> bool {
+        self == Self::Iperf3
+    }
+
+    /// Whether it answers requests, or only takes part in streams.
+    pub fn has_round_trips(self) -> bool {
+        self != Self::Iperf3
+    }
+
     /// The program that serves, as a user starts it.
     pub fn server(self) -> &'static str {
         match self {
@@ -184,6 +194,12 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
 }
 
+/// The sessions with clients at a daemon whose data connections come one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    iperf3: iperf3::Sessions,
+}
+
 /// Begins a conversation over a connection that was just made.
 pub(crate) fn over(program: Program, stream: TcpStream) -> Result<Box<dyn Conversation>, PeerError> {
     match program {
@@ -226,8 +242,7 @@ pub(crate) trait Host: Sync {
     /// The number of the connection in the order of arrival.
     fn number(&self) -> u64;
 
-    /// The daemon's sessions with clients of iperf3, whose data connections come one by one.
-    fn iperf3(&self) -> &iperf3::Sessions;
+    fn sessions(&self) -> &Sessions;
 
     /// Ends sessions when raised twice; raised once, no further test is begun.
     fn stop(&self) -> &StopFlag;

@@ -101,8 +101,24 @@ pub enum Mark {
 }
 
 impl Dialect {
-    pub fn is_iperf3(self) -> bool {
+    /// Whether another program is at an end: its protocol, and no session of ours, opens and ends the connections.
+    pub fn is_foreign(self) -> bool {
+        !matches!(self, Self::Plumb | Self::Service)
+    }
+
+    /// Whether the far end reports sums only: neither calls nor datagrams out of order, and the CPU time of its process alone.
+    pub fn reports_sums(self) -> bool {
         matches!(self, Self::Iperf3 { .. })
+    }
+
+    /// Whether the control connection tells the end of streams, which the near end keeps open until the far end has counted.
+    pub(crate) fn ends_streams_by_word(self) -> bool {
+        matches!(self, Self::Iperf3 { .. })
+    }
+
+    /// Whether each end stops by its own timer, which interrupts its last call. A receiver that began later reads longer.
+    pub(crate) fn stops_by_timer(self) -> bool {
+        self == Self::Netperf
     }
 
     /// Whether an empty datagram says that no more will come.
@@ -110,7 +126,7 @@ impl Dialect {
         self == Self::Netperf
     }
 
-    pub(crate) fn mark(self) -> Mark {
+    pub fn mark(self) -> Mark {
         match self {
             Self::Plumb | Self::Service => Mark::Plumb,
             Self::Netperf => Mark::None,

@@ -5,8 +5,8 @@
 mod rules;
 
 use super::{
-    Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
-    ends, key, memory, segments,
+    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ends, key,
+    memory, segments,
 };
 use rules::{constant, datagrams, discard, messages, pipes};
 
@@ -47,7 +47,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         spec.hops && !spec.transport.uses_ip() =>
             key::hops, "hops: {transport} has no hops, only IP has";
-        spec.hops && !matches!(spec.dialect, Dialect::Plumb | Dialect::Service) =>
+        spec.hops && spec.dialect.is_foreign() =>
             key::hops, "hops: the program at the far end begins when it is connected, and leaves no time to probe the idle path";
         !spec.connected && !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::connected, "connected: false is for udp and udplite, not for {transport}";

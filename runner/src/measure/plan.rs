@@ -284,7 +284,7 @@ impl Asked {
         let _ = writeln!(text, "  iterations: {policy}");
         let _ = writeln!(text, "  pause: {}", ms(lengths.pause));
         let _ = writeln!(text, "tests:");
-        if self.speaks != Some(Program::Iperf3) {
+        if self.speaks.is_none_or(Program::has_round_trips) {
             let rate = if is_ours { format!(", {PROBES}") } else { String::new() };
             let length = ms(self.idle_length());
             let _ = writeln!(text, "  # Round trips while nothing else is under way.");

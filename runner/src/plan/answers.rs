@@ -4,7 +4,10 @@
 use std::{fmt, time::Duration};
 
 use analyze::stats::series;
-use netcore::spec::{Dialect, Direction, Io, Pattern, Stop, TestSpec};
+use netcore::{
+    peers::Program,
+    spec::{Direction, Io, Mark, Pattern, Stop, TestSpec},
+};
 use schemas::{
     columns::{self, Row},
     metrics::{Family, METRICS, Metric},
@@ -27,12 +30,11 @@ pub fn way(direction: Direction) -> Way {
 
 /// The cells that a test's spec decides.
 pub fn of_spec(row: &mut Row, spec: &TestSpec) {
-    row.control = Some(match spec.dialect {
-        Dialect::Plumb => Control::Session,
-        Dialect::Service => Control::None,
-        Dialect::Netperf => Control::Netperf,
-        Dialect::Iperf3 { .. } => Control::Iperf3,
-    });
+    row.control = match Program::of(spec) {
+        Some(program) => program.name().parse().ok(),
+        None if spec.is_alone() => Some(Control::None),
+        None => Some(Control::Session),
+    };
     row.transport = Some(spec.transport.name().into());
     row.direction = Some(way(spec.direction));
     row.streams = Some(spec.streams.into());
@@ -79,6 +81,7 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     let group = columns::find(metric.column).map_or("", |column| column.group);
     let answers = spec.pattern != Pattern::Stream;
     let datagrams = spec.transport.is_datagram();
+    let unmarked = spec.dialect.mark() == Mark::None;
     // With `control: none` the service at the far end reports nothing.
     let near_receives = spec.pattern == Pattern::Stream && spec.direction == Direction::Reverse;
     let of_far_end = name.starts_with("remote_") || name.contains(".remote");
@@ -119,10 +122,11 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         {
             "requests are transactions, and one that is lost is an error: use `transactions` and `errors`"
         }
-        // netserver counts the messages of the whole test.
-        (_, "lost" | "loss_ratio") if datagrams && spec.dialect == Dialect::Netperf => return None,
-        (_, "reordered" | "duplicated" | "jitter") if datagrams && spec.dialect == Dialect::Netperf => {
-            "netperf's messages have no numbers and no times"
+        // Both ends count the messages of the whole test.
+        (_, "lost" | "loss_ratio") if datagrams && unmarked => return None,
+        (_, "reordered" | "duplicated" | "jitter") if datagrams && unmarked => {
+            let program = Program::of(spec)?.name();
+            return Some(format!("{program}'s messages have no numbers and no times"));
         }
         (_, "lost" | "loss_ratio" | "reordered" | "duplicated") if datagrams && !spec.numbers_messages() => {
             "a message needs 8 bytes for the number by which losses are counted"
@@ -222,7 +226,7 @@ pub fn span(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use netcore::spec::{
-        Transport,
+        Dialect, Transport,
         ranks::{Class, Kernel, RanksSpec, Work},
     };
     use schemas::metrics;

@@ -22,7 +22,7 @@ use netcore::{
     daemon::LONGEST_LEAD,
     ranks::check as check_ranks,
     spec::{
-        Dialect, Io, Side, TestSpec, Transport, memory,
+        Io, Side, TestSpec, Transport, memory,
         ranks::{MOST_RANKS, RanksSpec},
     },
 };
@@ -343,7 +343,7 @@ fn misplaced(after: Duration, member: &str, job: &Job) -> Option<keys::SpecError
             "`after` is for members of a group: a test alone has no other start".to_owned(),
             "use `pause`, or `concurrent`",
         )
-    } else if job.spec().is_some_and(|spec| !matches!(spec.dialect, Dialect::Plumb | Dialect::Service)) {
+    } else if job.spec().is_some_and(|spec| spec.dialect.is_foreign()) {
         (
             "the program at the far end begins when it is connected, and cannot start later".to_owned(),
             "leave `after` out",

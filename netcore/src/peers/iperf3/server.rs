@@ -90,7 +90,7 @@ pub fn serve(host: &dyn Host, mut stream: TcpStream, peer: SocketAddr) -> Option
         Ok(None) => return turned_away(stream, "its first message is no cookie of iperf3"),
         Err(error) => return Some(format!("no cookie of iperf3: {error}")),
     };
-    match host.iperf3().offer(cookie, host.number(), stream) {
+    match host.sessions().iperf3.offer(cookie, host.number(), stream) {
         Ok(Offer::Taken) => None,
         Ok(Offer::Surplus(stream)) => turned_away(stream, "its test wants no further data connection"),
         Ok(Offer::New(stream, session)) => {
@@ -195,7 +195,7 @@ impl Conversation<'_> {
         let local = self.control.stream().local_addr();
         let local = local.map_err(crate::error::EndError::system("no local address"))?;
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
-        let opening = Opening::begin(spec, host.iperf3(), (local, self.peer), &deadline)?;
+        let opening = Opening::begin(spec, &host.sessions().iperf3, (local, self.peer), &deadline)?;
         if spec.transport != Transport::Udp {
             self.session.want(spec.flows() as usize);
         }

@@ -6,7 +6,7 @@
 use netcore::{
     measure::cpu::service_demand_us,
     report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
-    spec::{Dialect, Direction, Pace, Pattern, Role, TestSpec},
+    spec::{Direction, Mark, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::{Row, results::ends},
@@ -173,9 +173,8 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         ends.iter().map(|e| e.sum(of) as f64 / e.seconds()).reduce(|a, b| a + b)
     };
     let both = near.is_some() && far.is_some();
-    // iperf3 does not count its calls.
     let counts_calls = |ends: &[&End<'_>]| {
-        !(spec.dialect.is_iperf3() && ends.iter().any(|end| far.is_some_and(|far| std::ptr::eq(*end, far))))
+        !(spec.dialect.reports_sums() && ends.iter().any(|end| far.is_some_and(|far| std::ptr::eq(*end, far))))
     };
     let two_way = is_two_way(row, spec);
     if !senders.is_empty() && (both || !two_way) {
@@ -249,7 +248,8 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
         let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.map_or(0, |far| far.sum(count));
         row.messages_sent = Some(sum(|f| f.counts.messages_sent));
         row.messages_received = Some(sum(|f| f.counts.messages_received));
-        if let (Dialect::Netperf, Some(sent), Some(received)) = (spec.dialect, row.messages_sent, row.messages_received)
+        if let (Mark::None, Some(sent), Some(received)) =
+            (spec.dialect.mark(), row.messages_sent, row.messages_received)
         {
             // Both ends count the whole test.
             row.lost = Some(sent.saturating_sub(received));
@@ -265,9 +265,8 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
     let (sent, received) = (sum(|p| p.sent), sum(|p| p.received));
     row.messages_sent = Some(sent);
     row.messages_received = Some(received);
-    // iperf3 does not say at its end which ones came late or again.
     let counts_arrivals = |end: &End<'_>| end.flows.iter().any(|flow| flow.role == Role::Receiver);
-    if !(spec.dialect.is_iperf3() && far.is_some_and(counts_arrivals)) {
+    if !(spec.dialect.reports_sums() && far.is_some_and(counts_arrivals)) {
         row.reordered = Some(sum(|p| p.reordered));
         row.duplicated = Some(sum(|p| p.duplicated));
     }
@@ -365,8 +364,7 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         |end: &End<'_>, cpu: &CpuUse| units.and_then(|units| service_demand_us(cpu, end.window.elapsed_ns, units));
     for (side, end) in [near, far].into_iter().enumerate() {
         let Some((end, cpu)) = end.and_then(|end| Some((end, end.window.cpu.as_ref()?))) else { continue };
-        if side == 1 && spec.dialect.is_iperf3() {
-            // It reports its own time only.
+        if side == 1 && spec.dialect.reports_sums() {
             row.remote_process_cpus = cpu.process_cpus;
         } else {
             cpu_shares(row, side, cpu);
