@@ -28,7 +28,7 @@ use crate::{
         job::Job,
     },
     progress::Progress,
-    schedule::{Bench, MeasureError, Measured, step::Step},
+    schedule::{Bench, MeasureError, Measured, step::Step, whole::Whole},
 };
 
 /// Interval of `--interim` where the plan has none.
@@ -358,9 +358,9 @@ impl Test<'_> {
                 Measured { members: vec![outcome], start_skew, settled: watch.settled(), ..Measured::default() }
             }
             Self::Ranks(_) => {
-                let ranks = Some(running.wait_ranks(&mut (), stop)?);
+                let outcome = running.wait_ranks(&mut (), stop)?;
                 drop(news);
-                Measured { ranks, ..Measured::default() }
+                Measured { whole: Some(Whole::Ranks(outcome)), ..Measured::default() }
             }
         })
     }

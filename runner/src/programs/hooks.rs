@@ -19,7 +19,7 @@ use super::Surroundings;
 use crate::{
     plan::model::Hook,
     progress::Progress,
-    schedule::{Bench, MeasureError, Measured, rows::kinds, step::Step},
+    schedule::{Bench, MeasureError, Measured, rows::printed::is_measured, step::Step, whole::Whole},
     sinks::run_json::HookLog,
 };
 
@@ -177,15 +177,15 @@ impl<'a> Programs<'a> {
         let Some(command) = step.members.first().and_then(|m| m.job.command()) else {
             return self.inner.measure(step, iteration, progress);
         };
-        let measured = super::measure(step, command, iteration, &self.surroundings)?;
-        let results = measured.printed.iter().flat_map(|p| &p.lines).filter(|row| kinds::is_measured(row)).count();
+        let printed = super::measure(step, command, iteration, &self.surroundings)?;
+        let results = printed.lines.iter().filter(|row| is_measured(row)).count();
         if let Some(before) = self.lines.insert(step.id.clone(), results).filter(|before| *before != results) {
             return Err(MeasureError::failed(format!(
                 "it printed {results} results where it had printed {before}: which of them belong together \
                  is unknown"
             )));
         }
-        Ok(measured)
+        Ok(Measured { whole: Some(Whole::Program(printed)), ..Measured::default() })
     }
 }
 

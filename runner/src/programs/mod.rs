@@ -35,8 +35,8 @@ use crate::{
         output::OutputParser,
     },
     schedule::{
-        MeasureError, Measured, Printed, ProgramFacts,
-        rows::{kinds, window::cpu_shares},
+        MeasureError, Printed, ProgramFacts,
+        rows::{printed, window::cpu_shares},
         step::Step,
     },
 };
@@ -137,7 +137,7 @@ pub fn measure(
     command: &Command,
     iteration: u32,
     surroundings: &Surroundings,
-) -> Result<Measured, MeasureError> {
+) -> Result<Printed, MeasureError> {
     let parser = OutputParser::of(command)
         .map_err(|wrong| MeasureError::failed(format!("{}: {}", wrong.message, wrong.help)))?;
     let argv: Vec<String> = command.run.iter().map(|word| word.0.clone()).collect();
@@ -164,8 +164,8 @@ pub fn measure(
         .rows(&text)
         .map_err(|why| MeasureError::failed(format!("`{}`: {why}{}", shown(&argv), Said::of(&ran.stdout, &[]))))?;
     if step.policy.margin.is_some() {
-        let results = lines.iter().filter(|row| kinds::is_measured(row)).count();
-        let ways: std::collections::BTreeSet<_> = lines.iter().map(kinds::way).collect();
+        let results = lines.iter().filter(|row| printed::is_measured(row)).count();
+        let ways: std::collections::BTreeSet<_> = lines.iter().map(printed::way).collect();
         if results > ways.len() {
             return Err(MeasureError::failed(format!(
                 "`{}` printed {results} results, and a margin is about one: set iterations to a plain count",
@@ -176,7 +176,7 @@ pub fn measure(
     let now = schemas::time::now();
     for row in &mut lines {
         row.time = row.time.take().or_else(|| Some(now.clone()));
-        if kinds::is_measured(row) {
+        if printed::is_measured(row) {
             row.elapsed_s = row.elapsed_s.or(Some(ran.elapsed.as_secs_f64()));
             if let Some(cpu) = cpu.as_ref().filter(|_| row.local_cpu_ratio.is_none()) {
                 // Of the whole machine, from the program's start to its end, as for every other workload.
@@ -192,7 +192,7 @@ pub fn measure(
         cpu_system_s: ran.system.as_secs_f64(),
         complaints: (complaints != Said::default()).then(|| complaints.to_string().trim_start_matches(": ").to_owned()),
     };
-    Ok(Measured { printed: Some(Printed { lines, facts }), ..Measured::default() })
+    Ok(Printed { lines, facts })
 }
 
 fn cpu_now() -> Option<CpuSnapshot> {

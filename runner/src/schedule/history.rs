@@ -17,7 +17,7 @@ use schemas::{
 };
 
 use super::{
-    rows::{kinds, ways},
+    rows::{printed, ways},
     step::Step,
 };
 use crate::error::{Error, replace};
@@ -173,7 +173,7 @@ pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error
         if let Some((i, key)) = place(&row)
             && row.record == Some(steps[i].measured_record())
         {
-            let way = kinds::way(&row);
+            let way = printed::way(&row);
             seen.entry(key).or_default().insert((row.member.unwrap_or_default(), way));
         }
     }
@@ -212,10 +212,10 @@ pub fn take_up(path: &Path, steps: &[Step], run_id: &str) -> Result<Taken, Error
         let confirms = row.error.take().filter(|_| row.status == Some(Status::Confirm));
         let attempt = confirms.as_deref().and_then(attempt).unwrap_or(0);
         let (_, done) = iterations[i].entry(number).or_insert_with(|| (attempt, Done::default()));
-        let way = kinds::way(&row);
+        let way = printed::way(&row);
         match (row.record, row.stream) {
             (Some(Record::Iteration), _) if step.members.iter().all(|m| m.spec().is_none()) => {
-                done.measured.push((kinds::line_of(&done.measured, way), way, row));
+                done.measured.push((printed::line_of(&done.measured, way), way, row));
             }
             (Some(Record::Iteration | Record::Probe), _) => done.measured.push((member, way, row)),
             (Some(Record::Stream), Some(stream)) => done.streams.push((member, stream, row)),

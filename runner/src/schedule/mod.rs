@@ -5,6 +5,7 @@
 //! - [`confidence`]: when a case is known well enough
 //! - [`Bench`], [`RowSink`]: the interfaces of the loop, to measuring and to the sinks
 //! - [`rows`]: from reports to rows
+//! - [`whole`]: results of tests that are not between two ends
 //! - [`run`]: the loop
 //! - [`search`]: the next load in a search for the highest one that holds
 
@@ -16,14 +17,15 @@ pub mod rows;
 pub mod run;
 pub mod search;
 pub mod step;
+pub mod whole;
 
 use std::time::Duration;
 
-use netcore::client::{Outcome, RanksOutcome};
+use netcore::client::Outcome;
 use schemas::{columns::Row, words::Status};
 use serde::Serialize;
 
-use self::step::Step;
+use self::{step::Step, whole::Whole};
 use crate::{error::Error, progress::Progress};
 
 /// Runs one iteration.
@@ -48,12 +50,10 @@ pub trait Bench {
 /// Results of one iteration.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Reports of both ends of each member; empty for a program.
+    /// Reports of both ends of each member.
     pub members: Vec<Outcome>,
-    /// Reports of a test of several ranks.
-    pub ranks: Option<RanksOutcome>,
-    /// Output of a program.
-    pub printed: Option<Printed>,
+    /// The result of a test that is not between two ends.
+    pub whole: Option<Whole>,
     /// The largest difference between the instants at which ends started to measure.
     pub start_skew: Option<Duration>,
     /// Whether the load was flat when a warm-up without a fixed length ended; `None`: its length was fixed.

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use analyze::limits;
 use netcore::{
     measure::host::{CpuSharesOf, HostFacts},
     report::{FlowWindow, Granted, Phase, SideReport, TimeWait},
@@ -12,7 +11,7 @@ use netcore::{
 use schemas::units::{Unit, human, margin, three_digits};
 
 use super::run_json::HostRecord;
-use crate::schedule::Measured;
+use crate::schedule::{Measured, whole::Waits};
 
 /// Collects the notes of a run.
 #[derive(Debug, Default)]
@@ -24,8 +23,7 @@ pub struct Notes {
     silent: BTreeMap<String, u32>,
     /// Cases during which another client's load ran on a daemon: iterations, and the largest share of a measurement.
     beside_others: BTreeMap<String, (u32, f64)>,
-    /// Cases of which a rank waited for a CPU: iterations, the largest share of the time, and that rank.
-    waited: BTreeMap<String, (u32, f64, u32)>,
+    waits: Waits,
     /// Disturbances of an end of a case: iterations, and the largest.
     disturbed: BTreeMap<(String, Disturbance), (u32, f64)>,
     /// At connecting and at accepting ends: before the first connect test, and after the last.
@@ -47,19 +45,9 @@ impl Notes {
             }
             self.keep_time_wait([member.near.time_wait, member.far.as_ref().and_then(|far| far.time_wait)]);
         }
-        let ranks = || measured.ranks.iter().flat_map(|ranks| &ranks.reports);
-        for note in ranks().flat_map(|report| &report.notes) {
-            self.add(note.clone());
-        }
-        let waited = ranks().filter_map(|report| Some((report.thread?.waiting?, report.rank)));
-        if let Some((share, rank)) = waited.max_by(|a, b| a.0.total_cmp(&b.0))
-            && limits::disturbed(Vec::new())(share)
-        {
-            let (times, most, of) = self.waited.entry(case.to_owned()).or_default();
-            *times += 1;
-            if share > *most {
-                (*most, *of) = (share, rank);
-            }
+        if let Some(whole) = &measured.whole {
+            whole.notes().into_iter().for_each(|note| self.add(note));
+            whole.keep_waits(case, &mut self.waits);
         }
         for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
             for (disturbance, size) in of(report) {
@@ -122,19 +110,7 @@ impl Notes {
                 if *times == 1 { "" } else { "s" }
             )
         }));
-        let worst = self.waited.iter().max_by(|(_, (_, a, _)), (_, (_, b, _))| a.total_cmp(b));
-        notes.extend(worst.map(|(case, (times, most, rank))| {
-            let others = match self.waited.len() - 1 {
-                0 => String::new(),
-                n => format!("; so did ranks in {n} other case{}, for less", if n == 1 { "" } else { "s" }),
-            };
-            format!(
-                "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {times} time{}: other ranks or programs had it, \
-                 and all ranks wait for the slowest{others}",
-                margin(*most),
-                if *times == 1 { "" } else { "s" }
-            )
-        }));
+        notes.extend(self.waits.sentence());
         notes.extend(
             self.disturbed
                 .iter()
@@ -333,7 +309,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::schedule::fake::{flow, report};
+    use crate::schedule::{
+        fake::{flow, report},
+        whole::Whole,
+    };
 
     #[test]
     fn bbr_is_noted_where_it_sent_over_loopback_by_default() {
@@ -367,8 +346,8 @@ mod tests {
                 let thread = ThreadUse { waiting: Some(waiting), ..ThreadUse::default() };
                 RankReport { thread: Some(thread), ..RankReport::empty(rank, Ending::Complete) }
             };
-            let ranks = RanksOutcome { reports: (0..).zip(waiting).map(rank).collect(), t0_ns: 1, arrivals: None };
-            notes.keep("bcast", &Measured { ranks: Some(ranks), ..Measured::default() });
+            let outcome = RanksOutcome { reports: (0..).zip(waiting).map(rank).collect(), t0_ns: 1, arrivals: None };
+            notes.keep("bcast", &Measured { whole: Some(Whole::Ranks(outcome)), ..Measured::default() });
         };
         keep([0.2, 0.67]);
         keep([0.3, 0.09]);

@@ -10,11 +10,7 @@ use std::{
     rc::Rc,
 };
 
-use netcore::{
-    control::clock::ClockOffset,
-    measure::host::HostFacts,
-    report::{RankReport, SideReport},
-};
+use netcore::{control::clock::ClockOffset, measure::host::HostFacts, report::SideReport};
 use schemas::run_record::{self, CaseRecord, HookRecord, PlanRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,10 +18,7 @@ use serde_json::Value;
 use super::csv::Appended;
 use crate::{
     error::{Error, replace},
-    plan::{
-        case::{Endpoint, Member, Plan},
-        model::Hook,
-    },
+    plan::{case::Plan, model::Hook},
     schedule::{Measured, step::Step},
 };
 
@@ -116,30 +109,9 @@ impl RunJson {
             };
             self.insert(key, record)?;
         }
-        if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
-            let rank = |(report, end): (&RankReport, &Endpoint)| {
-                let RankReport { rank, algorithm, library, thread, elapsed_ns, nic, notes, .. } = report;
-                serde_json::json!({
-                    "rank": rank, "host": end.name(), "algorithm": algorithm, "library": library, "thread": thread,
-                    "elapsed_ns": elapsed_ns, "nic": nic, "notes": notes,
-                })
-            };
-            let record = CaseRecord {
-                case: step.name.clone(),
-                spec: json(&job.spec),
-                hooks: hooks(step),
-                ranks: Some(outcome.reports.iter().zip(&job.ends).map(rank).collect()),
-                ..CaseRecord::default()
-            };
-            self.insert(step.id.clone(), record)?;
-        }
-        if let Some(printed) = &measured.printed {
-            let record = CaseRecord {
-                case: step.name.clone(),
-                command: json(&printed.facts),
-                hooks: hooks(step),
-                ..CaseRecord::default()
-            };
+        if let Some(whole) = &measured.whole {
+            let mut record = CaseRecord { case: step.name.clone(), hooks: hooks(step), ..CaseRecord::default() };
+            whole.describe(step, &mut record);
             self.insert(step.id.clone(), record)?;
         }
         Ok(())

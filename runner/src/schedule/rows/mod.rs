@@ -7,16 +7,18 @@
 //! - [`one_way`]: the delays of the two directions
 //! - [`outage`]: when the path was down
 //! - [`hops`]: at which link of the path the queue stands
-//! - [`kinds`]: what several ranks did, and what a program printed
+//! - [`ranks`]: what several ranks did
+//! - [`printed`]: what a program printed
 //! - [`summary`]: what the iterations of a case say together
 
 pub mod group;
 pub mod hops;
-pub mod kinds;
 pub mod limits;
 pub mod one_way;
 pub mod outage;
 pub mod path;
+pub mod printed;
+pub mod ranks;
 pub mod summary;
 pub mod window;
 

@@ -212,16 +212,9 @@ pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Opti
         return None;
     }
     let by = by(signals);
-    // A program may print results when it is interrupted, and does not say of how much.
-    if measured.printed.is_some() {
-        return Some(Cut { sentence: format!("{by} while its program ran"), has_numbers: false });
-    }
-    if let Some(ranks) = &measured.ranks {
-        let stopped = ranks.reports.iter().any(|report| report.ending == Ending::Stopped);
-        let elapsed = ranks.reports.iter().map(|report| report.elapsed_ns).max().filter(|ns| *ns > 0);
-        let when = elapsed
-            .map_or("before it measured".to_owned(), |ns| format!("after {}", human(Unit::Seconds, ns as f64 / 1e9)));
-        return stopped.then(|| Cut { sentence: format!("{by} {when}"), has_numbers: elapsed.is_some() });
+    if let Some(whole) = &measured.whole {
+        let (when, has_numbers) = whole.cut()?;
+        return Some(Cut { sentence: format!("{by} {when}"), has_numbers });
     }
     if !measured.members.iter().flat_map(ends).any(|end| end.ending == Ending::Stopped) {
         return None;

@@ -7,8 +7,7 @@ use std::{
 
 use analyze::limits;
 use netcore::{
-    client::{Outcome, RanksOutcome},
-    ranks::RankError,
+    client::Outcome,
     report::{Ending, SideReport},
 };
 use schemas::{
@@ -26,11 +25,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    plan::{
-        case::{Member, Policy},
-        job::RanksJob,
-        model::Window,
-    },
+    plan::{case::Policy, model::Window},
     schedule::{
         Bench, MeasureError, Measured,
         confidence::Samples,
@@ -316,19 +311,9 @@ impl Run<'_> {
             done.measured.extend(made.measured.into_iter().map(|(way, row)| (m, way, row)));
         }
         group::join(step, &mut written, &mut done.measured);
-        if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref()) {
+        if let Some(whole) = &measured.whole {
             let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
-            let (ranks, all) = rows::kinds::of_iteration(&identity, job, outcome);
-            done.streams.extend(ranks.iter().filter_map(|row| Some((0, row.stream?, row.clone()))));
-            done.measured.push((0, Way::Both, all.clone()));
-            written.extend(ranks);
-            written.push(all);
-        }
-        if let Some(printed) = &measured.printed {
-            let identity = Row { iteration: Some(iteration.into()), ..step.identity(0) };
-            let made = rows::kinds::of_program(&identity, &printed.lines);
-            written.extend(made.rows);
-            done.measured.extend(made.measured);
+            whole.add(&identity, step, &mut written, &mut done);
         }
         if let Some(row) = self.total(step, iteration, measured, &done.measured) {
             written.push(row.clone());
@@ -456,24 +441,10 @@ fn failure(reports: &Outcome) -> Option<String> {
     }
 }
 
-/// Why a test of ranks failed: the words of the rank that knows most. One that lost another rank only saw the consequence.
-fn failure_of_ranks(job: &RanksJob, outcome: &RanksOutcome) -> Option<String> {
-    let failed = outcome.reports.iter().zip(&job.ends).filter_map(|(report, end)| match &report.ending {
-        Ending::Failed(message) => Some((RankError::is_consequence(message), report.rank, end.name(), message)),
-        _ => None,
-    });
-    let (_, rank, host, message) = failed.min_by_key(|(consequence, rank, ..)| (*consequence, *rank))?;
-    Some(format!("rank {rank} on `{host}`: {message}"))
-}
-
 /// Refuses a result if an end failed, or if its ends were not together. One that a signal cut off is judged by that.
 fn usable(step: &Step, measured: Measured, interrupts: &Interrupts) -> Result<Measured, Spoiled> {
-    if let Some(message) = measured.members.iter().find_map(failure) {
-        return Err(MeasureError::failed(message).into());
-    }
-    if let Some((job, outcome)) = step.members.first().and_then(Member::ranks).zip(measured.ranks.as_ref())
-        && let Some(message) = failure_of_ranks(job, outcome)
-    {
+    let of_whole = || measured.whole.as_ref()?.failure(step);
+    if let Some(message) = measured.members.iter().find_map(failure).or_else(of_whole) {
         return Err(MeasureError::failed(message).into());
     }
     match checked::apart(step, &measured).filter(|_| ending::of(step, &measured, interrupts).is_none()) {

@@ -1,18 +1,99 @@
-//! The rows of tests that are not between two ends: one for all ranks and one for each, and those of what a program printed.
+//! What the ranks of a test report: a row for all of them and one for each, why it failed, and which of them waited for a CPU.
 
+use std::collections::BTreeMap;
+
+use analyze::limits;
 use netcore::{
     client::RanksOutcome,
-    report::{RankReport, RankTraffic, ThreadUse},
+    ranks::RankError,
+    report::{Ending, RankReport, RankTraffic, ThreadUse},
     spec::ranks::{Operation, Work},
 };
 use schemas::{
     columns::Row,
+    run_record::CaseRecord,
     time,
-    words::{LatencyKind, Phase, Record, Status, Way},
+    units::{Unit, human, margin},
+    words::{LatencyKind, Phase, Record, Status},
 };
 
-use super::path::Merged;
-use crate::plan::job::RanksJob;
+use super::{super::step::Step, path::Merged};
+use crate::plan::{
+    case::{Endpoint, Member},
+    job::RanksJob,
+};
+
+/// The test of ranks that a step is.
+pub fn job(step: &Step) -> Option<&RanksJob> {
+    step.members.first().and_then(Member::ranks)
+}
+
+/// Why it failed: the words of the rank that knows most. One that lost another rank only saw the consequence.
+pub fn failure(job: &RanksJob, outcome: &RanksOutcome) -> Option<String> {
+    let failed = outcome.reports.iter().zip(&job.ends).filter_map(|(report, end)| match &report.ending {
+        Ending::Failed(message) => Some((RankError::is_consequence(message), report.rank, end.name(), message)),
+        _ => None,
+    });
+    let (_, rank, host, message) = failed.min_by_key(|(consequence, rank, ..)| (*consequence, *rank))?;
+    Some(format!("rank {rank} on `{host}`: {message}"))
+}
+
+/// When a signal ended it, and whether it has numbers nevertheless; `None`: it came to its end.
+pub fn cut(outcome: &RanksOutcome) -> Option<(String, bool)> {
+    let elapsed = outcome.reports.iter().map(|report| report.elapsed_ns).max().filter(|ns| *ns > 0);
+    let when = elapsed
+        .map_or("before it measured".to_owned(), |ns| format!("after {}", human(Unit::Seconds, ns as f64 / 1e9)));
+    let stopped = outcome.reports.iter().any(|report| report.ending == Ending::Stopped);
+    stopped.then(|| (when, elapsed.is_some()))
+}
+
+/// Writes its spec, and what each rank said about itself.
+pub fn describe(step: &Step, outcome: &RanksOutcome, record: &mut CaseRecord) {
+    let Some(job) = job(step) else { return };
+    let rank = |(report, end): (&RankReport, &Endpoint)| {
+        let RankReport { rank, algorithm, library, thread, elapsed_ns, nic, notes, .. } = report;
+        serde_json::json!({
+            "rank": rank, "host": end.name(), "algorithm": algorithm, "library": library, "thread": thread,
+            "elapsed_ns": elapsed_ns, "nic": nic, "notes": notes,
+        })
+    };
+    record.spec = serde_json::to_value(&job.spec).ok();
+    record.ranks = Some(outcome.reports.iter().zip(&job.ends).map(rank).collect());
+}
+
+/// Cases of which a rank waited for a CPU: iterations, the largest share of the time, and that rank.
+#[derive(Debug, Default)]
+pub struct Waits(BTreeMap<String, (u32, f64, u32)>);
+
+impl Waits {
+    pub fn keep(&mut self, case: &str, outcome: &RanksOutcome) {
+        let waited = outcome.reports.iter().filter_map(|report| Some((report.thread?.waiting?, report.rank)));
+        if let Some((share, rank)) = waited.max_by(|a, b| a.0.total_cmp(&b.0))
+            && limits::disturbed(Vec::new())(share)
+        {
+            let (times, most, of) = self.0.entry(case.to_owned()).or_default();
+            *times += 1;
+            if share > *most {
+                (*most, *of) = (share, rank);
+            }
+        }
+    }
+
+    /// The case of which a rank waited longest.
+    pub fn sentence(&self) -> Option<String> {
+        let (case, (times, most, rank)) = self.0.iter().max_by(|(_, (_, a, _)), (_, (_, b, _))| a.total_cmp(b))?;
+        let others = match self.0.len() - 1 {
+            0 => String::new(),
+            n => format!("; so did ranks in {n} other case{}, for less", if n == 1 { "" } else { "s" }),
+        };
+        Some(format!(
+            "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {times} time{}: other ranks or programs had it, \
+             and all ranks wait for the slowest{others}",
+            margin(*most),
+            if *times == 1 { "" } else { "s" }
+        ))
+    }
+}
 
 /// The rows of an iteration: those of the ranks, and that of all.
 pub fn of_iteration(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> (Vec<Row>, Row) {
@@ -145,89 +226,4 @@ fn rate(count: u64, ns: u64) -> Option<f64> {
 
 fn share(part_ns: u64, whole_ns: u64) -> Option<f64> {
     (whole_ns > 0).then(|| (part_ns as f64 / whole_ns as f64).min(1.0))
-}
-
-/// The rows of one iteration.
-#[derive(Clone, Debug, Default)]
-pub struct PrintedRows {
-    /// All of them, as printed.
-    pub rows: Vec<Row>,
-    /// Values for statistics, by line and way: the first result of each way is line 0. A program that prints a table
-    /// has as many summaries as the table has lines.
-    pub measured: Vec<(usize, Way, Row)>,
-}
-
-/// Makes the rows of an iteration from what was read in an output; `identity` carries the cells that the plan decides.
-pub fn of_program(identity: &Row, lines: &[Row]) -> PrintedRows {
-    let mut made = PrintedRows::default();
-    for line in lines {
-        let row = Row {
-            run_id: identity.run_id.clone(),
-            plan: identity.plan.clone(),
-            test: identity.test.clone(),
-            case_id: identity.case_id.clone(),
-            case: identity.case.clone(),
-            member: identity.member.clone(),
-            tag: identity.tag.clone(),
-            iteration: identity.iteration,
-            from: identity.from.clone(),
-            to: identity.to.clone().or_else(|| line.to.clone()),
-            workload: identity.workload.clone(),
-            axes: identity.axes.clone(),
-            ..line.clone()
-        };
-        if is_measured(&row) {
-            let way = way(&row);
-            made.measured.push((line_of(&made.measured, way), way, row.clone()));
-        }
-        made.rows.push(row);
-    }
-    made
-}
-
-/// Whether a line of output is a result, not an interval or a stream of one.
-pub fn is_measured(row: &Row) -> bool {
-    (row.record, row.phase, row.status) == (Some(Record::Iteration), Some(Phase::Measure), Some(Status::Ok))
-}
-
-/// The way for which a line of output counts.
-pub fn way(row: &Row) -> Way {
-    row.direction.unwrap_or(Way::Forward)
-}
-
-/// The number of the next line of that way.
-pub fn line_of(measured: &[(usize, Way, Row)], way: Way) -> usize {
-    measured.iter().filter(|(_, w, _)| *w == way).count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_has_a_line_for_each_result_and_the_plans_names() {
-        let line = |record, direction, size| Row {
-            record: Some(record),
-            phase: Some(Phase::Measure),
-            status: Some(Status::Ok),
-            direction: Some(direction),
-            message_bytes: Some(size),
-            plan: Some("netpipe".into()),
-            ..Row::default()
-        };
-        let identity = Row { plan: Some("p".into()), iteration: Some(3), axes: vec!["x".into()], ..Row::default() };
-        let made = of_program(
-            &identity,
-            &[
-                line(Record::Interval, Way::Forward, 1),
-                line(Record::Iteration, Way::Forward, 1),
-                line(Record::Iteration, Way::Reverse, 1),
-                line(Record::Iteration, Way::Forward, 64),
-            ],
-        );
-        let places: Vec<_> = made.measured.iter().map(|(n, way, row)| (*n, *way, row.message_bytes)).collect();
-        assert_eq!(places, [(0, Way::Forward, Some(1)), (0, Way::Reverse, Some(1)), (1, Way::Forward, Some(64))]);
-        assert_eq!(made.rows.len(), 4);
-        assert!(made.rows.iter().all(|r| r.plan.as_deref() == Some("p") && r.iteration == Some(3) && r.axes == ["x"]));
-    }
 }
