@@ -22,7 +22,7 @@ pub use super::inventory::Endpoint;
 use super::{
     answers::{self, Estimate},
     diagnostics::{Diagnostic, Diagnostics, SourcePlace, Sources, Span},
-    job::{Job, RanksJob},
+    job::Job,
     keys::key,
     model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
 };
@@ -299,14 +299,9 @@ impl Member {
         Family::of_row(&self.workload, &self.name, unit).headline(|metric| self.lacks(metric).is_none())
     }
 
-    /// The test of several ranks.
-    pub fn ranks(&self) -> Option<&RanksJob> {
-        self.job.ranks()
-    }
-
     /// The ends that the plan names, also those of a program.
     pub fn places(&self) -> Vec<&Endpoint> {
-        self.ranks().map_or_else(|| vec![&self.from, &self.to], |job| job.ends.iter().collect())
+        self.job.places(&self.from, &self.to)
     }
 
     /// The ends that take part, and whether each has a daemon of ours.

@@ -66,6 +66,11 @@ impl Job {
         self.spec().map(|spec| spec.transport).or_else(|| self.ranks().map(|job| job.spec.transport))
     }
 
+    /// The ends that the plan names, also those of a program.
+    pub fn places<'a>(&'a self, from: &'a Endpoint, to: &'a Endpoint) -> Vec<&'a Endpoint> {
+        self.ranks().map_or_else(|| vec![from, to], |job| job.ends.iter().collect())
+    }
+
     /// The ends that take part, and whether each has a daemon of ours. A program needs none.
     pub fn ends<'a>(&'a self, from: &'a Endpoint, to: &'a Endpoint) -> Vec<(&'a Endpoint, bool)> {
         match self {

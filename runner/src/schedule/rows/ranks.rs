@@ -18,14 +18,11 @@ use schemas::{
 };
 
 use super::{super::step::Step, path::Merged};
-use crate::plan::{
-    case::{Endpoint, Member},
-    job::RanksJob,
-};
+use crate::plan::{case::Endpoint, job::RanksJob};
 
 /// The test of ranks that a step is.
 pub fn job(step: &Step) -> Option<&RanksJob> {
-    step.members.first().and_then(Member::ranks)
+    step.members.first()?.job.ranks()
 }
 
 /// Why it failed: the words of the rank that knows most. One that lost another rank only saw the consequence.
