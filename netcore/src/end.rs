@@ -352,7 +352,7 @@ fn assign(
             conduit: assignment.conduit,
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,
-            one_way: assignment.one_way,
+            one_way: assignment.one_way.map(|(_, slot)| slot),
             watch: watch.clone(),
         });
     }

@@ -6,7 +6,7 @@ use std::{
     collections::HashSet,
     fmt::Write as _,
     io::IsTerminal,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
@@ -100,6 +100,8 @@ pub struct Progress {
     brief: bool,
     /// Warnings and errors that were shown.
     said: RefCell<HashSet<String>>,
+    /// When the measure phase of the running iteration begins, on this host's monotonic clock, nanoseconds; 0: not yet known.
+    measures_from_ns: Arc<AtomicU64>,
 }
 
 /// The lines on a terminal: one for the run, one per member of a group.
@@ -151,6 +153,7 @@ impl Progress {
             watched: None,
             brief: false,
             said: RefCell::default(),
+            measures_from_ns: Arc::default(),
         }
     }
 
@@ -184,6 +187,11 @@ impl Progress {
             Mode::Plain if length > 2 * BEAT[0] => self.tick().max(length / 1000),
             _ => Duration::ZERO,
         }
+    }
+
+    /// When the measure phase of the running iteration begins: for readers in other threads, who set it to 0 before.
+    pub fn measures_from_ns(&self) -> Arc<AtomicU64> {
+        self.measures_from_ns.clone()
     }
 
     /// Shows that an iteration begins.

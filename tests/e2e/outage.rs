@@ -25,18 +25,18 @@ fn interrupt(router: &Namespace, link: &str, length: Duration) -> (f64, f64) {
 }
 
 fn start(chain: &Chain, folder: &Folder, hosts: &str, keys: &str) -> Child {
-    let test = format!("  it: {{workload: udp_rr, to: far, rate: 1k/s, outage: 20ms, iterations: 1, {keys}}}");
+    let test = format!("  it: {{to: far, rate: 1k/s, outage: 20ms, iterations: 1, {keys}}}");
     let plan = folder.plan(hosts, &test);
     let mut run = chain.0[0].command(env!("CARGO_BIN_EXE_plumb"));
-    run.args(["run", &plan, "-o", &folder.name("rows.csv"), "--progress", "never"]);
+    run.args(["run", &plan, "-o", &folder.name("rows.csv"), "--progress", "never", "--allow-hooks"]);
     run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 fn row(folder: &Folder, child: Child, code: i32) -> (Row, String) {
     let ran = child.wait_with_output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert_eq!(ran.status.code(), Some(code), "{said}");
     let rows = parse(&std::fs::read_to_string(folder.name("rows.csv")).unwrap());
+    assert_eq!(ran.status.code(), Some(code), "{said}\n{rows:?}");
     (of(&rows, "iteration").into_iter().find(|row| row["phase"] == "measure").unwrap().clone(), said)
 }
 
@@ -46,7 +46,7 @@ fn a_link_that_was_down_is_an_outage_of_its_length() {
     let Some(chain) = Chain::new(3) else { return };
     let (_daemon, hosts) = chain.serve(false);
     let folder = Folder::new();
-    let child = start(&chain, &folder, &hosts, "duration: 5s, assert: [outage.max < 100ms]");
+    let child = start(&chain, &folder, &hosts, "workload: udp_rr, duration: 5s, assert: [outage.max < 100ms]");
     sleep(Duration::from_millis(1500));
     let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
     // The assertion fails.
@@ -58,6 +58,69 @@ fn a_link_that_was_down_is_an_outage_of_its_length() {
     assert!(number(&row, "outage_total_us") >= found && (0.0..5.0).contains(&number(&row, "outage_begin_s")));
     assert_eq!(row["outage_bound_us"], "1000");
     assert!(row["outage_because"].contains("got lost or late") && said.contains(&row["outage_because"]), "{said}");
+}
+
+/// The receiver of a stream tells its outage, each of its own direction.
+#[test]
+fn a_stream_tells_the_outage_of_each_direction() {
+    let Some(chain) = Chain::new(3) else { return };
+    let (_daemon, hosts) = chain.serve(false);
+    let folder = Folder::new();
+    let keys =
+        "workload: udp_stream, message_size: 200, direction: bidirectional, duration: 5s, assert: [outage.max < 100ms]";
+    let child = start(&chain, &folder, &hosts, keys);
+    sleep(Duration::from_millis(1500));
+    let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
+    let (_, said) = row(&folder, child, 1);
+    let rows = parse(&std::fs::read_to_string(folder.name("rows.csv")).unwrap());
+    for way in ["forward", "reverse"] {
+        let is_it = |row: &&&Row| row["phase"] == "measure" && row["direction"] == way;
+        let row = *of(&rows, "iteration").iter().find(is_it).unwrap();
+        let found = number(row, "outage_max_us");
+        assert!(found >= least - 5_000.0 && found <= most + 1_500_000.0, "{way} {found}: {least} to {most}\n{said}");
+        assert!(number(row, "outages") >= 1.0 && (0.0..5.0).contains(&number(row, "outage_begin_s")), "{said}");
+        assert!(row["outage_because"].ends_with("messages got lost or late"), "{}", row["outage_because"]);
+        // Only this direction's delay is known, and only how much it varies.
+        let other = if way == "forward" { "reverse" } else { "forward" };
+        assert!(number(row, &format!("{way}_variation_p99_us")) > 0.0, "{row:?}");
+        assert_eq!((&*row[&format!("{other}_variation_p99_us")], &*row["forward_delay_p50_us"]), ("", ""));
+        assert!(row["one_way_because"].starts_with("above the least delay: "), "{}", row["one_way_because"]);
+    }
+}
+
+/// A hook takes the link down while the test runs: its instant stands in the row, and the time until the path was back.
+#[test]
+fn a_hook_that_takes_the_path_down_has_its_convergence_in_the_row() {
+    despite_stalls(converges);
+}
+
+fn converges() {
+    for (workload, after) in [("udp_rr", "500ms"), ("udp_stream, message_size: 200", "0")] {
+        let Some(chain) = Chain::new(3) else { return };
+        let (_daemon, hosts) = chain.serve(false);
+        let folder = Folder::new();
+        let router = &chain.0[1].name;
+        let set = |to: &str| format!("ip -n {router} link set east {to}");
+        let script = format!("{}; sleep 0.137; {}", set("down"), set("up"));
+        let keys = format!(
+            "workload: {workload}, warmup: 300ms, duration: 4s, assert: [convergence > 100ms], \
+             hooks: {{during: {{run: [sh, -c, \"{script}\"], after: {after}}}}}"
+        );
+        let child = start(&chain, &folder, &hosts, &keys);
+        let (row, said) = row(&folder, child, 0);
+        let [hook_s, bound, convergence] =
+            ["hook_s", "hook_bound_us", "convergence_us"].map(|column| number(&row, column));
+        assert!((-0.01..4.0).contains(&hook_s) && hook_s >= if after == "0" { -0.01 } else { 0.49 }, "{hook_s}");
+        assert!(bound >= 137_000.0 && convergence >= 132_000.0, "{bound} {convergence}\n{said}");
+        let end = number(&row, "outage_begin_s") + number(&row, "outage_max_us") / 1e6;
+        assert!((end - hook_s - convergence / 1e6).abs() < 1e-5, "{row:?}");
+        assert!(
+            row["outage_because"].contains("after the hook at ") && said.contains(&row["outage_because"]),
+            "{said}"
+        );
+        let log = std::fs::read_to_string(folder.name("rows.hooks.log")).unwrap();
+        assert!(log.contains(" during of it, iteration 1: sh -c"), "{log}");
+    }
 }
 
 /// The link goes down under the load and comes up when that is over, so that the far end's report comes.
@@ -92,10 +155,14 @@ fn stays_down() {
 fn outages_are_looked_for_only_where_silence_is_unusual() {
     for (keys, says) in [
         ("workload: udp_rr, outage: 20ms", "without a `rate` silence is nothing unusual"),
-        ("workload: udp_rr, outage: 20ms, rate: 100/s", "fewer than 5 requests"),
-        ("workload: udp_stream, outage: 20ms, rate: 1k/s", "only the messages of udp_rr"),
+        ("workload: udp_rr, outage: 20ms, rate: 100/s", "fewer than 5 messages"),
+        ("workload: tcp_stream, outage: 20ms, rate: 1k/s", "only messages of UDP"),
+        ("workload: udp_stream, outage: 20ms", "without a `rate` silence is nothing unusual"),
+        ("workload: udp_stream, outage: 20ms, rate: 1k/s, message_size: 8", "take 16 bytes of a message"),
+        ("workload: udp_stream, outage: 20ms, rate: 1k/s, assert: [forward_delay.p50 < 1s]", "nobody answers"),
         ("workload: udp_rr, outage: 20ms, rate: 1k/s, one_way: false", "only messages with times"),
         ("workload: udp_rr, rate: 1k/s, assert: [outage.max < 1s]", "only a test with `outage`"),
+        ("workload: udp_rr, hooks: {prepare: {run: [x], after: 1s}}", "`after` is of the hook `during`"),
     ] {
         let folder = Folder::new();
         let ran = plumb(&["check", &folder.plan("", &format!("  it: {{{keys}, duration: 1s}}"))]);

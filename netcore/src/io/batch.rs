@@ -27,8 +27,8 @@ pub struct Batch {
     segments: usize,
     /// The slots, first and number, whose messages the headers describe as datagrams of several.
     gathered: (usize, usize),
-    /// Ancillary data of each received datagram: the length of its messages, its type of service. Never resized either.
-    notices: Vec<[Notice; 2]>,
+    /// Ancillary data of each received datagram. Never resized either.
+    notices: Vec<[u64; NOTICE_WORDS]>,
     /// Room for them in each header, bytes.
     notice_bytes: usize,
 }
@@ -45,22 +45,16 @@ struct SendTime {
     ns: u64,
 }
 
-/// A received control message, in the kernel's layout. Its value is an `int` or a byte, and fills the alignment of the next one.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Notice {
-    length: usize,
-    level: libc::c_int,
-    kind: libc::c_int,
-    value: [u8; size_of::<usize>()],
-}
+/// Room for the control messages of a received datagram, each with its `struct cmsghdr` (length, level, kind) and aligned to a word:
+/// the length of its messages, its type of service, its time of arrival.
+const NOTICE_WORDS: usize = 3 + 3 + 4;
 
-impl Notice {
-    const NONE: Self = Self { length: 0, level: 0, kind: 0, value: [0; size_of::<usize>()] };
+const _: () = assert!(size_of::<libc::cmsghdr>() == 2 * size_of::<u64>(), "control messages are read as 64-bit words");
 
-    fn int(&self) -> libc::c_int {
-        self.value.first_chunk().map_or(0, |bytes| libc::c_int::from_ne_bytes(*bytes))
-    }
+/// The two integers in a word.
+fn integers(word: u64) -> [libc::c_int; 2] {
+    let bytes = word.to_ne_bytes();
+    [0, 4].map(|at| bytes[at..].first_chunk().map_or(0, |four| libc::c_int::from_ne_bytes(*four)))
 }
 
 impl Batch {
@@ -137,38 +131,52 @@ impl Batch {
 
     /// Accepts datagrams of several messages, on a socket with UDP_GRO.
     pub fn with_segment_lengths(self) -> Self {
-        self.with_notices()
+        self.with_notice(3)
     }
 
     /// Keeps the type of service of each received datagram, on a socket with IP_RECVTOS or IPV6_RECVTCLASS.
     pub fn with_code_points(self) -> Self {
-        self.with_notices()
+        self.with_notice(3)
     }
 
-    /// Makes room for one more control message in each header.
-    fn with_notices(mut self) -> Self {
-        self.notice_bytes += size_of::<Notice>();
-        self.notices = vec![[Notice::NONE; 2]; self.headers.len()];
+    /// Keeps the time of arrival of each received datagram, on a socket with SO_TIMESTAMPNS.
+    pub fn with_arrival_times(self) -> Self {
+        self.with_notice(4)
+    }
+
+    /// Makes room for one more control message of so many words in each header.
+    fn with_notice(mut self, words: usize) -> Self {
+        self.notice_bytes += words * size_of::<u64>();
+        self.notices = vec![[0; NOTICE_WORDS]; self.headers.len()];
         for (index, header) in self.headers.iter_mut().enumerate() {
             header.msg_hdr.msg_control = self.notices.as_mut_ptr().wrapping_add(index).cast();
         }
         self
     }
 
-    /// The control message of one of these kinds with the datagram that was received to this slot by the last call.
+    /// Level and value of the control message of one of these kinds with the datagram that was received to this slot by the last
+    /// call.
     #[inline]
-    fn notice(&self, index: usize, kinds: &[(libc::c_int, libc::c_int)]) -> Option<&Notice> {
-        let used = self.headers[index].msg_hdr.msg_controllen.div_ceil(size_of::<Notice>());
-        let mut notices = self.notices.get(index)?.iter().take(used);
-        notices.find(|notice| kinds.contains(&(notice.level, notice.kind)))
+    fn notice(&self, index: usize, kinds: &[(libc::c_int, libc::c_int)]) -> Option<(libc::c_int, &[u64])> {
+        let used = self.headers[index].msg_hdr.msg_controllen.div_ceil(size_of::<u64>());
+        let mut rest = self.notices.get(index)?.get(..used)?;
+        while let [length, of, value @ ..] = rest {
+            let [level, kind] = integers(*of);
+            if kinds.contains(&(level, kind)) {
+                return Some((level, value));
+            }
+            let words = usize::try_from(*length).ok()?.div_ceil(size_of::<u64>());
+            rest = rest.get(words.max(2)..)?;
+        }
+        None
     }
 
     /// Bytes of each message in the datagram that was received to this slot by the last call; the last message may be shorter.
     /// `None`: it is one message.
     #[inline]
     pub fn segment_bytes(&self, index: usize) -> Option<usize> {
-        let told = self.notice(index, &[(libc::SOL_UDP, libc::UDP_GRO)])?;
-        usize::try_from(told.int()).ok().filter(|bytes| *bytes > 0)
+        let (_, value) = self.notice(index, &[(libc::SOL_UDP, libc::UDP_GRO)])?;
+        usize::try_from(integers(*value.first()?)[0]).ok().filter(|bytes| *bytes > 0)
     }
 
     /// The code point of ECN, the two lower bits of the type of service, of the datagram that was received to this slot by the
@@ -176,10 +184,20 @@ impl Batch {
     #[inline]
     pub fn code_point(&self, index: usize) -> Option<usize> {
         let kinds = [(libc::IPPROTO_IP, libc::IP_TOS), (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)];
-        let told = self.notice(index, &kinds)?;
+        let (level, value) = self.notice(index, &kinds)?;
+        let word = *value.first()?;
         // The one is a byte, the other an `int`.
-        let class = if told.level == libc::IPPROTO_IP { told.value[0] } else { told.int().to_le_bytes()[0] };
+        let class = if level == libc::IPPROTO_IP { word.to_ne_bytes()[0] } else { integers(word)[0].to_le_bytes()[0] };
         Some((class & 3).into())
+    }
+
+    /// The kernel's time of arrival of the datagram that was received to this slot by the last call, Unix nanoseconds.
+    #[inline]
+    pub fn arrival_ns(&self, index: usize) -> Option<i64> {
+        match self.notice(index, &[(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS)])?.1 {
+            [seconds, nanoseconds, ..] => Some((seconds * 1_000_000_000 + nanoseconds).cast_signed()),
+            _ => None,
+        }
     }
 
     /// Gives the kernel a time to send each message ([`Batch::set_times`]), on a socket with SO_TXTIME.
@@ -283,7 +301,7 @@ impl Batch {
         // SAFETY: as in `send`; the kernel writes at most the length of a buffer to each of them, and no two headers of a call
         // point to the same one, since a call takes at most as many messages as there are buffers; it writes the message's
         // length to the header, at most 28 bytes of an address to the entry of `names` that is the header's own, where senders
-        // are kept, and at most `notice_bytes`, the size of one or two, to the header's own entry of `notices`, where there are any.
+        // are kept, and at most `notice_bytes`, which fit, to the header's own entry of `notices`, where there are any.
         // The timeout's null pointer says that there is none.
         let received = unsafe { libc::recvmmsg(socket, headers.as_mut_ptr(), length, flags, std::ptr::null_mut()) };
         usize::try_from(received).map_err(|_| io::Error::last_os_error())

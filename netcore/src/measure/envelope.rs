@@ -81,6 +81,15 @@ impl Envelope {
         self.lows.push((at, drift - difference_ns(low, from)));
     }
 
+    /// Takes in a message that nobody answers. From such messages alone [`Self::line`] lies beneath the delays of all, and
+    /// nothing is known of the offset itself.
+    pub fn push_unanswered(&mut self, sent_ns: u64, arrived_ns: u64) {
+        let difference = arrived_ns.wrapping_sub(sent_ns).cast_signed();
+        let (from_ns, from) = *self.origin.get_or_insert((arrived_ns, difference));
+        let at = arrived_ns.wrapping_sub(from_ns).cast_signed() as f64;
+        self.highs.push((at, difference_ns(difference, from)));
+    }
+
     /// Takes in what another one knows.
     pub fn extend(&mut self, other: &Self) {
         let Some((other_ns, other_from)) = other.origin else { return };
@@ -90,10 +99,10 @@ impl Envelope {
         other.lows.0.iter().for_each(|(x, y)| self.lows.push((x + at, y - up)));
     }
 
-    /// Least and largest offset at an instant of our clock, nanoseconds. `None`: nothing is known, or the round trips contradict
+    /// Least and largest offset at an instant of our clock, nanoseconds. `None`: nothing is known, no message was answered, or the round trips contradict
     /// each other, since a machine was suspended or a peer lies.
     pub fn range(&self, at_ns: u64) -> Option<(i64, i64)> {
-        let line = self.line()?;
+        let line = self.line().filter(|_| !self.lows.0.is_empty())?;
         let at = line.after(at_ns);
         let (first, last) = (self.feasible(line.rate, -DRIFT), self.feasible(line.rate, DRIFT));
         let high = |rate: f64| self.highs.least(rate, at);
@@ -112,6 +121,13 @@ impl Envelope {
     /// direction has a queue most of the time.
     pub fn line(&self) -> Option<Line> {
         let (from_ns, from) = self.origin?;
+        if let (Some(first), Some(last), true) = (self.highs.0.first(), self.highs.0.last(), self.lows.0.is_empty()) {
+            // The rate that leaves the least delay in sum: the highest line in the middle.
+            let middle = first.0.midpoint(last.0);
+            let highest = |rate: f64| self.highs.least(rate, middle);
+            let rate = peak(highest, -DRIFT, DRIFT, false).midpoint(peak(highest, -DRIFT, DRIFT, true));
+            return Some(Line { from_ns, from, start: self.highs.least(rate, 0.0), rate, least: 0.0 });
+        }
         let room = |rate: f64| self.room(rate);
         let rate = peak(room, -DRIFT, DRIFT, false).midpoint(peak(room, -DRIFT, DRIFT, true));
         let room = room(rate);

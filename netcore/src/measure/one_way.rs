@@ -1,4 +1,4 @@
-//! Delays of requests and of their answers, told apart.
+//! Delays of requests and of their answers, told apart, and those of a stream's messages.
 //!
 //! A message shows the difference of two clocks. The relation of the clocks is known best at the end of a test, and their drift
 //! only then. So the differences are kept until then: all of a short test, of a long one every second, fourth, … message.
@@ -24,19 +24,19 @@ pub const KINDS: [&str; 2] = ["forward_variation", "reverse_variation"];
 /// No bound is claimed to be smaller, nanoseconds: the readings of clocks themselves take tens of nanoseconds.
 const LEAST_BOUND_NS: u64 = 1_000;
 
-/// The figures of a round trip.
+/// The figures of a round trip, or of a message of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     epoch: u64,
-    /// When the answer came, on our clock.
+    /// When the answer came, on our clock; when the message came, on that of its receiver.
     at_ns: u64,
-    /// Their clock at the arrival of the request, minus ours at its departure.
+    /// Their clock at the arrival of the request, minus ours at its departure; the receiver's minus the sender's.
     forward: i64,
-    /// Their clock at the departure of the answer, minus ours at its arrival.
-    reverse: i64,
+    /// Their clock at the departure of the answer, minus ours at its arrival; nobody answers a stream.
+    reverse: Option<i64>,
 }
 
-/// The round trips of a flow.
+/// The round trips or arrivals of a flow.
 #[derive(Debug)]
 pub struct Trips {
     envelope: Envelope,
@@ -68,15 +68,15 @@ impl TripsSlot {
 }
 
 impl Trips {
-    /// With all of their memory. `outages`: shortest outage that is looked for, and the gap between two requests, nanoseconds.
-    pub fn new(outages: Option<(u64, u64)>) -> Self {
+    /// With all of their memory.
+    pub fn new(outages: Option<OutageWatch>) -> Self {
         Self {
             envelope: Envelope::default(),
             kept: Vec::with_capacity(MOST_KEPT),
             every: 1,
             seen: 0,
             kernel: true,
-            outages: outages.map(|(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns)),
+            outages,
         }
     }
 
@@ -85,6 +85,28 @@ impl Trips {
     pub fn record(&mut self, epoch: u64, trip: &RoundTrip, kernel: bool) {
         self.envelope.push(trip);
         self.kernel &= kernel;
+        // A peer that lies may have any clock: the difference wraps, and its round trips contradict each other.
+        self.keep(Kept {
+            epoch,
+            at_ns: trip.received_ns,
+            forward: trip.arrived_ns.wrapping_sub(trip.sent_ns).cast_signed(),
+            reverse: Some(trip.answered_ns.wrapping_sub(trip.received_ns).cast_signed()),
+        });
+    }
+
+    /// Takes in a message of a stream that came in this epoch. `sent_ns` is of its sender's clock.
+    #[inline]
+    pub fn arrived(&mut self, epoch: u64, number: u64, sent_ns: u64, arrived_ns: u64) {
+        self.envelope.push_unanswered(sent_ns, arrived_ns);
+        if let Some(outages) = &mut self.outages {
+            outages.arrived(number, sent_ns, arrived_ns);
+        }
+        let forward = arrived_ns.wrapping_sub(sent_ns).cast_signed();
+        self.keep(Kept { epoch, at_ns: arrived_ns, forward, reverse: None });
+    }
+
+    #[inline]
+    fn keep(&mut self, kept: Kept) {
         self.seen += 1;
         if !self.seen.is_multiple_of(self.every) {
             return;
@@ -97,13 +119,7 @@ impl Trips {
             });
             self.every *= 2;
         }
-        // A peer that lies may have any clock: the difference wraps, and its round trips contradict each other.
-        self.kept.push(Kept {
-            epoch,
-            at_ns: trip.received_ns,
-            forward: trip.arrived_ns.wrapping_sub(trip.sent_ns).cast_signed(),
-            reverse: trip.answered_ns.wrapping_sub(trip.received_ns).cast_signed(),
-        });
+        self.kept.push(kept);
     }
 }
 
@@ -137,21 +153,26 @@ impl Collected {
         })
     }
 
-    /// Calls `add` with the flow, the index in [`KINDS`], the epoch, and a histogram of delays above the least one.
+    /// Calls `add` with the flow, the index among its kinds, the epoch, and a histogram of delays above the least one.
     pub fn for_each(&self, mut add: impl FnMut(usize, usize, u64, &Histogram<u64>)) {
         let Some(line) = self.line else { return };
         for (flow, trips) in &self.flows {
             for kept in trips.kept.chunk_by(|a, b| a.epoch == b.epoch) {
                 let mut both = [histogram::empty(), histogram::empty()];
                 for trip in kept {
-                    let delays = [line.delay_ns(trip.at_ns, trip.forward), -line.delay_ns(trip.at_ns, trip.reverse)];
-                    for (histogram, delay) in both.iter_mut().zip(delays) {
+                    let reverse = trip.reverse.map(|reverse| -line.delay_ns(trip.at_ns, reverse));
+                    let delays = [Some(line.delay_ns(trip.at_ns, trip.forward)), reverse];
+                    for (histogram, delay) in both.iter_mut().zip(delays.into_iter().flatten()) {
                         // Nonnegative, and far below 2^53.
                         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                         histogram.saturating_record((delay - line.least).max(0.0).round() as u64);
                     }
                 }
-                both.iter().enumerate().for_each(|(kind, histogram)| add(*flow, kind, kept[0].epoch, histogram));
+                let directions = if kept[0].reverse.is_some() { 2 } else { 1 };
+                both.iter()
+                    .take(directions)
+                    .enumerate()
+                    .for_each(|(kind, histogram)| add(*flow, kind, kept[0].epoch, histogram));
             }
         }
     }

@@ -5,6 +5,9 @@
 //! afterwards. An outage begins when its first bad request was due, and ends when the first packet that came afterwards would
 //! have left if it had been the fastest. Both are known to one gap between requests.
 //!
+//! The messages of a stream are judged by its receiver: one is late by the same measure, and its arrival tells the end. The two
+//! clocks differ by a constant, which the threshold and the least delay do not see.
+//!
 //! Reordering and single losses leave a good answer within the threshold. Nothing is judged before the first answer. After the last
 //! one, requests that went on for the threshold without any show an outage that lasts to the end: its direction cannot be told.
 
@@ -16,7 +19,11 @@ const MOST_KEPT: usize = 1024;
 /// The least round trip is that of the present period of this length or of the one before: a path may become a longer one.
 const PERIOD_NS: u64 = 1_000_000_000;
 
-/// Looks for outages in the answers to the requests of one flow. All times are of one clock, nanoseconds.
+/// Time by which the first message of a stream may be slower than the fastest, nanoseconds.
+const SLACK_NS: u64 = 1_000_000_000;
+
+/// Looks for outages in the answers to the requests of one flow, or in the messages of a stream. All times are of one clock,
+/// nanoseconds.
 #[derive(Debug)]
 pub struct OutageWatch {
     threshold_ns: u64,
@@ -30,11 +37,14 @@ pub struct OutageWatch {
     /// Sending of the first and of the latest request since the last good answer came.
     waiting: Option<(u64, u64)>,
     found: Vec<Outage>,
+    is_stream: bool,
+    /// What puts the times of a stream's sender on the receiver's clock, so that the first message takes [`SLACK_NS`].
+    ahead_ns: Option<u64>,
 }
 
 impl OutageWatch {
-    /// `gap_ns`: between two requests.
-    pub fn new(threshold_ns: u64, gap_ns: u64) -> Self {
+    /// `gap_ns`: between two requests, or two messages of a stream.
+    pub fn new(threshold_ns: u64, gap_ns: u64, is_stream: bool) -> Self {
         let found = Vec::with_capacity(MOST_KEPT);
         Self {
             threshold_ns,
@@ -44,6 +54,8 @@ impl OutageWatch {
             back_ns: u64::MAX,
             waiting: None,
             found,
+            is_stream,
+            ahead_ns: None,
         }
     }
 
@@ -51,6 +63,16 @@ impl OutageWatch {
     pub fn requested(&mut self, sent_ns: u64) {
         let first_ns = self.waiting.map_or(sent_ns, |(first_ns, _)| first_ns);
         self.waiting = Some((first_ns, sent_ns));
+    }
+
+    /// Takes in a message of a stream. `sent_ns` is of its sender's clock.
+    pub fn arrived(&mut self, number: u64, sent_ns: u64, arrived_ns: u64) {
+        let ahead_ns = *self.ahead_ns.get_or_insert(arrived_ns.wrapping_sub(sent_ns).wrapping_sub(SLACK_NS));
+        let sent_ns = sent_ns.wrapping_add(ahead_ns);
+        // Only forged times are before the first one's by so much.
+        if let Some(trip_ns) = arrived_ns.checked_sub(sent_ns) {
+            self.answered(number, sent_ns, trip_ns, 0);
+        }
     }
 
     /// Takes in an answer. `trip_ns`: time on the way, there and back; a thread that waits for its CPU at either end has no part in
@@ -79,23 +101,35 @@ impl OutageWatch {
             // Requests in between that the far end received were answered in vain.
             let forward = Some(2 * taken.saturating_sub(had + 1) < number - last - 1);
             if length_ns >= self.threshold_ns && self.found.len() < MOST_KEPT {
+                let begin_ns = begin_ns.saturating_add(self.until_seen_ns());
                 self.found.push(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward });
             }
         }
         self.back_ns = u64::MAX;
     }
 
+    /// Time from the sending of a request to its place on the clock by which outages are told: a stream's receiver knows only
+    /// when a message should have come.
+    fn until_seen_ns(&self) -> u64 {
+        if self.is_stream { self.least_ns() } else { 0 }
+    }
+
     fn least_ns(&self) -> u64 {
         self.period.1.min(self.period.2)
     }
 
-    /// The outage that was still going on when the last request left. Requests whose answers were under way are no part of it.
-    fn lasting(&self) -> Option<Outage> {
-        let ((first_ns, latest_ns), (_, last_ns, _)) = (self.waiting?, self.last?);
+    /// The outage that was still going on when the last request left. Requests whose answers were under way are no part of it. A
+    /// stream's messages go on until the phase ends.
+    fn lasting(&self, end_ns: u64) -> Option<Outage> {
+        let (_, last_ns, _) = self.last?;
+        let due_ns = last_ns.saturating_add(self.gap_ns);
+        let of_stream = self.is_stream.then(|| (due_ns, end_ns.saturating_sub(self.gap_ns)));
+        let (first_ns, latest_ns) = of_stream.or(self.waiting)?;
         // The thread may have stood still before the first of them.
-        let begin_ns = last_ns.saturating_add(self.gap_ns).max(first_ns.saturating_sub(self.least_ns()));
+        let begin_ns = due_ns.max(first_ns.saturating_sub(self.least_ns()));
         let length_ns = latest_ns.saturating_add(self.gap_ns).saturating_sub(self.least_ns()).saturating_sub(begin_ns);
         let is_long = length_ns.min(latest_ns.saturating_sub(first_ns)) >= self.threshold_ns;
+        let begin_ns = begin_ns.saturating_add(self.until_seen_ns());
         is_long.then_some(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward: None })
     }
 
@@ -104,7 +138,7 @@ impl OutageWatch {
         let within = |outage: &&Outage| (begin_ns..end_ns).contains(&outage.begin_ns.cast_unsigned());
         let relative =
             |outage: &Outage| Outage { begin_ns: outage.begin_ns.wrapping_sub_unsigned(begin_ns), ..*outage };
-        let lasting = self.lasting();
+        let lasting = self.lasting(end_ns);
         let found = self.found.iter().chain(&lasting).filter(within);
         Outages {
             count: found.clone().count() as u64,
@@ -124,7 +158,7 @@ mod tests {
     /// A thousand requests per second for two seconds over a path of 5 ms each way. `fate` says how much later the answer comes,
     /// or that it is lost, and whether the far end received the request.
     fn watched(fate: impl Fn(u64) -> (Option<u64>, bool)) -> Outages {
-        let mut watch = OutageWatch::new(20 * MS, MS);
+        let mut watch = OutageWatch::new(20 * MS, MS, false);
         let (mut events, mut taken) = (Vec::new(), 0);
         for number in 0..2000 {
             let (late, received) = fate(number);
@@ -188,21 +222,53 @@ mod tests {
         assert_eq!(found, Outages { count: 1, total_ns: 290 * MS, longest: Some(longest), gap_ns: MS });
         // Shorter than the threshold, or only the thread stood still.
         assert_eq!(watched(|n| if n >= 1975 { (None, false) } else { (Some(0), true) }).count, 0);
-        let mut watch = OutageWatch::new(20 * MS, MS);
+        let mut watch = OutageWatch::new(20 * MS, MS, false);
         watch.requested(1000 * MS);
         watch.answered(0, 1000 * MS, 10 * MS, 1);
         watch.requested(1500 * MS);
         assert_eq!(watch.between(0, 2000 * MS).count, 0);
     }
 
+    /// The sender's clock is an hour behind; its messages take 5 ms.
+    #[test]
+    fn a_stream_is_judged_by_its_receiver() {
+        let of = |lost: std::ops::Range<u64>, late: u64| {
+            let mut watch = OutageWatch::new(20 * MS, MS, true);
+            let hour = 3_600_000 * MS;
+            for number in (0..2000).filter(|number| !lost.contains(number)) {
+                let late = if number == 0 {
+                    30 * MS
+                } else if number == lost.end {
+                    late
+                } else {
+                    0
+                };
+                watch.arrived(number, (1000 + number) * MS, hour + (1005 + number) * MS + late);
+            }
+            watch.between(hour + 1000 * MS, hour + 3000 * MS)
+        };
+        let outage = |begin, length, forward| Some(Outage { begin_ns: begin, length_ns: length * MS, forward });
+        // The first message of each was held by the resolution of an address.
+        assert_eq!(of(500..637, 0).longest, outage(505_000_000, 137, Some(true)));
+        assert_eq!(of(500..637, 10 * MS).longest, outage(505_000_000, 147, Some(true)));
+        assert_eq!(of(500..510, 0).count, 0);
+        assert_eq!(of(1700..2000, 0).longest, outage(1_705_000_000, 295, None));
+        assert_eq!(of(1990..2000, 0).count, 0);
+    }
+
     #[test]
     fn any_numbers_are_taken() {
-        let mut watch = OutageWatch::new(MS, MS);
+        let mut watch = OutageWatch::new(MS, MS, false);
         for (number, sent, trip, taken) in [(9, 5, 1, 7), (u64::MAX - 1, 3, u64::MAX, 0), (0, 0, 0, u64::MAX)] {
             watch.requested(trip);
             watch.answered(number, sent, trip, taken);
         }
         watch.requested(u64::MAX);
         let _ = watch.between(0, u64::MAX);
+        let mut stream = OutageWatch::new(MS, MS, true);
+        for (number, sent, arrived) in [(9, 5, 1), (u64::MAX, 0, u64::MAX), (0, u64::MAX, 0), (12, 1 << 63, 7)] {
+            stream.arrived(number, sent, arrived);
+        }
+        let _ = stream.between(0, u64::MAX);
     }
 }

@@ -14,7 +14,7 @@ use super::{
     histogram::HistogramSlot,
     host::{CpuSharesOf, HostFacts, cpu_shares_of},
     kernel::{self, CeReader},
-    one_way::{self, TripsSlot},
+    one_way::TripsSlot,
     tasks::{self, TaskTime, Tasks},
     tcp_info,
 };
@@ -33,7 +33,7 @@ pub struct SampledFlow {
     /// Slot for the gaps between a paced thread's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
     /// Slot for its round trips, if the directions are told apart.
-    pub one_way: Option<Arc<TripsSlot>>,
+    pub one_way: Option<(&'static [&'static str], Arc<TripsSlot>)>,
     /// Share of the stop rule's count; `None`: the flow does not stop by a count.
     pub share: Option<u64>,
     /// Socket whose TCP_INFO is read, if the test asks for it.
@@ -43,7 +43,7 @@ pub struct SampledFlow {
 impl SampledFlow {
     /// Names of the kinds of its histograms.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
-        let split = self.one_way.iter().flat_map(|_| one_way::KINDS);
+        let split = self.one_way.iter().flat_map(|(kinds, _)| kinds.iter().copied());
         self.latency_slots.iter().map(|(name, _)| *name).chain(split)
     }
 

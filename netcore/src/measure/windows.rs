@@ -193,7 +193,7 @@ impl Windows {
     /// Takes the round trips of flows that tell the directions apart, when their workers have left; also a sentence, if these
     /// make no sense.
     pub fn collect_trips(&mut self, flows: &[SampledFlow]) -> (Option<OneWay>, Option<Outages>, Option<String>) {
-        let collected = Collected::of(flows.iter().map(|flow| flow.one_way.as_deref()));
+        let collected = Collected::of(flows.iter().map(|flow| Some(&*flow.one_way.as_ref()?.1)));
         collected.for_each(|flow, kind, epoch, histogram| {
             self.add_histogram((flow, flows[flow].latency_slots.len() + kind), epoch, histogram);
         });

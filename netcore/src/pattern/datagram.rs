@@ -15,7 +15,11 @@ use nix::sys::socket::MsgFlags;
 use super::{Worker, WorkerError, between, sequence};
 use crate::{
     io::{batch::Batch, buffers::Expected, wait::Wait},
-    measure::{clock::monotonic_ns, counters::phase_of},
+    measure::{
+        clock::{ArrivalClock, monotonic_ns, raw_ns},
+        counters::phase_of,
+        one_way::Trips,
+    },
     pace::{Ahead, Pacer, Schedule, Unpaced},
     spec::{Dialect, PaceMode, TestSpec, Transport, memory::stamped},
     transport::{connection::is_greeting, datagram::send_to, flow_options, link, listener::Event},
@@ -71,7 +75,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
     if pacer.ahead().is_some() {
         batch = batch.with_times();
     }
-    let fd = worker.link.send.as_raw_fd();
+    let (fd, one_way) = (worker.link.send.as_raw_fd(), worker.spec.one_way);
     let (mut messages, mut calls, mut errors) = (0u64, 0u64, 0u64);
     let mut of_phase = [0u64; 4];
     let mut gaps = worker.gaps.as_ref().map(|_| worker.gaps());
@@ -114,13 +118,24 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         if let Some(dues) = dues {
             batch.set_times(first, dues);
         }
+        // A clock that nobody slews, where the receiver compares the two.
+        let stamp_ns = if one_way { raw_ns() } else { now_ns };
         batch.buffers().for_messages(first..end, |index, message| {
-            let at_ns = dues.map_or(now_ns, |dues| dues[index]);
+            let at_ns = dues.map_or(stamp_ns, |dues| dues[index]);
             sequence::mark(mark, message, messages + index as u64, phase, at_ns);
         });
         while first < end {
             let start = times.as_ref().map(|_| Instant::now());
-            match batch.send(fd, first, end - first, wait.flags().bits()) {
+            let sent = match batch.send(fd, first, end - first, wait.flags().bits()) {
+                // The message is lost, as others on this path are now.
+                Err(error) if worker.is_outage(&error) => {
+                    errors += 1;
+                    worker.cell.operations.0.errors.store(errors, Relaxed);
+                    Ok(1)
+                }
+                sent => sent,
+            };
+            match sent {
                 Ok(n) => {
                     if let (Some(times), Some(start)) = (&mut times, start) {
                         times.record(epoch, between(start, Instant::now()));
@@ -158,6 +173,13 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
 }
 
 impl Worker {
+    /// Whether a call failed because the path is down, in a test that looks for that.
+    #[cold]
+    pub(super) fn is_outage(&self, error: &io::Error) -> bool {
+        let down = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EHOSTDOWN];
+        self.spec.outage_ns > 0 && error.raw_os_error().is_some_and(|code| down.contains(&code))
+    }
+
     /// A failed send of datagrams of up to `segments` messages.
     #[cold]
     fn send_error(&self, error: io::Error, segments: usize) -> WorkerError {
@@ -177,7 +199,9 @@ impl Worker {
 pub fn receive<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let expected = worker.expected(worker.spec.sizes.message_bytes)?;
     let mut ledger = sequence::Ledger::new(worker.spec.dialect.mark());
-    let result = receive_loop(worker, wait, expected.as_ref(), &mut ledger);
+    let mut trips = worker.one_way.as_ref().and_then(|slot| slot.take());
+    let result = receive_loop(worker, wait, expected.as_ref(), &mut ledger, trips.as_mut());
+    worker.one_way.iter().for_each(|slot| slot.leave(trips.take()));
     ledger.finish(&worker.cell.received.0);
     let result = worker.end_of_loop(result);
     end_of_datagrams(worker);
@@ -189,6 +213,7 @@ fn to_receive(worker: &mut Worker) -> Batch {
     let batch = Batch::new(std::mem::take(&mut worker.receive_buffers));
     let batch = if worker.link.peer.is_some() { batch.with_senders() } else { batch };
     let batch = if worker.spec.merges(worker.side, worker.role) { batch.with_segment_lengths() } else { batch };
+    let batch = if worker.spec.one_way { batch.with_arrival_times() } else { batch };
     if worker.spec.ecn(worker.side).is_some() { batch.with_code_points() } else { batch }
 }
 
@@ -217,7 +242,9 @@ fn receive_loop<W: Wait>(
     wait: &W,
     expected: Option<&Expected>,
     ledger: &mut sequence::Ledger,
+    trips: Option<&mut Trips>,
 ) -> Result<(), WorkerError> {
+    let mut trips = trips.map(|trips| (trips, ArrivalClock::default()));
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
@@ -280,6 +307,13 @@ fn receive_loop<W: Wait>(
                     if counts_code_points {
                         count_code_point(worker, &batch, index, length);
                     }
+                    if let Some((trips, clock)) = &mut trips {
+                        let (arrived_ns, _) = clock.arrival(batch.arrival_ns(index));
+                        for (number, sent_ns) in message.chunks(each.unwrap_or(usize::MAX)).filter_map(sequence::stamp)
+                        {
+                            trips.arrived(epoch, number, sent_ns, arrived_ns);
+                        }
+                    }
                     if let Some(each) = each {
                         ledger.arrive_together(message, each, present, now_ns);
                         message.chunks(each).try_for_each(check)?;
@@ -316,6 +350,7 @@ fn receive_loop<W: Wait>(
                 _ if worker.is_over() => return Ok(()),
                 // The peer's answer to an earlier message: not a reason to stop.
                 Some(libc::ECONNREFUSED) => {}
+                _ if worker.is_outage(&error) => {}
                 _ => return Err(worker.error("receive")(error)),
             },
         }

@@ -85,7 +85,7 @@ fn attempt<W: Wait, S: Stamps>(
                 if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() < LINGER => {}
             // A refusal answers an earlier message: the peer's socket was not open yet, or is closed already.
             Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => return Ok(None),
-            Err(error) if is_outage(worker, error) => return Ok(None),
+            Err(error) if worker.is_outage(&error.into()) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
@@ -119,7 +119,7 @@ fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<b
                 wait.turn();
             }
             // The message is lost, as others on this path are now.
-            Err(error) if is_outage(worker, error) => {
+            Err(error) if worker.is_outage(&error.into()) => {
                 *errors += 1;
                 worker.cell.operations.0.errors.store(*errors, Relaxed);
                 return Ok(true);
@@ -127,13 +127,6 @@ fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<b
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Whether a call failed because the path is down, in a test that looks for that.
-#[cold]
-fn is_outage(worker: &Worker, error: nix::Error) -> bool {
-    use nix::errno::Errno::{EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH};
-    worker.spec.outage_ns > 0 && matches!(error, ENETUNREACH | EHOSTUNREACH | ENETDOWN | EHOSTDOWN)
 }
 
 /// Matching of answers to requests.

@@ -98,6 +98,12 @@ pub fn number(message: &[u8]) -> u64 {
     read_plumb(message).map_or(0, |(number, ..)| number)
 }
 
+/// Number of a message, and its sender's time.
+pub fn stamp(message: &[u8]) -> Option<(u64, u64)> {
+    let (number, _, sent_ns) = read_plumb(message)?;
+    Some((number, sent_ns?))
+}
+
 /// Classification of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {

@@ -18,6 +18,7 @@ use crate::{
         counters::FlowCell,
         histogram::{self, HistogramSlot},
         one_way::{self, Trips, TripsSlot},
+        outage::OutageWatch,
         sample::SampledFlow,
         watch::Watch,
     },
@@ -40,8 +41,8 @@ pub struct Assignment {
     pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
     /// Slot for the gaps between its sends, if it is paced.
     pub gaps: Option<Arc<HistogramSlot>>,
-    /// Slot for its round trips, if the directions are told apart.
-    pub one_way: Option<Arc<TripsSlot>>,
+    /// Slot for its round trips or arrivals, if the directions are told apart, and the kinds of their figures.
+    pub one_way: Option<(&'static [&'static str], Arc<TripsSlot>)>,
 }
 
 /// The assignments of one end. Buffers are allocated and touched.
@@ -77,7 +78,10 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFi
         conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
         gaps: times_gaps(spec, role).then(Arc::default),
-        one_way: splits(spec, role).then(|| Arc::new(TripsSlot::new(Trips::new(spec.outages())))),
+        one_way: splits(spec, side, role).map(|kinds| {
+            let watch = |(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns, role == Role::Receiver);
+            (kinds, Arc::new(TripsSlot::new(Trips::new(spec.outages().map(watch)))))
+        }),
     })
 }
 
@@ -108,9 +112,15 @@ fn times_gaps(spec: &TestSpec, role: Role) -> bool {
     spec.pace.is_some_and(|pace| pace.mode == PaceMode::User) && matches!(role, Role::Sender | Role::Requester)
 }
 
-/// Whether a worker keeps its round trips.
-fn splits(spec: &TestSpec, role: Role) -> bool {
-    spec.one_way && role == Role::Requester
+/// Kinds of the figures of a worker that keeps its round trips, or the arrivals of a stream.
+fn splits(spec: &TestSpec, side: Side, role: Role) -> Option<&'static [&'static str]> {
+    match (role, side) {
+        _ if !spec.one_way => None,
+        (Role::Requester, _) => Some(&one_way::KINDS),
+        (Role::Receiver, Side::Far) => Some(&one_way::KINDS[..1]),
+        (Role::Receiver, Side::Near) => Some(&one_way::KINDS[1..]),
+        _ => None,
+    }
 }
 
 /// Whether an end records latencies.
@@ -131,7 +141,7 @@ pub const MOST_HISTOGRAM_BYTES: u64 = 4 * RECORDED_BYTES + one_way::BYTES;
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
     let of_role = |role: &Role| {
         let timed = u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
-        let split = if splits(spec, *role) { one_way::KINDS.len() as u64 * RECORDED_BYTES + one_way::BYTES } else { 0 };
+        let split = splits(spec, side, *role).map_or(0, |kinds| kinds.len() as u64 * RECORDED_BYTES + one_way::BYTES);
         timed * RECORDED_BYTES + split
     };
     let of_flow = |flow: u32| spec.roles(side, flow).iter().map(of_role).sum::<u64>();

@@ -312,12 +312,12 @@ fn is_zero(ns: &u64) -> bool {
 }
 
 impl TestSpec {
-    /// Shortest outage that is looked for, and the gap between two requests, nanoseconds.
+    /// Shortest outage that is looked for, and the gap between two messages (or bursts) of its sender, nanoseconds.
     pub fn outages(&self) -> Option<(u64, u64)> {
         let pace = self.pace.filter(|_| self.outage_ns > 0)?;
         // Rates are positive; the conversion saturates.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let gap_ns = (1e9 / pace.events_per_s) as u64;
+        let gap_ns = (1e9 * f64::from(pace.burst.max(1)) / pace.events_per_s) as u64;
         Some((self.outage_ns, gap_ns))
     }
 

@@ -1,7 +1,10 @@
 //! Display of a running measurement: the progress line, and interim results with `--interim`.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    sync::{
+        atomic::Ordering::Relaxed,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
     time::Duration,
 };
 
@@ -109,6 +112,9 @@ impl<'a> Display<'a> {
     /// the result. `t0_ns`: begin of its load on this host's clock.
     pub fn add(&mut self, name: String, phases: &Phases, headline: Side, t0_ns: u64) -> usize {
         let warmup_ns = (phases.settle_ns == 0).then_some(phases.warmup_ns);
+        // Of a group, the first one's. A warm-up that ends by itself may end before.
+        let measures_from = self.progress.measures_from_ns();
+        let _ = measures_from.compare_exchange(0, t0_ns.saturating_add(phases.warmup_ns), Relaxed, Relaxed);
         self.members.push(Shown { name, phases: *phases, headline, t0_ns, warmup_ns, rate: None });
         self.members.len() - 1
     }

@@ -135,6 +135,9 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => "only streams of datagrams measure it",
         ("outages", _) if spec.outage_ns == 0 => "only a test with `outage` looks for them",
         ("one way", _) if !spec.one_way => "only a test with `one_way` tells the directions apart",
+        ("one way", _) if spec.pattern == Pattern::Stream && !family.ends_with("_variation") => {
+            "nobody answers the messages of a stream, so only the variation of their delay is known: use udp_rr"
+        }
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",

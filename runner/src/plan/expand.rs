@@ -229,6 +229,12 @@ impl Expander<'_> {
             if hook.run.is_empty() {
                 out.error(span, "a hook without a program", "[program, argument, …]");
             }
+            if let Some(after) = node.and_then(|n| n.get("after")).filter(|_| name != "during") {
+                out.error(after.span, "`after` is of the hook `during`", "leave it out");
+            }
+            if name == "during" && typed.command.is_some() {
+                out.error(span, "a command tells nobody when its measurement begins", "leave `during` out");
+            }
             if let Some(on) = node.and_then(|n| n.get("on")) {
                 let names = inventory::known(on, self.hosts, &["local"], out);
                 let hosts = names.iter().filter_map(|name| Some((name.as_str(), self.hosts.get(name)?)));

@@ -116,7 +116,7 @@ pub fn translate(
     if let Some(timeout) = body.reply_timeout {
         out.reply_timeout_ns = timeout.nanoseconds();
     }
-    if let (1, Some((_, gap_ns))) = (out.inflight, out.outages()) {
+    if let (1, Some((_, gap_ns)), Pattern::RequestResponse) = (out.inflight, out.outages(), out.pattern) {
         // Requests go on while a lost one is waited for.
         let most = out.reply_timeout_ns.checked_div(gap_ns).unwrap_or(0).saturating_add(1);
         out.inflight = u32::try_from(most).unwrap_or(u32::MAX).min(MOST_WAITED_FOR);
@@ -412,6 +412,12 @@ mod tests {
         assert_eq!((of(", inflight: 1").0.inflight, of(", inflight: 20").0.inflight), (501, 20));
         assert_eq!(of(", reply_timeout: 100ms").0.inflight, 51);
         assert_eq!(run("{workload: udp_rr, rate: 500/s, one_way: true}").0.inflight, 1);
+        let (spec, errors) =
+            run("{workload: udp_stream, outage: 20ms, rate: 500/s, pacing: {burst: 2}, message_size: 64}");
+        assert_eq!(
+            (spec.inflight, spec.one_way, spec.outages(), errors),
+            (1, true, Some((20_000_000, 4_000_000)), Vec::new())
+        );
     }
 
     #[test]

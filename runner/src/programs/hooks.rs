@@ -1,10 +1,15 @@
-//! `setup`, `prepare`, `conclude` and `cleanup`: programs around the measurement.
+//! `setup`, `prepare`, `during`, `conclude` and `cleanup`: programs around the measurement, and one beside it.
 //!
-//! A setup or prepare that fails fails the iteration: the measurement would not be the one that the plan describes. A
+//! A setup, prepare or during that fails fails the iteration: the measurement would not be the one that the plan describes. A
 //! conclude or cleanup that fails is a warning: the measurement is made. Once setup was tried, cleanup runs in any case,
 //! also after a signal. A hook on another host is run by its daemon, if it was started with `--allow-hooks`.
 
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
 use netcore::{
     client::{ClientError, Session, Target},
@@ -13,13 +18,14 @@ use netcore::{
         message::{Execute, Executed},
         stop::{StopFlag, Urgency},
     },
+    measure::clock::monotonic_ns,
 };
 
 use super::Surroundings;
 use crate::{
-    plan::model::Hook,
+    plan::{model::Hook, quantity::Time},
     progress::Progress,
-    schedule::{Bench, MeasureError, Measured, rows::printed::is_measured, step::Step, whole::Whole},
+    schedule::{Bench, HookRun, MeasureError, Measured, rows::printed::is_measured, step::Step, whole::Whole},
     sinks::run_json::HookLog,
 };
 
@@ -31,6 +37,9 @@ const AT_ONCE: usize = 32;
 
 /// Largest part of a hook's standard output, and of its standard error, in the log: bytes.
 const OUTPUT_BOUND: usize = 1 << 20;
+
+/// How a hook ended at one of its places.
+type Ran = Result<Output, MeasureError>;
 
 /// Output of a hook that succeeded.
 pub(super) struct Output {
@@ -98,27 +107,31 @@ impl<'a> Programs<'a> {
         iteration: Option<u32>,
         heeds: Urgency,
     ) -> Result<(), MeasureError> {
-        let mut environment = self.surroundings.environment(step, iteration);
-        environment.push(("PLUMB_HOOK", name.to_owned()));
-        let places: Vec<Option<String>> = match hook.places() {
-            None => vec![None],
-            Some(places) => places.into_iter().map(Some).collect(),
-        };
-        let (surroundings, mut faults) = (&self.surroundings, Vec::new());
-        for some in places.chunks(AT_ONCE) {
-            let ran = everywhere(some, |place| run_at(surroundings, place, hook, &environment, heeds));
-            for (place, ran) in some.iter().zip(ran) {
-                let logged = self.keep(name, hook, place.as_deref(), step, iteration, &ran);
-                let fault = match (ran, logged) {
-                    (Err(fault), _) => fault,
-                    (Ok(_), Err(e)) => MeasureError::failed(format!("its log: {e}")),
-                    (Ok(_), Ok(())) => continue,
-                };
-                let at = place.as_ref().filter(|_| places.len() > 1);
-                let message =
-                    at.map_or_else(|| fault.message.clone(), |place| format!("on {place}: {}", fault.message));
-                faults.push(MeasureError { message, ..fault });
-            }
+        let environment = self.surroundings.environment(step, iteration);
+        let ran = run_at_places(&self.surroundings, name, hook, environment, heeds);
+        self.take(name, hook, step, iteration, ran)
+    }
+
+    /// Logs what a hook did at its places, and says where it failed.
+    fn take(
+        &self,
+        name: &str,
+        hook: &Hook,
+        step: &Step,
+        iteration: Option<u32>,
+        all: Vec<(Option<String>, Ran)>,
+    ) -> Result<(), MeasureError> {
+        let (count, mut faults) = (all.len(), Vec::new());
+        for (place, ran) in all {
+            let logged = self.keep(name, hook, place.as_deref(), step, iteration, &ran);
+            let fault = match (ran, logged) {
+                (Err(fault), _) => fault,
+                (Ok(_), Err(e)) => MeasureError::failed(format!("its log: {e}")),
+                (Ok(_), Ok(())) => continue,
+            };
+            let at = place.as_ref().filter(|_| count > 1);
+            let message = at.map_or_else(|| fault.message.clone(), |place| format!("on {place}: {}", fault.message));
+            faults.push(MeasureError { message, ..fault });
         }
         if faults.is_empty() {
             return Ok(());
@@ -136,7 +149,7 @@ impl<'a> Programs<'a> {
         place: Option<&str>,
         step: &Step,
         iteration: Option<u32>,
-        ran: &Result<Output, MeasureError>,
+        ran: &Ran,
     ) -> std::io::Result<()> {
         let when = iteration.map_or_else(String::new, |n| format!(", iteration {n}"));
         let place = place.map_or_else(String::new, |host| format!(", on {host}"));
@@ -172,6 +185,51 @@ impl<'a> Programs<'a> {
         }
     }
 
+    /// Does `measure` while the hooks `during` of these iterations run, each when it is due.
+    fn beside(
+        &mut self,
+        steps: &[(&Step, u32)],
+        progress: &mut Progress,
+        measure: impl FnOnce(&mut Self, &mut Progress) -> Vec<Result<Measured, MeasureError>>,
+    ) -> Vec<Result<Measured, MeasureError>> {
+        let (surroundings, measures_from_ns) = (self.surroundings.clone(), progress.measures_from_ns());
+        measures_from_ns.store(0, Relaxed);
+        let over = AtomicBool::new(false);
+        let (measured, ran) = thread::scope(|scope| {
+            let (surroundings, measures_from_ns, over) = (&surroundings, &*measures_from_ns, &over);
+            let start = |(step, iteration): &(&Step, u32)| {
+                let hook = step.hooks.during.clone()?;
+                let environment = surroundings.environment(step, Some(*iteration));
+                let after_ns = hook.after.map_or(0, Time::nanoseconds);
+                Some(scope.spawn(move || {
+                    wait_until_due(measures_from_ns, after_ns, over).then(|| {
+                        let begin_ns = monotonic_ns();
+                        let ran = run_at_places(surroundings, "during", &hook, environment, Urgency::None);
+                        (ran, HookRun { begin_ns, end_ns: monotonic_ns() })
+                    })
+                }))
+            };
+            let running: Vec<_> = steps.iter().map(start).collect();
+            let measured = measure(self, progress);
+            over.store(true, Relaxed);
+            let ended: Vec<_> = running.into_iter().map(|thread| thread.map(join)).collect();
+            (measured, ended)
+        });
+        let with_hook = |((measured, (step, iteration)), ran): ((_, &(&Step, u32)), _)| {
+            let (Some(hook), Some(ran)) = (&step.hooks.during, ran) else { return measured };
+            let Some((ran, run)) = ran else {
+                let name = &step.name;
+                progress
+                    .warn(&format!("case {name}, iteration {iteration}: it was over before its hook `during` was due"));
+                return measured;
+            };
+            let taken = self.take("during", hook, step, Some(*iteration), ran);
+            let measured: Measured = measured?;
+            taken.map(|()| Measured { hook: Some(run), ..measured })
+        };
+        measured.into_iter().zip(steps).zip(ran).map(with_hook).collect()
+    }
+
     /// One iteration without its hooks.
     fn inside(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         let Some(command) = step.members.first().and_then(|m| m.job.command()) else {
@@ -197,9 +255,47 @@ fn everywhere<T: Send>(places: &[Option<String>], run: impl Fn(Option<&str>) -> 
     thread::scope(|scope| {
         let run = &run;
         let running: Vec<_> = places.iter().map(|place| scope.spawn(move || run(place.as_deref()))).collect();
-        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
-        ended.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        running.into_iter().map(join).collect()
     })
+}
+
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Waits until so long after the begin of a measure phase, which is 0 until it is known. `false`: the measurement is over before.
+fn wait_until_due(measures_from_ns: &AtomicU64, after_ns: u64, over: &AtomicBool) -> bool {
+    /// Longest time between two looks.
+    const LOOK: Duration = Duration::from_millis(1);
+    loop {
+        let from_ns = measures_from_ns.load(Relaxed);
+        let left_ns = from_ns.saturating_add(after_ns).saturating_sub(monotonic_ns());
+        if from_ns > 0 && left_ns == 0 {
+            return true;
+        }
+        if over.load(Relaxed) {
+            return false;
+        }
+        thread::sleep(if from_ns > 0 { LOOK.min(Duration::from_nanos(left_ns)) } else { LOOK });
+    }
+}
+
+/// Runs a hook at each of its places, all at the same time.
+fn run_at_places(
+    surroundings: &Surroundings,
+    name: &str,
+    hook: &Hook,
+    mut environment: Vec<(&'static str, String)>,
+    heeds: Urgency,
+) -> Vec<(Option<String>, Ran)> {
+    environment.push(("PLUMB_HOOK", name.to_owned()));
+    let places: Vec<Option<String>> = match hook.places() {
+        None => vec![None],
+        Some(places) => places.into_iter().map(Some).collect(),
+    };
+    let run = |place: Option<&str>| run_at(surroundings, place, hook, &environment, heeds);
+    let ran: Vec<Ran> = places.chunks(AT_ONCE).flat_map(|some| everywhere(some, run)).collect();
+    places.into_iter().zip(ran).collect()
 }
 
 /// Runs a hook on another host, in a network namespace or here.
@@ -235,9 +331,11 @@ fn run_at(
 impl Bench for Programs<'_> {
     fn measure(&mut self, step: &Step, iteration: u32, progress: &mut Progress) -> Result<Measured, MeasureError> {
         self.before(step, iteration)?;
-        let measured = self.inside(step, iteration, progress);
+        let mut measured = self.beside(&[(step, iteration)], progress, |programs, progress| {
+            vec![programs.inside(step, iteration, progress)]
+        });
         self.after(step, iteration, progress);
-        measured
+        measured.remove(0)
     }
 
     /// The hooks of all cases run before any of them is measured, and after all have been.
@@ -251,7 +349,9 @@ impl Bench for Programs<'_> {
         }
         let before: Vec<_> = steps.iter().map(|(step, iteration)| self.before(step, *iteration)).collect();
         let ready: Vec<_> = steps.iter().zip(&before).filter(|(_, ran)| ran.is_ok()).map(|(step, _)| *step).collect();
-        let mut measured = self.inner.measure_round(&ready, progress).into_iter();
+        let measured =
+            self.beside(&ready, progress, |programs, progress| programs.inner.measure_round(&ready, progress));
+        let mut measured = measured.into_iter();
         for (step, iteration) in &ready {
             self.after(step, *iteration, progress);
         }

@@ -58,6 +58,17 @@ pub struct Measured {
     pub start_skew: Option<Duration>,
     /// Whether the load was flat when a warm-up without a fixed length ended; `None`: its length was fixed.
     pub settled: Option<bool>,
+    /// The hook `during`.
+    pub hook: Option<HookRun>,
+}
+
+/// A hook that ran during an iteration, on this host's monotonic clock, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookRun {
+    /// Before it was started.
+    pub begin_ns: u64,
+    /// After it had ended.
+    pub end_ns: u64,
 }
 
 /// Output of a program, and its cost.

@@ -190,13 +190,13 @@ columns! {
         responsiveness_confidence: Option<Confidence> = "The same for the probe's `round_trips_per_min`.";
     }
     "one way" {
-        forward_variation_p50_us: Number = "Delay of the requests above the least one of the test, median, microseconds; the drift of the clocks is taken out, and their offset has no part in it. With `one_way`; in a summary, as in all columns of the group, the mean over the iterations."
+        forward_variation_p50_us: Number = "Delay of the requests, or of a stream's messages, above the least one of the test, median, microseconds; the drift of the clocks is taken out, and their offset has no part in it. With `one_way`; in a summary, as in all columns of the group, the mean over the iterations."
             => ("forward_variation.p50", Microseconds, Lower, Gauge, "upload variation, median");
         forward_variation_p95_us: Number = "The same, 95th percentile."
             => ("forward_variation.p95", Microseconds, Lower, Gauge, "upload variation, 95th percentile");
         forward_variation_p99_us: Number = "The same, 99th percentile."
             => ("forward_variation.p99", Microseconds, Lower, Gauge, "upload variation, 99th percentile");
-        reverse_variation_p50_us: Number = "The same of the answers, median."
+        reverse_variation_p50_us: Number = "The same of the answers, or of a stream from `to`, median."
             => ("reverse_variation.p50", Microseconds, Lower, Gauge, "download variation, median");
         reverse_variation_p95_us: Number = "The same, 95th percentile."
             => ("reverse_variation.p95", Microseconds, Lower, Gauge, "download variation, 95th percentile");
@@ -229,7 +229,7 @@ columns! {
         one_way_because: Text = "The figures of each direction in a sentence, and why a delay is left out.";
     }
     "outages" {
-        outages: Integer = "Outages of the path in the measure phase, with `outage`: times of at least that length in which no request had an answer that was in time."
+        outages: Integer = "Outages of the path in the measure phase, with `outage`: times of at least that length in which no request had an answer that was in time, or no message of a stream arrived in time."
             => ("outages", Count, Lower, Count, "outages");
         outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one. Of one that lasts to the end of the test, at least so much."
             => ("outage.max", Microseconds, Lower, Gauge, "outage, longest");
@@ -237,6 +237,10 @@ columns! {
             => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
         outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
         outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds. A request beside an outage that was lost by chance adds as much.";
+        hook_s: Number = "When the hook `during` was started, seconds after the measure phase's start at the end that tells of outages.";
+        hook_bound_us: Number = "Time until it had ended, microseconds: what it did happened in this time.";
+        convergence_us: Number = "From the start of the hook `during` to the end of the longest outage, if that lasted beyond it, microseconds; known to `hook_bound_us` and `outage_bound_us`. In a summary, the mean of the iterations."
+            => ("convergence", Microseconds, Lower, Gauge, "convergence");
         outage_because: Text = "The outages in a sentence, with the direction of the longest: whether the requests or their answers got lost.";
     }
     "ranks" {

@@ -3,7 +3,8 @@
 
 use super::{Unsupported, refuse_if};
 use crate::spec::{
-    Dialect, Direction, Ecn, EndSpec, Io, Pattern, Role, Side, TestSpec, Transport, key, memory::stamped,
+    Dialect, Direction, Ecn, EndSpec, Io, PaceMode, Pattern, Role, Side, TestSpec, Transport, key,
+    memory::{STAMPED_BYTES, stamped},
 };
 
 /// Whether an end sends from a ring of buffers.
@@ -166,31 +167,36 @@ impl TestSpec {
 
 /// Rules of the delay of each direction.
 pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
-    let short = spec.sizes.request_bytes < ONE_WAY || spec.sizes.response_bytes < ONE_WAY;
+    let is_stream = spec.pattern == Pattern::Stream;
+    let short = !is_stream && (spec.sizes.request_bytes < ONE_WAY || spec.sizes.response_bytes < ONE_WAY);
     let key = if spec.sizes.request_bytes < ONE_WAY { key::request_size } else { key::response_size };
     refuse_if! {
-        spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
-            key::one_way, "one_way: only the messages of udp_rr and udplite_rr carry the times of their sending and arrival";
+        !is_stream && spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
+            key::one_way, "one_way: only messages of UDP and UDP-Lite, of streams and requests, carry the times of their sending and arrival";
         spec.dialect != Dialect::Plumb =>
             key::one_way, "one_way: only a far end of Plumbline writes down when a message came and when its answer left";
         short => key, "one_way: number and times take {ONE_WAY} bytes, of request and response";
+        is_stream && !spec.times_messages() =>
+            key::message_size, "one_way: number and time take {STAMPED_BYTES} bytes of a message";
+        is_stream && spec.pace.is_some_and(|pace| pace.mode == PaceMode::Txtime) =>
+            key::pacing, "one_way: with `mode: txtime` messages are stamped before they leave: choose another mode";
         !spec.connected => key::connected, "one_way: leave `connected` out: only connected sockets ask for the times of packets";
     }
     Ok(())
 }
 
-/// Least requests in an outage.
+/// Least messages in an outage.
 const LEAST_IN_OUTAGE: u64 = 5;
 
 /// Rules of the search for outages.
 pub(super) fn outage(spec: &TestSpec) -> Result<(), Unsupported> {
     let paced = spec.outages();
     refuse_if! {
-        !spec.one_way => key::outage, "outage: only messages with times show one, those of udp_rr with `one_way`";
+        !spec.one_way => key::outage, "outage: only messages with times show one, those of udp_rr and udp_stream with `one_way`";
         paced.is_none() => key::outage, "outage: without a `rate` silence is nothing unusual: write one, for example 1k/s";
         spec.streams > 1 => key::streams, "outage: each stream would count the same outage: leave `streams` out";
         paced.is_some_and(|(length_ns, gap_ns)| length_ns < gap_ns.saturating_mul(LEAST_IN_OUTAGE)) =>
-            key::outage, "outage: at this `rate` fewer than {LEAST_IN_OUTAGE} requests fall into one: raise the rate, or look for longer ones";
+            key::outage, "outage: at this `rate` fewer than {LEAST_IN_OUTAGE} messages fall into one: raise the rate, or look for longer ones";
     }
     Ok(())
 }
@@ -328,11 +334,12 @@ mod tests {
         let rr = Pattern::RequestResponse;
         assert_eq!(with(Transport::Udp, rr, |_| ()), Ok(()));
         assert_eq!(with(Transport::UdpLite, rr, |_| ()), Ok(()));
+        assert_eq!(with(Transport::Udp, Pattern::Stream, |_| ()), Ok(()));
         for (transport, pattern, change, key) in [
             (Transport::Tcp, rr, (|_| ()) as fn(&mut TestSpec), "one_way"),
             (Transport::Pipe, rr, |_| (), "one_way"),
             (Transport::UnixDatagram, rr, |_| (), "one_way"),
-            (Transport::Udp, Pattern::Stream, |_| (), "one_way"),
+            (Transport::Udp, Pattern::Stream, |spec| spec.sizes.message_bytes = 15, "message_size"),
             (Transport::Icmp, Pattern::Ping, |_| (), "one_way"),
             (Transport::Udp, rr, |spec| spec.dialect = Dialect::Netperf, "one_way"),
             (Transport::Udp, rr, |spec| spec.sizes.request_bytes = 39, "request_size"),
@@ -352,7 +359,7 @@ mod tests {
             spec.outage_ns = 20_000_000;
             spec.pace = Some(crate::spec::Pace {
                 events_per_s: 1000.0,
-                mode: crate::spec::PaceMode::User,
+                mode: PaceMode::User,
                 arrival: crate::spec::Arrival::Closed,
                 burst: 1,
                 catch_up: 1,

@@ -133,7 +133,7 @@ pub struct TestBody {
     pub hops: Option<bool>,
     /// Tell the delays of requests and of their answers apart (udp_rr).
     pub one_way: Option<bool>,
-    /// Look for outages of at least this length in paced requests; they carry times (one_way).
+    /// Look for outages of at least this length in paced requests or messages of a stream; they carry times (one_way).
     pub outage: Option<Time>,
     /// Assertions on the results.
     pub assert: Option<Vec<Assert>>,

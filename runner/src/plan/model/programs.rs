@@ -37,6 +37,8 @@ pub struct Hooks {
     pub setup: Option<Hook>,
     /// Before each iteration.
     pub prepare: Option<Hook>,
+    /// During each iteration, so long `after` the begin of its measure phase.
+    pub during: Option<Hook>,
     /// After each iteration.
     pub conclude: Option<Hook>,
     /// Once after the last iteration of a case, whatever happened.
@@ -46,9 +48,9 @@ pub struct Hooks {
 impl Hooks {
     /// The hooks by name, in the order in which they run.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Hook)> {
-        [("setup", &self.setup), ("prepare", &self.prepare), ("conclude", &self.conclude), ("cleanup", &self.cleanup)]
-            .into_iter()
-            .filter_map(|(name, hook)| Some((name, hook.as_ref()?)))
+        let around = [("setup", &self.setup), ("prepare", &self.prepare), ("during", &self.during)];
+        let after = [("conclude", &self.conclude), ("cleanup", &self.cleanup)];
+        around.into_iter().chain(after).filter_map(|(name, hook)| Some((name, hook.as_ref()?)))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -65,6 +67,8 @@ pub struct Hook {
     pub on: Option<String>,
     /// The longest it may take; 30 s by default.
     pub timeout: Option<Time>,
+    /// Of `during`: when it starts, after the begin of the measure phase; at once by default.
+    pub after: Option<Time>,
 }
 
 impl Hook {
@@ -86,15 +90,18 @@ struct HookDetail {
     /// The longest it may take; 30 s by default.
     #[serde(default)]
     timeout: Option<Time>,
+    /// Of `during`: when it starts, after the begin of the measure phase; at once by default.
+    #[serde(default)]
+    after: Option<Time>,
 }
 
 argv_or_map!(
     Hook,
     HookDetail,
     "a program with its arguments",
-    "{run, on, timeout}",
-    |run| Hook { run, on: None, timeout: None },
-    |it| Hook { run: it.run.into_iter().map(|word| word.0).collect(), on: it.on, timeout: it.timeout }
+    "{run, on, timeout, after}",
+    |run| Hook { run, on: None, timeout: None, after: None },
+    |it| Hook { run: it.run.into_iter().map(|word| word.0).collect(), on: it.on, timeout: it.timeout, after: it.after }
 );
 
 /// Whether a test is skipped, or why.

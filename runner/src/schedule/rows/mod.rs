@@ -24,7 +24,7 @@ pub mod window;
 
 use netcore::{
     report::{Granted, Phase, SideReport, TimeWait, Window},
-    spec::{Ecn, Role, TestSpec, socket::OptionValue},
+    spec::{Ecn, Pattern, Role, TestSpec, socket::OptionValue},
 };
 use schemas::{
     columns::Row,
@@ -86,7 +86,8 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
                 time_wait(&mut row, near, far);
                 hops::fill(&mut row, near);
                 one_way::fill(&mut row, near.one_way.as_ref());
-                outage::fill(&mut row, near.outages.as_ref());
+                let watching = if *way == Way::Forward && spec.pattern == Pattern::Stream { far } else { Some(near) };
+                outage::fill(&mut row, watching.and_then(|end| end.outages.as_ref()), spec.pattern);
             }
             rows.push((*way, row));
         }

@@ -63,7 +63,10 @@ pub fn variation(row: &mut Row, timed: &[&Latencies]) {
 
 /// Fills the other cells of the measure phase, if its test told the directions apart.
 pub fn fill(row: &mut Row, found: Option<&OneWay>) {
-    let Some(found) = found else { return };
+    let Some(found) = found else {
+        row.one_way_because = because(row);
+        return;
+    };
     let us = |ns: f64| ns / 1000.0;
     let (offset, least, bound) = (found.offset_ns as f64, found.least_ns as f64, found.bound_ns as f64);
     // A time namespace has a clock of its own on the same machine.
@@ -119,11 +122,16 @@ pub fn filled(forward_us: f64, reverse_us: f64) -> String {
 /// The sentence of a row, from its cells.
 pub fn because(row: &Row) -> Option<String> {
     let shown = |us: f64| human(Unit::Microseconds, us);
-    let bound = shown(row.one_way_bound_us?);
-    let above = |p50: Option<f64>, p99: Option<f64>| Some(format!("{} (99 % {})", shown(p50?), shown(p99?)));
-    let forward = above(row.forward_variation_p50_us, row.forward_variation_p99_us)?;
-    let reverse = above(row.reverse_variation_p50_us, row.reverse_variation_p99_us)?;
-    let varies = format!("above the least delay: upload {forward}, download {reverse}");
+    let above =
+        |way: &str, p50: Option<f64>, p99: Option<f64>| Some(format!("{way} {} (99 % {})", shown(p50?), shown(p99?)));
+    let ways = [
+        above("upload", row.forward_variation_p50_us, row.forward_variation_p99_us),
+        above("download", row.reverse_variation_p50_us, row.reverse_variation_p99_us),
+    ];
+    let ways = ways.into_iter().flatten().reduce(|forward, reverse| format!("{forward}, {reverse}"))?;
+    let varies = format!("above the least delay: {ways}");
+    // Nobody answers a stream: only its direction's variation is known.
+    let Some(bound) = row.one_way_bound_us.map(shown) else { return Some(varies) };
     let limit = match row.one_way_clock? {
         OneWayClock::Shared => "both ends have one clock",
         _ => "half of the fastest round trip cannot be split further",
@@ -185,6 +193,12 @@ mod tests {
         let row = row(false, found);
         assert!(close(row.forward_delay_p50_us, 22_499.0) && row.reverse_delay_p99_us.is_some(), "{row:?}");
         assert_eq!(row.one_way_clock, Some(OneWayClock::User));
+        let stream = Latencies { kind: "reverse_variation".into(), histogram: encoded(&[10_000; 10]) };
+        let mut of_stream = Row::default();
+        variation(&mut of_stream, &[&stream]);
+        fill(&mut of_stream, None);
+        let because = of_stream.one_way_because.unwrap();
+        assert!(because.starts_with("above the least delay: download 10.0 µs (99 % 10.0"), "{because}");
         let mut none = Row::default();
         fill(&mut none, None);
         assert_eq!(none, Row::default());

@@ -1,13 +1,21 @@
 //! The outages of a path.
 
-use netcore::report::Outages;
+use netcore::{
+    client::Outcome,
+    report::Outages,
+    spec::{Pattern, TestSpec},
+};
 use schemas::{
     columns::Row,
     units::{Unit, human},
+    words::{Phase, Record, Way},
 };
 
+use super::IterationRows;
+use crate::schedule::HookRun;
+
 /// Fills the cells of the measure phase, if its test looked for outages.
-pub fn fill(row: &mut Row, found: Option<&Outages>) {
+pub fn fill(row: &mut Row, found: Option<&Outages>, pattern: Pattern) {
     let Some(found) = found else { return };
     let us = |ns: u64| ns as f64 / 1000.0;
     row.outages = Some(found.count);
@@ -19,16 +27,43 @@ pub fn fill(row: &mut Row, found: Option<&Outages>) {
         || "no outage".to_owned(),
         |longest| {
             let count = if found.count == 1 { "one outage".to_owned() } else { format!("{} outages", found.count) };
-            let lost = match longest.forward {
-                Some(true) => "the requests (upload) got lost or late",
-                Some(false) => "the answers (download) got lost or late",
-                None => "it lasts to the end of the test, at least so long; the direction cannot be told",
+            let lost = match (pattern, longest.forward) {
+                (Pattern::Stream, Some(_)) => "messages got lost or late",
+                (Pattern::Stream, None) => "it lasts to the end of the test, at least so long",
+                (_, Some(true)) => "the requests (upload) got lost or late",
+                (_, Some(false)) => "the answers (download) got lost or late",
+                (_, None) => "it lasts to the end of the test, at least so long; the direction cannot be told",
             };
             let [length, bound] = [longest.length_ns, found.gap_ns].map(|ns| human(Unit::Microseconds, us(ns)));
             let begin = longest.begin_ns as f64 / 1e9;
             format!("{count}, the longest {length} ± {bound}, {begin:.3} s after the begin: {lost}")
         },
     ));
+}
+
+/// Fills the cells of the measure phases of an iteration during which a hook ran.
+pub fn with_hook(made: &mut IterationRows, hook: &HookRun, spec: &TestSpec, reports: &Outcome) {
+    let measured =
+        made.rows.iter_mut().filter(|row| row.record == Some(Record::Iteration) && row.phase == Some(Phase::Measure));
+    for row in measured.chain(made.measured.iter_mut().map(|(_, row)| row)) {
+        let is_far = spec.pattern == Pattern::Stream && row.direction == Some(Way::Forward);
+        if let Some(start_ns) = if is_far { reports.far_start_ns } else { reports.near_start_ns } {
+            converged(row, hook, start_ns);
+        }
+    }
+}
+
+/// Fills the cells of the measure phase in whose iteration a hook ran `during` it. `start_ns`: of that phase, on the same clock.
+fn converged(row: &mut Row, hook: &HookRun, start_ns: u64) {
+    let hook_s = (hook.begin_ns.cast_signed() - start_ns.cast_signed()) as f64 / 1e9;
+    row.hook_s = Some(hook_s);
+    row.hook_bound_us = Some(hook.end_ns.saturating_sub(hook.begin_ns) as f64 / 1e3);
+    let end_s = row.outage_begin_s.zip(row.outage_max_us).map(|(begin_s, max_us)| begin_s + max_us / 1e6);
+    let end_s = end_s.filter(|end_s| *end_s > hook_s);
+    row.convergence_us = end_s.map(|end_s| ((end_s - hook_s) * 1e9).round() / 1e3);
+    if let (Some(because), Some(us)) = (&mut row.outage_because, row.convergence_us) {
+        because.push_str(&format!("; over {} after the hook at {hook_s:.3} s", human(Unit::Microseconds, us)));
+    }
 }
 
 /// The sentence of a summary, whose iterations had outages of their own.
@@ -59,7 +94,7 @@ mod tests {
             let total_ns = lengths.iter().sum();
             let found = Outages { count: lengths.len() as u64, total_ns, longest, gap_ns: 1_000_000 };
             let mut row = Row::default();
-            fill(&mut row, Some(&found));
+            fill(&mut row, Some(&found), Pattern::RequestResponse);
             row
         };
         let one = of(&[137_000_000]);
@@ -67,6 +102,15 @@ mod tests {
         assert_eq!(one.outage_because.as_deref(), Some(sentence));
         assert_eq!((one.outage_max_us, one.outage_begin_s), (Some(137_000.0), Some(1.5)));
         assert_eq!((of(&[]).outage_max_us, of(&[]).outage_because.as_deref()), (Some(0.0), Some("no outage")));
+        let hook = |begin_ns| {
+            let mut row = one.clone();
+            converged(&mut row, &HookRun { begin_ns, end_ns: begin_ns + 3_000_000 }, 7_000_000_000);
+            row
+        };
+        let row = hook(8_495_000_000);
+        assert_eq!((row.hook_s, row.hook_bound_us, row.convergence_us), (Some(1.495), Some(3000.0), Some(142_000.0)));
+        assert!(row.outage_because.unwrap().ends_with("late; over 142 ms after the hook at 1.495 s"));
+        assert_eq!(hook(8_638_000_000).convergence_us, None, "it was over before");
         let mut summary = Summary::default();
         for row in [of(&[]), of(&[30_000_000, 400_000_000]), one] {
             summary.push(&row);

@@ -299,7 +299,10 @@ impl Run<'_> {
             let Some(spec) = member.spec() else { continue };
             // The display may take intervals that the plan did not ask for.
             let intervals = spec.phases.interval_ns > 0;
-            let made = rows::of_iteration(&identity, spec, &reports.near, reports.far.as_ref());
+            let mut made = rows::of_iteration(&identity, spec, &reports.near, reports.far.as_ref());
+            if let Some(hook) = &measured.hook {
+                rows::outage::with_hook(&mut made, hook, spec, reports);
+            }
             for row in made.rows {
                 if let Some(stream) = row.stream {
                     done.streams.push((m, stream, row.clone()));
