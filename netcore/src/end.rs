@@ -199,7 +199,7 @@ impl End {
             let link = &connected.links[assignment.flow as usize];
             flow_options::set_segments(link, &spec, side, assignment.role)?;
             flow_options::set_ecn(link, &spec, side, assignment.role, connected.v6)?;
-            flow_options::set_arrival_times(link, &spec);
+            flow_options::set_kernel_times(link, &spec)?;
             if assignment.role != Role::Sender {
                 continue;
             }

@@ -100,7 +100,7 @@ fn the_direction_of_a_queue_shows() {
         serve.stdout(Stdio::piped()).stderr(Stdio::null());
         serve
     });
-    let probe = "workload: udp_rr, to: far, one_way: true, rate: 100/s, pacing: {catch_up: 0}";
+    let probe = "workload: udp_rr, to: far, timestamps: kernel, rate: 100/s, pacing: {catch_up: 0}";
     let members = [
         format!("idle: {{{probe}, duration: 1s}}"),
         "load: {workload: tcp_stream, to: far, after: 1500ms, warmup: 1s, duration: 2s}".to_owned(),
@@ -123,6 +123,12 @@ fn the_direction_of_a_queue_shows() {
     assert!(
         loaded["one_way_because"].contains("under load upload + ") && ran.stdout.contains(&loaded["one_way_because"])
     );
+    // The queue is in the host of the requests' sender, behind its program and before its interface.
+    let host = |way: &str, end: &str| number(loaded, &format!("{way}_{end}_host_p50_us"));
+    let (requests, answers) = (host("forward", "sender"), host("reverse", "sender"));
+    assert!(requests > 5_000.0 && requests > 4.0 * answers, "{requests} {answers}");
+    assert!(host("forward", "receiver") > 0.0 && host("reverse", "receiver") > 0.0, "{loaded:?}");
+    assert!(loaded["one_way_because"].contains("; in the sender's host upload "), "{}", loaded["one_way_because"]);
     // In the iteration, and in the summary that people read.
     for row in rows.iter().filter(|row| row["member"] == "load" && !row["limited_because"].is_empty()) {
         let because = &row["limited_because"];
@@ -138,8 +144,17 @@ fn directions_are_told_apart_only_where_they_can_be() {
         plumb(&["check", &folder.plan("", &format!("  it: {test}"))])
     };
     for (test, says) in [
-        ("{workload: tcp_rr, one_way: true, duration: 1s}", "only the messages of udp_rr and udplite_rr"),
-        ("{workload: udp_stream, one_way: true, duration: 1s}", "only the messages of udp_rr and udplite_rr"),
+        ("{workload: tcp_rr, one_way: true, duration: 1s}", "only messages of UDP and UDP-Lite"),
+        ("{workload: udp_stream, one_way: true, message_size: 15, duration: 1s}", "take 16 bytes of a message"),
+        ("{workload: udp_stream, timestamps: kernel, duration: 1s}", "use udp_rr, or leave it out"),
+        (
+            "{workload: udp_rr, timestamps: kernel, one_way: false, duration: 1s}",
+            "without `one_way` messages carry no times",
+        ),
+        (
+            "{workload: udp_rr, one_way: true, duration: 1s, assert: [forward_sender_host.p50 < 1ms]}",
+            "`timestamps: kernel`",
+        ),
         ("{workload: udp_rr, one_way: true, request_size: 39, duration: 1s}", "take 40 bytes"),
         ("{workload: udp_rr, duration: 1s, assert: [forward_delay.p50 < 1ms]}", "only a test with `one_way`"),
     ] {

@@ -16,10 +16,15 @@ use crate::report::{ClockReading, OneWay, Outages};
 const MOST_KEPT: usize = 1 << 15;
 
 /// Memory of the round trips of a flow, bytes.
-pub const BYTES: u64 = (MOST_KEPT * size_of::<Kept>()) as u64;
+pub const BYTES: u64 = (MOST_KEPT * (size_of::<Kept>() + size_of::<InHost>())) as u64;
 
 /// Names of the two kinds of figures.
 pub const KINDS: [&str; 2] = ["forward_variation", "reverse_variation"];
+
+/// Those of the times in the hosts of a requester, behind them, and of a responder: from the program to the interface, and from there
+/// to the program.
+pub const REQUESTER_KINDS: [&str; 4] = [KINDS[0], KINDS[1], "forward_sender_host", "reverse_receiver_host"];
+pub const RESPONDER_KINDS: [&str; 2] = ["reverse_sender_host", "forward_receiver_host"];
 
 /// No bound is claimed to be smaller, nanoseconds: the readings of clocks themselves take tens of nanoseconds.
 const LEAST_BOUND_NS: u64 = 1_000;
@@ -36,11 +41,22 @@ struct Kept {
     reverse: Option<i64>,
 }
 
+/// A time that a message spent in this host.
+#[derive(Clone, Copy, Debug)]
+struct InHost {
+    epoch: u64,
+    /// Whether the message left, and did not come.
+    left: bool,
+    ns: u64,
+}
+
 /// The round trips or arrivals of a flow.
 #[derive(Debug)]
 pub struct Trips {
     envelope: Envelope,
     kept: Vec<Kept>,
+    /// The first ones, of messages that were sampled.
+    in_host: Vec<InHost>,
     /// One of so many is kept.
     every: u64,
     seen: u64,
@@ -68,11 +84,12 @@ impl TripsSlot {
 }
 
 impl Trips {
-    /// With all of their memory.
-    pub fn new(outages: Option<OutageWatch>) -> Self {
+    /// With all of their memory. `in_host`: whether times in the host are told.
+    pub fn new(outages: Option<OutageWatch>, in_host: bool) -> Self {
         Self {
             envelope: Envelope::default(),
             kept: Vec::with_capacity(MOST_KEPT),
+            in_host: Vec::with_capacity(if in_host { MOST_KEPT } else { 0 }),
             every: 1,
             seen: 0,
             kernel: true,
@@ -103,6 +120,13 @@ impl Trips {
         }
         let forward = arrived_ns.wrapping_sub(sent_ns).cast_signed();
         self.keep(Kept { epoch, at_ns: arrived_ns, forward, reverse: None });
+    }
+
+    /// Takes in the time that a message spent in this host: one that `left`, from the program to the interface, or one that came.
+    pub fn in_host(&mut self, epoch: u64, left: bool, ns: u64) {
+        if self.in_host.len() < MOST_KEPT {
+            self.in_host.push(InHost { epoch, left, ns });
+        }
     }
 
     #[inline]
@@ -155,6 +179,17 @@ impl Collected {
 
     /// Calls `add` with the flow, the index among its kinds, the epoch, and a histogram of delays above the least one.
     pub fn for_each(&self, mut add: impl FnMut(usize, usize, u64, &Histogram<u64>)) {
+        for (flow, trips) in &self.flows {
+            // Behind the two kinds of a requester, which has round trips.
+            let behind = if trips.seen > 0 { KINDS.len() } else { 0 };
+            for in_host in trips.in_host.chunk_by(|a, b| a.epoch == b.epoch) {
+                let mut both = [histogram::empty(), histogram::empty()];
+                for one in in_host {
+                    both[usize::from(!one.left)].saturating_record(one.ns);
+                }
+                both.iter().enumerate().for_each(|(kind, times)| add(*flow, behind + kind, in_host[0].epoch, times));
+            }
+        }
         let Some(line) = self.line else { return };
         for (flow, trips) in &self.flows {
             for kept in trips.kept.chunk_by(|a, b| a.epoch == b.epoch) {
@@ -210,7 +245,7 @@ mod tests {
     /// A request takes 20 µs, every third 3 ms; an answer 30 µs. Their clock is an hour ahead and 80 ppm fast.
     fn trips(count: u64, flow: u64) -> Trips {
         let theirs = |ns: u64| ns + 3_600_000_000_000 + ns / 12_500;
-        let mut trips = Trips::new(None);
+        let mut trips = Trips::new(None, false);
         for number in 0..count {
             let sent_ns = 1_000_000_000 + number * 100_000 + flow * 50_000;
             let out = if number % 3 == 2 { 3_000_000 } else { 20_000 };

@@ -126,16 +126,8 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         });
         while first < end {
             let start = times.as_ref().map(|_| Instant::now());
-            let sent = match batch.send(fd, first, end - first, wait.flags().bits()) {
-                // The message is lost, as others on this path are now.
-                Err(error) if worker.is_outage(&error) => {
-                    errors += 1;
-                    worker.cell.operations.0.errors.store(errors, Relaxed);
-                    Ok(1)
-                }
-                sent => sent,
-            };
-            match sent {
+            let sent = batch.send(fd, first, end - first, wait.flags().bits());
+            match sent.or_else(|error| worker.lost(error, &mut errors)) {
                 Ok(n) => {
                     if let (Some(times), Some(start)) = (&mut times, start) {
                         times.record(epoch, between(start, Instant::now()));
@@ -178,6 +170,17 @@ impl Worker {
     pub(super) fn is_outage(&self, error: &io::Error) -> bool {
         let down = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EHOSTDOWN];
         self.spec.outage_ns > 0 && error.raw_os_error().is_some_and(|code| down.contains(&code))
+    }
+
+    /// The message of a send that failed because the path is down is lost, as others on this path are now.
+    #[cold]
+    fn lost(&self, error: io::Error, errors: &mut u64) -> io::Result<usize> {
+        if !self.is_outage(&error) {
+            return Err(error);
+        }
+        *errors += 1;
+        self.cell.operations.0.errors.store(*errors, Relaxed);
+        Ok(1)
     }
 
     /// A failed send of datagrams of up to `segments` messages.
@@ -226,6 +229,22 @@ fn count_code_point(worker: &Worker, batch: &Batch, index: usize, length: usize)
     }
 }
 
+/// Keeps the times of a datagram's messages of `each` bytes, where they are told.
+fn keep_arrival(
+    trips: &mut Option<(&mut Trips, ArrivalClock)>,
+    batch: &Batch,
+    (index, message): (usize, &[u8]),
+    each: Option<usize>,
+    epoch: u64,
+) {
+    if let Some((trips, clock)) = trips {
+        let (arrived_ns, _) = clock.arrival(batch.arrival_ns(index));
+        for (number, sent_ns) in message.chunks(each.unwrap_or(usize::MAX)).filter_map(sequence::stamp) {
+            trips.arrived(epoch, number, sent_ns, arrived_ns);
+        }
+    }
+}
+
 /// Whether a datagram of `length` bytes that begins with `start` is a greeting that was sent again.
 #[inline]
 fn greets(spec: &TestSpec, start: &[u8], length: usize) -> bool {
@@ -248,7 +267,7 @@ fn receive_loop<W: Wait>(
     let framed = !worker.link.header.is_empty();
     let touched = worker.receive_buffers.are_touched();
     let (peer, merged) = (worker.link.peer, worker.spec.merges(worker.side, worker.role));
-    let counts_code_points = worker.spec.ecn(worker.side).is_some();
+    let looks_closer = trips.is_some() || worker.spec.ecn(worker.side).is_some();
     let mut batch = to_receive(worker);
     let fd = worker.link.receive.as_raw_fd();
     // An empty message of ours says that the peer has closed its connection, one of netperf's that no more will come.
@@ -262,9 +281,8 @@ fn receive_loop<W: Wait>(
     };
     let (mut bytes, mut calls, mut taken) = (0u64, 0u64, 0u64);
     let mut times = worker.latency_slot.as_ref().map(|_| worker.latencies());
-    let mut over_since: Option<Instant> = None;
     // Empty receive calls since the end. Two are needed: the first may have begun before the last datagrams came.
-    let mut found_nothing = 0;
+    let (mut over_since, mut found_nothing): (Option<Instant>, u32) = (None, 0);
     loop {
         wait.turn();
         let start = times.as_ref().map(|_| Instant::now());
@@ -304,15 +322,9 @@ fn receive_loop<W: Wait>(
                         continue;
                     }
                     bytes += length as u64;
-                    if counts_code_points {
+                    if looks_closer {
                         count_code_point(worker, &batch, index, length);
-                    }
-                    if let Some((trips, clock)) = &mut trips {
-                        let (arrived_ns, _) = clock.arrival(batch.arrival_ns(index));
-                        for (number, sent_ns) in message.chunks(each.unwrap_or(usize::MAX)).filter_map(sequence::stamp)
-                        {
-                            trips.arrived(epoch, number, sent_ns, arrived_ns);
-                        }
+                        keep_arrival(&mut trips, &batch, (index, message), each, epoch);
                     }
                     if let Some(each) = each {
                         ledger.arrive_together(message, each, present, now_ns);
@@ -348,9 +360,8 @@ fn receive_loop<W: Wait>(
                 }
                 Some(libc::EAGAIN | libc::EINTR) => {}
                 _ if worker.is_over() => return Ok(()),
-                // The peer's answer to an earlier message: not a reason to stop.
-                Some(libc::ECONNREFUSED) => {}
-                _ if worker.is_outage(&error) => {}
+                // The peer's answer to an earlier message, or the path is down: not a reason to stop.
+                code if code == Some(libc::ECONNREFUSED) || worker.is_outage(&error) => {}
                 _ => return Err(worker.error("receive")(error)),
             },
         }

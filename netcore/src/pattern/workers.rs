@@ -80,7 +80,8 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFi
         gaps: times_gaps(spec, role).then(Arc::default),
         one_way: splits(spec, side, role).map(|kinds| {
             let watch = |(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns, role == Role::Receiver);
-            (kinds, Arc::new(TripsSlot::new(Trips::new(spec.outages().map(watch)))))
+            let outages = spec.outages().filter(|_| role != Role::Responder).map(watch);
+            (kinds, Arc::new(TripsSlot::new(Trips::new(outages, spec.kernel_times))))
         }),
     })
 }
@@ -116,7 +117,9 @@ fn times_gaps(spec: &TestSpec, role: Role) -> bool {
 fn splits(spec: &TestSpec, side: Side, role: Role) -> Option<&'static [&'static str]> {
     match (role, side) {
         _ if !spec.one_way => None,
+        (Role::Requester, _) if spec.kernel_times => Some(&one_way::REQUESTER_KINDS),
         (Role::Requester, _) => Some(&one_way::KINDS),
+        (Role::Responder, _) if spec.kernel_times => Some(&one_way::RESPONDER_KINDS),
         (Role::Receiver, Side::Far) => Some(&one_way::KINDS[..1]),
         (Role::Receiver, Side::Near) => Some(&one_way::KINDS[1..]),
         _ => None,
@@ -135,7 +138,7 @@ const RECORDED_BYTES: u64 = 6 * histogram::BYTES;
 
 /// Bound of the histograms of a flow, bytes: latencies and gaps of two roles, or of one with its round trips.
 #[cfg(any(test, fuzzing))]
-pub const MOST_HISTOGRAM_BYTES: u64 = 4 * RECORDED_BYTES + one_way::BYTES;
+pub const MOST_HISTOGRAM_BYTES: u64 = 6 * RECORDED_BYTES + one_way::BYTES;
 
 /// Bytes of the histograms of an end.
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {

@@ -294,6 +294,9 @@ pub struct TestSpec {
     /// Whether requests and answers carry the times of their sending and arrival: the delay of each direction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_way: bool,
+    /// Whether the kernels say when some of the messages left, so that the time in each host is told apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel_times: bool,
     /// Shortest time without usual answers that is an outage of the path, nanoseconds; 0: nobody looks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outage_ns: u64,
@@ -381,6 +384,7 @@ impl TestSpec {
             collect: Collect::default(),
             hops: false,
             one_way: false,
+            kernel_times: false,
             outage_ns: 0,
             interim: false,
             dialect: Dialect::default(),

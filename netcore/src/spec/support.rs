@@ -89,7 +89,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     segments::check(spec)?;
     rules::ecn(spec)?;
-    if spec.one_way {
+    if spec.one_way || spec.kernel_times {
         rules::one_way(spec)?;
     }
     if spec.outage_ns > 0 {

@@ -53,6 +53,8 @@ options! {
         SO_REUSEADDR = libc::SO_REUSEADDR;
         SO_REUSEPORT = libc::SO_REUSEPORT;
         SO_SNDBUF = libc::SO_SNDBUF;
+        /// Flags, `SOF_TIMESTAMPING_…`.
+        SO_TIMESTAMPING = libc::SO_TIMESTAMPING;
         /// `struct sock_txtime`: a clock, and flags.
         SO_TXTIME = libc::SO_TXTIME;
         SO_ZEROCOPY = libc::SO_ZEROCOPY;

@@ -140,9 +140,20 @@ pub fn receive_at(
     Ok((message.bytes, time))
 }
 
-/// Room for the time of a datagram.
+/// Room for the times of a datagram, of both options that tell them.
 pub fn arrival_space() -> Vec<u8> {
-    cmsg_space!(TimeSpec)
+    cmsg_space!(TimeSpec, [TimeSpec; 3], [u8; 64])
+}
+
+/// When a datagram left, by the kernel's note on the error queue of its socket, Unix nanoseconds. `Ok(None)`: a note of another
+/// kind.
+pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Option<i64>> {
+    let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut [], Some(control), flags)?;
+    Ok(message.cmsgs().into_iter().flatten().find_map(|item| match item {
+        ControlMessageOwned::ScmTimestampsns(at) => Some(at.system.tv_sec() * 1_000_000_000 + at.system.tv_nsec()),
+        _ => None,
+    }))
 }
 
 /// Near end: connects the socket (or not) and sends the preamble until it is answered.

@@ -162,11 +162,25 @@ fn set_code_point(link: &Link, class: Opt, ecn: Ecn) -> io::Result<()> {
 }
 
 /// Lets the kernel say when each datagram arrived, where the test asks for it. Where it does not, the time at which the program
-/// got it is used.
-pub fn set_arrival_times(link: &Link, spec: &TestSpec) {
+/// got it is used. Also lets it say when some of them left, which it may refuse.
+pub fn set_kernel_times(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
     if spec.one_way {
         let _ = setsockopt(&link.receive, sockopt::ReceiveTimestampns, &true);
     }
+    if spec.kernel_times {
+        stamp_departures(&link.send, false).map_err(EndError::system(
+            "the kernel does not say when packets leave (SO_TIMESTAMPING): leave `timestamps` out",
+        ))?;
+    }
+    Ok(())
+}
+
+/// Lets the kernel note when the datagrams that are sent from now on leave, or no longer. Its notes come without the datagrams on
+/// the error queue.
+pub fn stamp_departures(socket: &impl AsFd, on: bool) -> io::Result<()> {
+    let told = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    let flags = if on { told | libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { told };
+    opt::set_int(socket, opt::SO_TIMESTAMPING, flags.cast_signed())
 }
 
 /// The sentence for a connection without it. `sysctl`: the setting of this end's host.

@@ -138,6 +138,9 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         ("one way", _) if spec.pattern == Pattern::Stream && !family.ends_with("_variation") => {
             "nobody answers the messages of a stream, so only the variation of their delay is known: use udp_rr"
         }
+        ("one way", _) if family.ends_with("_host") && !spec.kernel_times => {
+            "only a test with `timestamps: kernel` tells the times in the hosts"
+        }
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",

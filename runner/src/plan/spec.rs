@@ -68,7 +68,8 @@ pub fn translate(
     out.receive = body.receive.unwrap_or_default();
     out.coalesce = body.coalesce.unwrap_or(false);
     out.outage_ns = body.outage.map_or(0, Time::nanoseconds);
-    out.one_way = body.one_way.unwrap_or(out.outage_ns > 0);
+    out.kernel_times = body.timestamps.is_some();
+    out.one_way = body.one_way.unwrap_or(out.outage_ns > 0 || out.kernel_times);
     if out.one_way {
         (out.sizes.request_bytes, out.sizes.response_bytes) = (ONE_WAY_BYTES, ONE_WAY_BYTES);
     }

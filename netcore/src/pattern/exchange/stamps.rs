@@ -5,7 +5,7 @@
 //! time. So a delay holds all that a message waits for in the sending host, and nothing of the wait for a thread of the
 //! receiving one, and each instant lies on the side of the truth that a bound of the clocks' offset needs.
 
-use std::sync::Arc;
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use nix::sys::socket::MsgFlags;
 
@@ -13,13 +13,15 @@ use super::super::Worker;
 use crate::{
     measure::{
         clock::{ArrivalClock, raw_ns},
+        counters::FlowCell,
         envelope::RoundTrip,
         one_way::{Trips, TripsSlot},
     },
     spec::memory::{NUMBERED_BYTES, ONE_WAY_BYTES},
     transport::{
         Link,
-        datagram::{arrival_space, receive_at, receive_from},
+        datagram::{arrival_space, departure, receive_at, receive_from},
+        flow_options::stamp_departures,
     },
 };
 
@@ -72,9 +74,60 @@ pub struct Clocked {
     arrived: (u64, bool),
     /// Requests that were received.
     taken: u64,
-    /// Only of a requester.
+    /// Of a requester, and of a responder that tells of the times in its host.
     trips: Option<Trips>,
     slot: Option<Arc<TripsSlot>>,
+    departures: Option<Departures>,
+}
+
+/// Of so many messages the kernel is asked when one leaves: of all it would cost a call and a note for each.
+const SAMPLED: u64 = 16;
+
+/// The departures of some of a flow's messages, by the kernel's notes.
+struct Departures {
+    socket: Arc<OwnedFd>,
+    cell: Arc<FlowCell>,
+    control: Vec<u8>,
+    /// Messages that were sent.
+    count: u64,
+    /// Whether the kernel notes what is sent now.
+    is_on: bool,
+    /// When the program sent the message whose note is awaited.
+    awaited_ns: Option<u64>,
+}
+
+impl Departures {
+    /// A message is sent next, at this time.
+    #[inline]
+    fn sending(&mut self, sent_ns: u64) {
+        self.sent();
+        self.count += 1;
+        if self.count.is_multiple_of(SAMPLED) && stamp_departures(&self.socket, true).is_ok() {
+            (self.is_on, self.awaited_ns) = (true, Some(sent_ns));
+        }
+    }
+
+    /// The message has been sent.
+    #[inline]
+    fn sent(&mut self) {
+        if self.is_on {
+            self.is_on = stamp_departures(&self.socket, false).is_err();
+        }
+    }
+
+    /// Takes the kernel's notes, if one is awaited. One of an earlier message would be older than this one.
+    #[inline]
+    fn look(&mut self, clock: &mut ArrivalClock, trips: &mut Trips) {
+        self.sent();
+        let Some(sent_ns) = self.awaited_ns else { return };
+        while let Ok(time_ns) = departure(&self.socket, &mut self.control) {
+            let (left_ns, by_kernel) = clock.arrival(time_ns);
+            if let (Some(in_host_ns), true) = (left_ns.checked_sub(sent_ns), by_kernel) {
+                trips.in_host(self.cell.epoch(), true, in_host_ns);
+                self.awaited_ns = None;
+            }
+        }
+    }
 }
 
 impl Clocked {
@@ -86,6 +139,26 @@ impl Clocked {
             taken: 0,
             trips: worker.one_way.as_ref().and_then(|slot| slot.take()),
             slot: worker.one_way.clone(),
+            departures: worker.spec.kernel_times.then(|| Departures {
+                socket: worker.link.send.clone(),
+                cell: worker.cell.clone(),
+                control: arrival_space(),
+                count: 0,
+                is_on: false,
+                awaited_ns: None,
+            }),
+        }
+    }
+
+    /// The message that was received last is handed to the program, which looks at some.
+    #[inline]
+    fn handed_over(&mut self, number: u64, epoch: u64) {
+        if self.departures.is_some()
+            && number.is_multiple_of(SAMPLED)
+            && self.arrived.1
+            && let Some(trips) = &mut self.trips
+        {
+            trips.in_host(epoch, false, raw_ns().saturating_sub(self.arrived.0));
         }
     }
 }
@@ -103,6 +176,9 @@ impl Stamps for Clocked {
     const WRITTEN: usize = ONE_WAY_BYTES;
 
     fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize> {
+        if let (Some(departures), Some(trips)) = (&mut self.departures, &mut self.trips) {
+            departures.look(&mut self.clock, trips);
+        }
         let (bytes, time_ns) = receive_at(link, buffer, flags, &mut self.control)?;
         self.arrived = self.clock.arrival(time_ns);
         Ok(bytes)
@@ -114,6 +190,7 @@ impl Stamps for Clocked {
         if let Some(outages) = self.trips.as_mut().and_then(|trips| trips.outages.as_mut()) {
             outages.requested(sent_ns);
         }
+        self.departures.iter_mut().for_each(|departures| departures.sending(sent_ns));
     }
 
     fn answer(&mut self, message: &mut [u8]) {
@@ -121,10 +198,16 @@ impl Stamps for Clocked {
         write(message, ARRIVED, arrived_ns);
         self.taken += 1;
         write(message, TAKEN, self.taken << 1 | u64::from(kernel));
-        write(message, ANSWERED, raw_ns());
+        if let Some(epoch) = self.departures.as_ref().map(|departures| departures.cell.epoch()) {
+            self.handed_over(self.taken, epoch);
+        }
+        let answered_ns = raw_ns();
+        write(message, ANSWERED, answered_ns);
+        self.departures.iter_mut().for_each(|departures| departures.sending(answered_ns));
     }
 
     fn answered(&mut self, epoch: u64, message: &[u8]) {
+        self.handed_over(read(message, 0), epoch);
         let (received_ns, kernel) = self.arrived;
         let trip = RoundTrip {
             sent_ns: read(message, SENT),

@@ -171,6 +171,7 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
     let short = !is_stream && (spec.sizes.request_bytes < ONE_WAY || spec.sizes.response_bytes < ONE_WAY);
     let key = if spec.sizes.request_bytes < ONE_WAY { key::request_size } else { key::response_size };
     refuse_if! {
+        !spec.one_way => key::timestamps, "timestamps: without `one_way` messages carry no times: leave `one_way: false` out";
         !is_stream && spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::one_way, "one_way: only messages of UDP and UDP-Lite, of streams and requests, carry the times of their sending and arrival";
         spec.dialect != Dialect::Plumb =>
@@ -180,6 +181,8 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
             key::message_size, "one_way: number and time take {STAMPED_BYTES} bytes of a message";
         is_stream && spec.pace.is_some_and(|pace| pace.mode == PaceMode::Txtime) =>
             key::pacing, "one_way: with `mode: txtime` messages are stamped before they leave: choose another mode";
+        spec.kernel_times && is_stream =>
+            key::timestamps, "timestamps: the times in both hosts are told of requests and answers: use udp_rr, or leave it out";
         !spec.connected => key::connected, "one_way: leave `connected` out: only connected sockets ask for the times of packets";
     }
     Ok(())
@@ -345,6 +348,7 @@ mod tests {
             (Transport::Udp, rr, |spec| spec.sizes.request_bytes = 39, "request_size"),
             (Transport::Udp, rr, |spec| spec.sizes.response_bytes = 39, "response_size"),
             (Transport::Udp, rr, |spec| spec.connected = false, "connected"),
+            (Transport::Udp, Pattern::Stream, |spec| spec.kernel_times = true, "timestamps"),
             (Transport::Udp, rr, |spec| spec.coalesce = true, "coalesce"),
         ] {
             assert_eq!(with(transport, pattern, change), Err(key), "{transport:?} {pattern:?}");

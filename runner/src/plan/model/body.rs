@@ -13,8 +13,8 @@ use schemas::words::Severity;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use super::{
-    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, STATEMENT, Skip, Statement, Window, Word,
-    word_or_map,
+    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, STATEMENT, Skip, Statement, Timestamps, Window,
+    Word, word_or_map,
 };
 use crate::plan::{
     quantity::{MetricName, Rate, Ratio, Size, Time},
@@ -133,6 +133,8 @@ pub struct TestBody {
     pub hops: Option<bool>,
     /// Tell the delays of requests and of their answers apart (udp_rr).
     pub one_way: Option<bool>,
+    /// Ask the kernels when some of the messages leave, and tell the times in both hosts apart (udp_rr); implies one_way.
+    pub timestamps: Option<Timestamps>,
     /// Look for outages of at least this length in paced requests or messages of a stream; they carry times (one_way).
     pub outage: Option<Time>,
     /// Assertions on the results.

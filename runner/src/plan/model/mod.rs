@@ -258,6 +258,14 @@ words!(
     }
 );
 words!(
+    /// Times of messages besides those that the programs read.
+    Timestamps {
+        /// When some of the messages left, by the kernels of both hosts.
+        Kernel,
+    }
+);
+
+words!(
     /// The window over which a concurrent group is summed.
     Window {
         /// The window that all members share.

@@ -49,12 +49,31 @@ const DELAY: [[&str; 4]; 2] = [
     ],
 ];
 
+/// Kinds of times in the hosts, and the cells of their percentiles.
+const IN_HOSTS: [(&str, [(&str, f64); 2]); 4] = [
+    ("forward_sender_host", [(column::forward_sender_host_p50_us, 0.5), (column::forward_sender_host_p95_us, 0.95)]),
+    (
+        "forward_receiver_host",
+        [(column::forward_receiver_host_p50_us, 0.5), (column::forward_receiver_host_p95_us, 0.95)],
+    ),
+    ("reverse_sender_host", [(column::reverse_sender_host_p50_us, 0.5), (column::reverse_sender_host_p95_us, 0.95)]),
+    (
+        "reverse_receiver_host",
+        [(column::reverse_receiver_host_p50_us, 0.5), (column::reverse_receiver_host_p95_us, 0.95)],
+    ),
+];
+
 /// The bound of one clock with itself, microseconds: the readings take time.
 const OWN_CLOCK_US: f64 = 1.0;
 
-/// Fills the cells of any window that tell how much the delays vary.
+/// Fills the cells of any window that tell how much the delays vary, and how long messages were in the hosts.
 pub fn variation(row: &mut Row, timed: &[&Latencies]) {
     for (kind, cells) in VARIATION {
+        for (cell, us) in cells.into_iter().zip(path::quantiles_us(kind, timed, cells.map(|(_, q)| q))) {
+            row.set_number(cell.0, us);
+        }
+    }
+    for (kind, cells) in IN_HOSTS {
         for (cell, us) in cells.into_iter().zip(path::quantiles_us(kind, timed, cells.map(|(_, q)| q))) {
             row.set_number(cell.0, us);
         }
@@ -119,6 +138,21 @@ pub fn filled(forward_us: f64, reverse_us: f64) -> String {
     format!("under load upload {}, download {}", signed(forward_us), signed(reverse_us))
 }
 
+/// The parts of the delays that lay in the hosts, in words.
+fn in_hosts(row: &Row) -> Option<String> {
+    let both = |p50: Option<f64>, p95: Option<f64>| {
+        let [p50, p95] = [p50?, p95?].map(|us| human(Unit::Microseconds, us));
+        Some(format!("{p50} (95 % {p95})"))
+    };
+    Some(format!(
+        "; in the sender's host upload {}, download {}, in the receiver's upload {}, download {}",
+        both(row.forward_sender_host_p50_us, row.forward_sender_host_p95_us)?,
+        both(row.reverse_sender_host_p50_us, row.reverse_sender_host_p95_us)?,
+        both(row.forward_receiver_host_p50_us, row.forward_receiver_host_p95_us)?,
+        both(row.reverse_receiver_host_p50_us, row.reverse_receiver_host_p95_us)?,
+    ))
+}
+
 /// The sentence of a row, from its cells.
 pub fn because(row: &Row) -> Option<String> {
     let shown = |us: f64| human(Unit::Microseconds, us);
@@ -129,7 +163,7 @@ pub fn because(row: &Row) -> Option<String> {
         above("download", row.reverse_variation_p50_us, row.reverse_variation_p99_us),
     ];
     let ways = ways.into_iter().flatten().reduce(|forward, reverse| format!("{forward}, {reverse}"))?;
-    let varies = format!("above the least delay: {ways}");
+    let varies = format!("above the least delay: {ways}{}", in_hosts(row).unwrap_or_default());
     // Nobody answers a stream: only its direction's variation is known.
     let Some(bound) = row.one_way_bound_us.map(shown) else { return Some(varies) };
     let limit = match row.one_way_clock? {

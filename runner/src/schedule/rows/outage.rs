@@ -61,8 +61,9 @@ fn converged(row: &mut Row, hook: &HookRun, start_ns: u64) {
     let end_s = row.outage_begin_s.zip(row.outage_max_us).map(|(begin_s, max_us)| begin_s + max_us / 1e6);
     let end_s = end_s.filter(|end_s| *end_s > hook_s);
     row.convergence_us = end_s.map(|end_s| ((end_s - hook_s) * 1e9).round() / 1e3);
-    if let (Some(because), Some(us)) = (&mut row.outage_because, row.convergence_us) {
-        because.push_str(&format!("; over {} after the hook at {hook_s:.3} s", human(Unit::Microseconds, us)));
+    if let (Some(because), Some(us)) = (&row.outage_because, row.convergence_us) {
+        let after = format!("; over {} after the hook at {hook_s:.3} s", human(Unit::Microseconds, us));
+        row.outage_because = Some(because.clone() + &after);
     }
 }
 
