@@ -191,6 +191,7 @@ words! {
     OneWayClock {
         User = "user" ("two clocks; the programs' times of arrival, which are later than the kernels'"),
         Kernel = "kernel" ("two clocks; the kernels' times of arrival"),
+        Synchronised = "synchronised" ("two wall clocks whose errors both kernels bound more closely than the round trips do"),
         Shared = "shared" ("both ends have the same clock: one machine"),
     }
 

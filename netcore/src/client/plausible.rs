@@ -262,7 +262,14 @@ mod tests {
 
     /// A daemon's undisturbed clocks.
     fn theirs(raw_ns: u64) -> ClockReading {
-        ClockReading { raw_ns, monotonic_ns: raw_ns, boot_ns: raw_ns, wall_ns: raw_ns.cast_signed(), within_ns: 0 }
+        ClockReading {
+            raw_ns,
+            monotonic_ns: raw_ns,
+            boot_ns: raw_ns,
+            wall_ns: raw_ns.cast_signed(),
+            within_ns: 0,
+            wall_error_ns: None,
+        }
     }
 
     fn with_clocks(side: Side, clocks: fn(u64) -> ClockReading) -> SideReport {

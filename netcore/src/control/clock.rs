@@ -169,7 +169,14 @@ mod tests {
             let raw_ns = (self.begin_ns + awake).checked_add_signed(part(awake, self.oscillator_ppm)).unwrap();
             let monotonic_ns = raw_ns.checked_add_signed(slewed).unwrap();
             let boot_ns = monotonic_ns + asleep;
-            ClockReading { monotonic_ns, raw_ns, boot_ns, wall_ns: boot_ns.cast_signed() + 7, within_ns: 0 }
+            ClockReading {
+                monotonic_ns,
+                raw_ns,
+                boot_ns,
+                wall_ns: boot_ns.cast_signed() + 7,
+                within_ns: 0,
+                wall_error_ns: None,
+            }
         }
     }
 
@@ -254,7 +261,7 @@ mod tests {
     /// Any numbers: a reading may come from a host that lies.
     fn readings() -> impl Strategy<Value = ClockReading> {
         any::<(u64, u64, u64, i64, u64)>().prop_map(|(monotonic_ns, raw_ns, boot_ns, wall_ns, within_ns)| {
-            ClockReading { monotonic_ns, raw_ns, boot_ns, wall_ns, within_ns }
+            ClockReading { monotonic_ns, raw_ns, boot_ns, wall_ns, within_ns, wall_error_ns: None }
         })
     }
 

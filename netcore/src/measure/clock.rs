@@ -51,6 +51,7 @@ fn read_once() -> ClockReading {
         boot_ns,
         wall_ns,
         within_ns: self::monotonic_ns().saturating_sub(monotonic_ns),
+        wall_error_ns: None,
     }
 }
 

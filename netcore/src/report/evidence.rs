@@ -100,6 +100,9 @@ pub struct ClockReading {
     pub wall_ns: i64,
     /// Longest time between two of these readings, nanoseconds.
     pub within_ns: u64,
+    /// Bound of the wall clock's error by the kernel (adjtimex), nanoseconds; `None`: it is not synchronised, or nobody asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_error_ns: Option<u64>,
 }
 
 /// Events of a host's clocks between two readings.
@@ -141,6 +144,7 @@ impl ClockReading {
             boot_ns: start.boot_ns.wrapping_add(part_ns),
             wall_ns: start.wall_ns.wrapping_add_unsigned(part_ns),
             within_ns: unknown.into_iter().fold(start.within_ns, u64::saturating_add),
+            wall_error_ns: None,
         }
     }
 
@@ -169,7 +173,14 @@ mod tests {
         let raw_ns = 1_000_000_000 + parts.iter().map(|(ns, _)| ns).sum::<u64>();
         let slewed = |(ns, per_mille): &(u64, i64)| ns.cast_signed() / 1000 * per_mille;
         let monotonic_ns = raw_ns.checked_add_signed(parts.iter().map(slewed).sum()).unwrap();
-        ClockReading { raw_ns, monotonic_ns, boot_ns: monotonic_ns, wall_ns: monotonic_ns.cast_signed(), within_ns: 0 }
+        ClockReading {
+            raw_ns,
+            monotonic_ns,
+            boot_ns: monotonic_ns,
+            wall_ns: monotonic_ns.cast_signed(),
+            within_ns: 0,
+            wall_error_ns: None,
+        }
     }
 
     #[test]

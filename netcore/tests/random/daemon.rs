@@ -73,7 +73,14 @@ fn whim() -> impl Strategy<Value = Whim> {
 fn saying(which: u8) -> Reply {
     let report = |ending| serde_json::to_string(&SideReport::empty(Side::Far, ending)).unwrap();
     let probed = |arrived_ns, monotonic_ns, wall_ns| {
-        let answered = ClockReading { monotonic_ns, wall_ns, raw_ns: u64::MAX, boot_ns: 0, within_ns: u64::MAX };
+        let answered = ClockReading {
+            monotonic_ns,
+            wall_ns,
+            raw_ns: u64::MAX,
+            boot_ns: 0,
+            within_ns: u64::MAX,
+            wall_error_ns: None,
+        };
         Reply::Probed { arrived_ns, answered }
     };
     let prepared = |address: [u8; 4], ports: &[u16]| {

@@ -401,6 +401,7 @@ mod tests_of_disturbance {
         boot_ns: 10 * SECOND,
         wall_ns: 10_000_000_000,
         within_ns: 500,
+        wall_error_ns: None,
     };
 
     fn sentences(report: &SideReport) -> Vec<String> {

@@ -240,7 +240,7 @@ columns! {
         delay_asymmetry_us: Number = "`forward_delay_min_us` minus `reverse_delay_min_us`; empty where it is smaller than twice the bound."
             => ("delay_asymmetry", Microseconds, Neither, Gauge, "upload delay less download", any());
         one_way_clock: Option<OneWayClock> = "Clocks and times behind the delays: {words}.";
-        one_way_offset_us: Number = "CLOCK_MONOTONIC_RAW of `to` minus that of `from` at the begin of the measure phase, microseconds, known to `one_way_bound_us`.";
+        one_way_offset_us: Number = "CLOCK_MONOTONIC_RAW of `to` minus that of `from` at the begin of the measure phase, microseconds, by the round trips.";
         one_way_drift_ppm: Number = "Drift of that offset, microseconds per second.";
         one_way_because: Text = "The figures of each direction in a sentence, and why a delay is left out.";
     }

@@ -85,7 +85,8 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             if which == Phase::Measure {
                 time_wait(&mut row, near, far);
                 hops::fill(&mut row, near);
-                one_way::fill(&mut row, near.one_way.as_ref());
+                let known = near.one_way.as_ref().and_then(|found| one_way::by_kernels(found, near, far?));
+                one_way::fill(&mut row, near.one_way.as_ref(), known);
                 let watching = if *way == Way::Forward && spec.pattern == Pattern::Stream { far } else { Some(near) };
                 outage::fill(&mut row, watching.and_then(|end| end.outages.as_ref()), spec.pattern);
             }

@@ -2,7 +2,7 @@
 
 use netcore::{
     measure::envelope::DRIFT_PER_MILLION,
-    report::{Latencies, OneWay},
+    report::{ClockReading, Latencies, OneWay, SideReport},
 };
 use schemas::{
     columns::{Row, results::column},
@@ -80,8 +80,35 @@ pub fn variation(row: &mut Row, timed: &[&Latencies]) {
     }
 }
 
-/// Fills the other cells of the measure phase, if its test told the directions apart.
-pub fn fill(row: &mut Row, found: Option<&OneWay>) {
+/// The offset of the two clocks at the begin of the measure phase and the bound of its error, nanoseconds, by what both kernels say of
+/// their wall clocks. `None`: one is not synchronised, or was set in the middle; the round trips know it better, or contradict it.
+pub fn by_kernels(found: &OneWay, near: &SideReport, far: &SideReport) -> Option<(f64, f64)> {
+    /// The most by which a kernel slews its clock for a daemon, as a divisor of the time.
+    const SLEWED: i64 = 2_000;
+    let (ours, theirs) = (near.clocks.as_ref()?, far.clocks.as_ref()?);
+    let was_set = |(from, to): &(ClockReading, ClockReading)| {
+        let change = to.since(from);
+        change.stepped_ns.unsigned_abs() > change.within_ns
+    };
+    let ahead = |clock: &ClockReading| i128::from(clock.raw_ns) - i128::from(clock.wall_ns);
+    let at = |ours: &ClockReading, theirs: &ClockReading| {
+        // The two readings are not of the same instant.
+        let apart = ours.wall_ns.saturating_sub(theirs.wall_ns).saturating_abs() / SLEWED;
+        let errors = ours.wall_error_ns?.checked_add(theirs.wall_error_ns?)?;
+        let readings = ours.within_ns.checked_add(theirs.within_ns)?.checked_add(apart.unsigned_abs())?;
+        Some(((ahead(theirs) - ahead(ours)) as f64, errors.checked_add(readings)? as f64))
+    };
+    let ((begin, begin_bound), (end, end_bound)) = (at(&ours.0, &theirs.0)?, at(&ours.1, &theirs.1)?);
+    // The variation is that above a line of the round trips' drift.
+    let passed_s = ours.1.raw_ns.saturating_sub(ours.0.raw_ns) as f64 / 1e9;
+    let bound = begin_bound.max(end_bound) + (end - begin - found.drift_ppb as f64 * passed_s).abs();
+    let agrees = (begin - found.offset_ns as f64).abs() <= bound + found.bound_ns as f64;
+    let is_better = bound < found.bound_ns as f64;
+    (!was_set(ours) && !was_set(theirs) && agrees && is_better).then_some((begin, bound))
+}
+
+/// Fills the other cells of the measure phase, if its test told the directions apart. `known`: the offset [`by_kernels`].
+pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>) {
     let Some(found) = found else {
         row.one_way_because = because(row);
         return;
@@ -90,12 +117,15 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>) {
     let (offset, least, bound) = (found.offset_ns as f64, found.least_ns as f64, found.bound_ns as f64);
     // A time namespace has a clock of its own on the same machine.
     let shared = row.same_machine == Some(true) && offset.abs() <= bound;
-    let (least_us, bound_us) =
-        if shared { ([us(least + offset), us(least - offset)], OWN_CLOCK_US) } else { ([us(least); 2], us(bound)) };
-    row.one_way_clock = Some(match (shared, found.kernel) {
-        (true, _) => OneWayClock::Shared,
-        (false, true) => OneWayClock::Kernel,
-        (false, false) => OneWayClock::User,
+    let truth = if shared { Some((0.0, OWN_CLOCK_US * 1000.0)) } else { known };
+    // Without another source the least delay is the same in both directions.
+    let (truth, bound) = truth.unwrap_or((offset, bound));
+    let (least_us, bound_us) = ([us(least + offset - truth), us(least - offset + truth)], us(bound));
+    row.one_way_clock = Some(match (shared, known, found.kernel) {
+        (true, ..) => OneWayClock::Shared,
+        (false, Some(_), _) => OneWayClock::Synchronised,
+        (false, None, true) => OneWayClock::Kernel,
+        (false, None, false) => OneWayClock::User,
     });
     row.one_way_bound_us = Some(bound_us);
     row.one_way_offset_us = Some(us(offset));
@@ -128,7 +158,8 @@ pub fn added(probe: &Row, idle: &Row) -> Option<[f64; 2]> {
     let forward = least + apart + grown(|row| row.forward_variation_p50_us)?;
     let reverse = least - apart + grown(|row| row.reverse_variation_p50_us)?;
     // Ends with one clock have its bound in their rows, and a standing queue moves the middle of the gap by more.
-    let is_shared = [probe, idle].iter().all(|row| row.one_way_clock == Some(OneWayClock::Shared));
+    let one_source = [Some(OneWayClock::Shared), Some(OneWayClock::Synchronised)];
+    let is_shared = [probe, idle].iter().all(|row| one_source.contains(&row.one_way_clock));
     (same_hosts && (is_shared || moved.abs() <= most)).then_some([forward, reverse])
 }
 
@@ -168,6 +199,7 @@ pub fn because(row: &Row) -> Option<String> {
     let Some(bound) = row.one_way_bound_us.map(shown) else { return Some(varies) };
     let limit = match row.one_way_clock? {
         OneWayClock::Shared => "both ends have one clock",
+        OneWayClock::Synchronised => "by the time to which both hosts keep their clocks",
         _ => "half of the fastest round trip cannot be split further",
     };
     let varies = match (row.added_forward_p50_us, row.added_reverse_p50_us) {
@@ -190,6 +222,8 @@ pub fn because(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use netcore::{report::Ending, spec::Side};
+
     use super::*;
     use crate::schedule::rows::path::encoded;
 
@@ -198,7 +232,7 @@ mod tests {
         let (forward, reverse) = (of("forward_variation", &[10_000_000; 10]), of("reverse_variation", &[10_000; 10]));
         let mut row = Row { same_machine: Some(same_machine), ..Row::default() };
         variation(&mut row, &[&forward, &reverse]);
-        fill(&mut row, Some(&found));
+        fill(&mut row, Some(&found), None);
         row
     }
 
@@ -230,11 +264,11 @@ mod tests {
         let stream = Latencies { kind: "reverse_variation".into(), histogram: encoded(&[10_000; 10]) };
         let mut of_stream = Row::default();
         variation(&mut of_stream, &[&stream]);
-        fill(&mut of_stream, None);
+        fill(&mut of_stream, None, None);
         let because = of_stream.one_way_because.unwrap();
         assert!(because.starts_with("above the least delay: download 10.0 µs (99 % 10.0"), "{because}");
         let mut none = Row::default();
-        fill(&mut none, None);
+        fill(&mut none, None, None);
         assert_eq!(none, Row::default());
     }
 
@@ -266,6 +300,47 @@ mod tests {
         assert_eq!(added(&shared(&loaded), &shared(&idle)), Some([forward, reverse]));
         assert_eq!(added(&Row { to: Some("another".into()), ..loaded.clone() }, &idle), None);
         assert_eq!(added(&loaded, &Row::default()), None);
+    }
+
+    /// A path of 20 ms there and 5 ms back between hosts whose wall clocks are known to 200 µs each. Theirs booted 7 s later.
+    #[test]
+    fn clocks_that_are_kept_to_one_time_show_what_round_trips_cannot() {
+        let found = OneWay {
+            kernel: true,
+            bound_ns: 12_500_000,
+            least_ns: 12_500_000,
+            offset_ns: -6_992_500_000,
+            drift_ppb: 0,
+        };
+        let end = |side, raw_ns: u64, errors: [Option<u64>; 2], step_ns: i64| {
+            let clocks = |passed_ns: u64, error, step_ns| ClockReading {
+                raw_ns: raw_ns + passed_ns,
+                monotonic_ns: raw_ns + passed_ns,
+                boot_ns: raw_ns + passed_ns,
+                wall_ns: 1_700_000_000_000_000_000 + passed_ns.cast_signed() + step_ns,
+                within_ns: 1_000,
+                wall_error_ns: error,
+            };
+            let clocks = Some((clocks(0, errors[0], 0), clocks(1_000_000_000, errors[1], step_ns)));
+            SideReport { clocks, ..SideReport::empty(side, Ending::Complete) }
+        };
+        let near = |errors, step_ns| end(Side::Near, 100_000_000_000, errors, step_ns);
+        let far = end(Side::Far, 93_000_000_000, [Some(200_000); 2], 0);
+        let good = [Some(200_000), Some(150_000)];
+        let known = by_kernels(&found, &near(good, 0), &far).unwrap();
+        assert_eq!(known, (-7_000_000_000.0, 402_000.0));
+        let mut row = Row { same_machine: Some(false), ..Row::default() };
+        fill(&mut row, Some(&found), Some(known));
+        assert_eq!((row.one_way_clock, row.one_way_bound_us), (Some(OneWayClock::Synchronised), Some(402.0)));
+        assert_eq!((row.forward_delay_min_us, row.reverse_delay_min_us), (Some(20_000.0), Some(5_000.0)));
+        assert_eq!(row.delay_asymmetry_us, Some(15_000.0));
+        // Not synchronised at both edges, less well known than by the round trips, set in the middle, or a lie.
+        for errors in [[None, Some(1)], [Some(1), None], [Some(12_400_000); 2]] {
+            assert_eq!(by_kernels(&found, &near(errors, 0), &far), None, "{errors:?}");
+        }
+        assert_eq!(by_kernels(&found, &near(good, 3_000_000), &far), None);
+        let elsewhere = OneWay { offset_ns: -6_900_000_000, ..found };
+        assert_eq!(by_kernels(&elsewhere, &near(good, 0), &far), None);
     }
 
     #[test]
