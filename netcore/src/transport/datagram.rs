@@ -145,15 +145,24 @@ pub fn arrival_space() -> Vec<u8> {
     cmsg_space!(TimeSpec, [TimeSpec; 3], [u8; 64])
 }
 
-/// When a datagram left, by the kernel's note on the error queue of its socket, Unix nanoseconds. `Ok(None)`: a note of another
-/// kind.
-pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Option<i64>> {
+/// When a datagram left, Unix nanoseconds, and its number among those of which the kernel notes that: from the error queue of its
+/// socket. `Ok(None)`: a note of another kind.
+pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Option<(u32, i64)>> {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     let message = recvmsg::<()>(socket.as_raw_fd(), &mut [], Some(control), flags)?;
-    Ok(message.cmsgs().into_iter().flatten().find_map(|item| match item {
-        ControlMessageOwned::ScmTimestampsns(at) => Some(at.system.tv_sec() * 1_000_000_000 + at.system.tv_nsec()),
-        _ => None,
-    }))
+    let (mut number, mut time_ns) = (None, None);
+    for item in message.cmsgs().into_iter().flatten() {
+        match item {
+            ControlMessageOwned::ScmTimestampsns(at) => {
+                time_ns = Some(at.system.tv_sec() * 1_000_000_000 + at.system.tv_nsec());
+            }
+            ControlMessageOwned::Ipv4RecvErr(note, _) | ControlMessageOwned::Ipv6RecvErr(note, _) => {
+                number = Some(note.ee_data);
+            }
+            _ => {}
+        }
+    }
+    Ok(number.zip(time_ns))
 }
 
 /// Near end: connects the socket (or not) and sends the preamble until it is answered.

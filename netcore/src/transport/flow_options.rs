@@ -176,9 +176,9 @@ pub fn set_kernel_times(link: &Link, spec: &TestSpec) -> Result<(), EndError> {
 }
 
 /// Lets the kernel note when the datagrams that are sent from now on leave, or no longer. Its notes come without the datagrams on
-/// the error queue.
+/// the error queue, with numbers that count them.
 pub fn stamp_departures(socket: &impl AsFd, on: bool) -> io::Result<()> {
-    let told = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    let told = libc::SOF_TIMESTAMPING_SOFTWARE | libc::SOF_TIMESTAMPING_OPT_TSONLY | libc::SOF_TIMESTAMPING_OPT_ID;
     let flags = if on { told | libc::SOF_TIMESTAMPING_TX_SOFTWARE } else { told };
     opt::set_int(socket, opt::SO_TIMESTAMPING, flags.cast_signed())
 }

@@ -83,6 +83,9 @@ pub struct Clocked {
 /// Of so many messages the kernel is asked when one leaves: of all it would cost a call and a note for each.
 const SAMPLED: u64 = 16;
 
+/// A message that has not left after so long was dropped, nanoseconds.
+const GIVEN_UP_NS: u64 = 1_000_000_000;
+
 /// The departures of some of a flow's messages, by the kernel's notes.
 struct Departures {
     socket: Arc<OwnedFd>,
@@ -92,6 +95,8 @@ struct Departures {
     count: u64,
     /// Whether the kernel notes what is sent now.
     is_on: bool,
+    /// The number of the next note, at least: a send that failed may have taken one.
+    next: u32,
     /// When the program sent the message whose note is awaited.
     awaited_ns: Option<u64>,
 }
@@ -102,8 +107,13 @@ impl Departures {
     fn sending(&mut self, sent_ns: u64) {
         self.sent();
         self.count += 1;
-        if self.count.is_multiple_of(SAMPLED) && stamp_departures(&self.socket, true).is_ok() {
-            (self.is_on, self.awaited_ns) = (true, Some(sent_ns));
+        // A queue may hold a message for longer than the next ones take to be sent.
+        let may_come = self.awaited_ns.is_some_and(|before_ns| sent_ns.saturating_sub(before_ns) < GIVEN_UP_NS);
+        if self.count.is_multiple_of(SAMPLED) && !may_come && stamp_departures(&self.socket, true).is_ok() {
+            if self.awaited_ns.replace(sent_ns).is_some() {
+                self.next = self.next.wrapping_add(1);
+            }
+            self.is_on = true;
         }
     }
 
@@ -115,16 +125,18 @@ impl Departures {
         }
     }
 
-    /// Takes the kernel's notes, if one is awaited. One of an earlier message would be older than this one.
+    /// Takes the kernel's notes, if one is awaited.
     #[inline]
     fn look(&mut self, clock: &mut ArrivalClock, trips: &mut Trips) {
         self.sent();
         let Some(sent_ns) = self.awaited_ns else { return };
-        while let Ok(time_ns) = departure(&self.socket, &mut self.control) {
-            let (left_ns, by_kernel) = clock.arrival(time_ns);
+        while let Ok(note) = departure(&self.socket, &mut self.control) {
+            // One of a message that was given up is of no use.
+            let Some((number, time_ns)) = note.filter(|(number, _)| *number >= self.next) else { continue };
+            (self.next, self.awaited_ns) = (number.wrapping_add(1), None);
+            let (left_ns, by_kernel) = clock.arrival(Some(time_ns));
             if let (Some(in_host_ns), true) = (left_ns.checked_sub(sent_ns), by_kernel) {
                 trips.in_host(self.cell.epoch(), true, in_host_ns);
-                self.awaited_ns = None;
             }
         }
     }
@@ -145,6 +157,7 @@ impl Clocked {
                 control: arrival_space(),
                 count: 0,
                 is_on: false,
+                next: 0,
                 awaited_ns: None,
             }),
         }

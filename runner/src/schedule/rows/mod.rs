@@ -87,8 +87,11 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
                 hops::fill(&mut row, near);
                 let known = near.one_way.as_ref().and_then(|found| one_way::by_kernels(found, near, far?));
                 one_way::fill(&mut row, near.one_way.as_ref(), known);
-                let watching = if *way == Way::Forward && spec.pattern == Pattern::Stream { far } else { Some(near) };
-                outage::fill(&mut row, watching.and_then(|end| end.outages.as_ref()), spec.pattern);
+                // The receivers of a stream tell; of both directions together the one that was down longer.
+                let far_tells = spec.pattern == Pattern::Stream && *way != Way::Reverse;
+                let tellers = [far.filter(|_| far_tells), Some(near).filter(|_| !far_tells || *way == Way::Both)];
+                let told = tellers.into_iter().flatten().filter_map(|end| end.outages.as_ref());
+                outage::fill(&mut row, told.max_by_key(|outages| outages.total_ns), spec.pattern);
             }
             rows.push((*way, row));
         }
