@@ -102,18 +102,24 @@ struct Departures {
 }
 
 impl Departures {
-    /// A message is sent next, at this time.
+    /// A message is sent next. Before its time is read: the call that asks for the note is no part of what it measures.
     #[inline]
-    fn sending(&mut self, sent_ns: u64) {
+    fn before_sending(&mut self) {
         self.sent();
         self.count += 1;
+        if !self.count.is_multiple_of(SAMPLED) {
+            return;
+        }
         // A queue may hold a message for longer than the next ones take to be sent.
-        let may_come = self.awaited_ns.is_some_and(|before_ns| sent_ns.saturating_sub(before_ns) < GIVEN_UP_NS);
-        if self.count.is_multiple_of(SAMPLED) && !may_come && stamp_departures(&self.socket, true).is_ok() {
-            if self.awaited_ns.replace(sent_ns).is_some() {
-                self.next = self.next.wrapping_add(1);
-            }
-            self.is_on = true;
+        let may_come = self.awaited_ns.is_some_and(|before_ns| raw_ns().saturating_sub(before_ns) < GIVEN_UP_NS);
+        self.is_on = !may_come && stamp_departures(&self.socket, true).is_ok();
+    }
+
+    /// It is sent now.
+    #[inline]
+    fn sending(&mut self, sent_ns: u64) {
+        if self.is_on && self.awaited_ns.replace(sent_ns).is_some() {
+            self.next = self.next.wrapping_add(1);
         }
     }
 
@@ -198,6 +204,7 @@ impl Stamps for Clocked {
     }
 
     fn request(&mut self, message: &mut [u8]) {
+        self.departures.iter_mut().for_each(Departures::before_sending);
         let sent_ns = raw_ns();
         write(message, SENT, sent_ns);
         if let Some(outages) = self.trips.as_mut().and_then(|trips| trips.outages.as_mut()) {
@@ -214,6 +221,7 @@ impl Stamps for Clocked {
         if let Some(epoch) = self.departures.as_ref().map(|departures| departures.cell.epoch()) {
             self.handed_over(self.taken, epoch);
         }
+        self.departures.iter_mut().for_each(Departures::before_sending);
         let answered_ns = raw_ns();
         write(message, ANSWERED, answered_ns);
         self.departures.iter_mut().for_each(|departures| departures.sending(answered_ns));
