@@ -33,7 +33,7 @@ use crate::{
     pattern::{self, Worker},
     report::{Granted, NicFacts, SideReport, Span},
     spec::{
-        Direction, Io, Role, Side, TestSpec, Transport,
+        Dialect, Direction, Io, Role, Side, TestSpec, Transport,
         support::{self, unused},
     },
     transport::{
@@ -45,6 +45,7 @@ use crate::{
         hops::HopProbes,
         options,
         rendezvous::{Connected, Rendezvous},
+        stamp::Secret,
     },
 };
 use running::Reported;
@@ -66,6 +67,8 @@ pub struct End {
     nic: Option<NicFacts>,
     counter_log: Option<CounterLog>,
     evidence: Option<EvidenceReader>,
+    /// For packets to a reflector that proves them.
+    secret: Option<Secret>,
 }
 
 impl End {
@@ -103,7 +106,13 @@ impl End {
             nic: None,
             counter_log: None,
             evidence: None,
+            secret: None,
         })
+    }
+
+    /// The secret of the test's reflector.
+    pub(crate) fn prove_with(&mut self, secret: Secret) {
+        self.secret = Some(secret);
     }
 
     /// An end over connections that another program's protocol has opened, one link per flow in the flows' order: ready to
@@ -126,6 +135,7 @@ impl End {
             nic: None,
             counter_log: None,
             evidence: None,
+            secret: None,
         };
         end.look_around();
         Ok(end)
@@ -149,6 +159,9 @@ impl End {
         deadline: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(), EndError> {
+        if self.secret.is_some() != (self.spec.dialect == Dialect::Stamp { authenticated: true }) {
+            return Err(EndError::Impossible("packets with a proof need a key here, and others have none".to_owned()));
+        }
         let deadline = Deadline::after(deadline, cancelled);
         self.connected = self.rendezvous.connect(&self.spec, &self.token, peer, &deadline)?;
         self.look_around();
@@ -182,7 +195,8 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, rendezvous, files, assignments, connected, nic, counter_log, evidence, .. } = self;
+        let Self { spec, side, rendezvous, files, assignments, connected, nic, counter_log, evidence, secret, .. } =
+            self;
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
@@ -210,7 +224,7 @@ impl End {
         }
         rendezvous.begin(&spec)?;
         let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
-        let (flows, workers) = assign(&spec, side, assignments, &files, &connected.links, &watch);
+        let (flows, workers) = assign(&spec, side, assignments, (&files, secret.as_ref()), &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let tasks = evidence.as_ref().map(EvidenceReader::tasks);
         let mut sampler = Sampler {
@@ -320,7 +334,7 @@ fn assign(
     spec: &Arc<TestSpec>,
     side: Side,
     assignments: Vec<pattern::Assignment>,
-    files: &Arc<FillFiles>,
+    (files, secret): (&Arc<FillFiles>, Option<&Secret>),
     links: &[Arc<Link>],
     watch: &Arc<Watch>,
 ) -> (Vec<SampledFlow>, Vec<Worker>) {
@@ -353,6 +367,7 @@ fn assign(
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,
             one_way: assignment.one_way.map(|(_, slot)| slot),
+            secret: secret.cloned(),
             watch: watch.clone(),
         });
     }
@@ -410,6 +425,7 @@ impl Conclusion {
             clocks,
             one_way,
             outages,
+            reflector,
             ending,
             mut notes,
         } = sampled;
@@ -451,6 +467,7 @@ impl Conclusion {
             path: hops.map(HopProbes::finish),
             one_way,
             outages,
+            reflector,
             spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
             ending,
             notes,

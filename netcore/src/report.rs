@@ -9,6 +9,7 @@ mod hops;
 mod one_way;
 mod outages;
 mod ranks;
+mod reflector;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,7 @@ pub use hops::{Hop, MOST_ADDRESSES, MOST_HOPS, MOST_TRIPS, ProbedPath, RoundTrip
 pub use one_way::OneWay;
 pub use outages::{Outage, Outages};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
+pub use reflector::Reflector;
 
 /// Warm-up, measurement and cool-down.
 pub const PHASES: usize = 3;
@@ -583,6 +585,9 @@ pub struct SideReport {
     /// Only of a requester that was to look for outages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outages: Option<Outages>,
+    /// Only of a requester whose far end is a reflector of STAMP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reflector: Option<Reflector>,
     pub ending: Ending,
     /// Facts for the reader of the numbers (an option without effect, a clamp, …).
     #[serde(deserialize_with = "foreign::at_most::<_, _, { foreign::MOST_SENTENCES }>")]

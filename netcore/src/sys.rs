@@ -207,6 +207,16 @@ pub fn local_minute(unix_s: i64) -> Option<(i64, u32)> {
     (!known.is_null()).then_some((day, minute))
 }
 
+/// The error of the wall clock by the kernel's own account: a bound, nanoseconds, and whether something keeps it synchronised.
+pub fn wall_clock_error() -> (u64, bool) {
+    // SAFETY: all fields of `timex` are numbers.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live variable. Without a mode the call only reads the clock's state, and cannot fail.
+    unsafe { libc::adjtimex(&raw mut state) };
+    let error_us = u64::try_from(state.maxerror).unwrap_or(u64::MAX);
+    (error_us.saturating_mul(1000), state.status & libc::STA_UNSYNC == 0)
+}
+
 /// A mapping of its own, written once and read-only from then on.
 ///
 /// A page that went into a pipe or a socket without a copy is sent as it is at that time, and again if it is lost. So the
@@ -269,6 +279,16 @@ mod tests {
     #[test]
     fn the_error_of_the_wall_clock_is_bounded_or_unknown() {
         assert!(wall_error_ns().is_none_or(|ns| ns <= 16_000_000_000));
+    }
+
+    #[test]
+    fn the_error_of_the_wall_clock_grows_until_it_is_bounded_anew() {
+        let (error_ns, synchronised) = wall_clock_error();
+        // The kernel lets it grow to 16 s, and then says that the clock is not synchronised.
+        assert!(
+            error_ns > 0 && error_ns <= 16_000_000_000 && (!synchronised || error_ns < 16_000_000_000),
+            "{error_ns}"
+        );
     }
 
     #[test]

@@ -153,6 +153,7 @@ words! {
         None = "none" ("the far end is a service that takes no part; what only it could count is empty"),
         Netperf = "netperf" ("the far end is netserver; what it does not report is empty"),
         Iperf3 = "iperf3" ("the far end is `iperf3 -s`; what it does not report is empty"),
+        Stamp = "stamp" ("the far end is a STAMP reflector; only the near end reports, with what the answers say"),
     }
 
     OfferedUnit {
@@ -193,6 +194,7 @@ words! {
         Kernel = "kernel" ("two clocks; the kernels' times of arrival"),
         Synchronised = "synchronised" ("two wall clocks whose errors both kernels bound more closely than the round trips do"),
         Shared = "shared" ("both ends have the same clock: one machine"),
+        Reflector = "reflector" ("two clocks; the times that a STAMP reflector wrote, whatever they are"),
     }
 
     /// The confidence in a figure of latency under load, from the least.
@@ -289,6 +291,7 @@ impl Control {
             Self::None => Some("a service of its own"),
             Self::Netperf => Some("netserver"),
             Self::Iperf3 => Some("iperf3"),
+            Self::Stamp => Some("a STAMP reflector"),
         }
     }
 }

@@ -90,6 +90,7 @@ mod signals;
 mod soak;
 mod socket_options;
 mod spin;
+mod stamp;
 mod strace;
 mod threads;
 mod uring;

@@ -12,7 +12,7 @@ pub mod variants;
 pub use crate::peers::iperf3::fuzz::iperf3_sessions;
 pub use handshake::handshake;
 pub use messages::{replies, requests};
-pub use peers::{iperf3, netperf};
+pub use peers::{iperf3, netperf, stamp};
 pub use preambles::preambles;
 
 use crate::control::frame::{Decoder, FrameError, encode};
@@ -56,7 +56,7 @@ mod tests {
 
     type Entry = (&'static str, fn(&[u8]));
 
-    const ENTRIES: [Entry; 8] = [
+    const ENTRIES: [Entry; 9] = [
         ("frames", frames),
         ("netperf", netperf),
         ("iperf3", iperf3),
@@ -65,6 +65,7 @@ mod tests {
         ("replies", replies),
         ("preambles", preambles),
         ("iperf3_sessions", iperf3_sessions),
+        ("stamp", stamp),
     ];
 
     /// Inputs that once were findings: files of `netcore/fuzz/found`, in a folder by entry.

@@ -1,4 +1,4 @@
-//! The messages of netperf and iperf3, as a server and as a client read them.
+//! The messages of netperf, iperf3 and STAMP, as a server and as a client read them.
 
 use crate::{
     peers::{
@@ -12,6 +12,7 @@ use crate::{
     },
     report::{Ending, SideReport},
     spec::{Pattern, Side, TestSpec, Transport},
+    transport::stamp::{ErrorEstimate, Packets, Reflection, Secret},
 };
 
 /// The longest test that a daemon grants here, nanoseconds.
@@ -59,6 +60,20 @@ pub fn iperf3(bytes: &[u8]) {
     if let Ok(results) = Results::decode(bytes) {
         let again = serde_json::to_vec(&results.encode()).expect("a value");
         assert_eq!(Results::decode(&again).as_ref(), Ok(&results), "what is written is read");
+    }
+}
+
+/// A packet at a reflector of STAMP, and at a sender: an answer is as long as its request, and names it.
+pub fn stamp(bytes: &[u8]) {
+    for packets in [Packets::new(None), Packets::new(Some(Secret::new(&[7; 32])))] {
+        let _ = packets.read_answer(bytes);
+        let Some(request) = packets.read_request(bytes) else { continue };
+        assert!(bytes.len() >= packets.least_bytes());
+        let mut packet = bytes.to_vec();
+        let own = Reflection { number: 1, received: 2, sent: 3, error: ErrorEstimate::new(4, true), ttl: 5 };
+        packets.reflect(&mut packet, &request, &own);
+        let answer = packets.read_answer(&packet).expect("its own answer");
+        assert_eq!((answer.request_number, answer.request_sent), (request.number, request.sent));
     }
 }
 

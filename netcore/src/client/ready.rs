@@ -13,6 +13,7 @@ use super::{
 use crate::{
     control::{
         channel::ChannelError,
+        key::Key,
         message::{self, Connect, Part, Prepare, Reply, Request},
         netns,
         part::Load,
@@ -57,8 +58,8 @@ pub struct Prepared<'s> {
 pub enum Far<'s> {
     /// A daemon.
     Daemon(&'s mut Session),
-    /// A service at `addresses.far` that takes no part ([`TestSpec::is_alone`]).
-    Service,
+    /// A service at `addresses.far` that takes no part ([`TestSpec::is_alone`]). A reflector may have a key.
+    Service(Option<Key>),
     /// Another program. The near end must be this process.
     Peer(&'s mut Peer),
 }
@@ -152,9 +153,9 @@ pub fn prepare<'s>(
     addresses: &DataAddresses,
     timeouts: Timeouts,
 ) -> Result<Prepared<'s>, ClientError> {
-    let far = match far {
-        Far::Daemon(session) => Some(session),
-        Far::Service => None,
+    let (far, key) = match far {
+        Far::Daemon(session) => (Some(session), None),
+        Far::Service(key) => (None, key),
         Far::Peer(_) if near.is_some() => {
             let reason = "the near end of a test with another program must be the process that runs the plan";
             return Err(EndError::Impossible(reason.to_owned()).into());
@@ -182,7 +183,7 @@ pub fn prepare<'s>(
     }
     let mut here = None;
     if near_is_here {
-        here = match connect_here(spec, addresses, &to, token, timeouts.ready) {
+        here = match connect_here(spec, (addresses, key), &to, token, timeouts.ready) {
             Ok(end) => Some((end, addresses.near_netns.clone())),
             Err(error) => {
                 return Err(match there.0.first_mut() {
@@ -294,13 +295,16 @@ impl<'s> Prepared<'s> {
 
 fn connect_here(
     spec: &TestSpec,
-    addresses: &DataAddresses,
+    (addresses, key): (&DataAddresses, Option<Key>),
     to: &message::Peer,
     token: Token,
     within: Duration,
 ) -> Result<End, ClientError> {
     let end = netns::within(addresses.near_netns.as_deref(), || -> Result<End, EndError> {
         let mut end = End::prepare(spec, Side::Near, addresses.near, token)?;
+        if let Some(key) = key {
+            end.prove_with(key.secret());
+        }
         end.connect(Some((to.address, &to.endpoints)), within)?;
         Ok(end)
     })?;

@@ -10,6 +10,8 @@ use std::{
 
 use snow::{Builder, HandshakeState, TransportState};
 
+use crate::transport::stamp::Secret;
+
 /// A secret shared by a daemon and its clients.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key([u8; 32]);
@@ -51,6 +53,11 @@ impl Key {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes[..length]).map_err(|error| KeyError::Random(error.to_string()))?;
         Ok(Self(bytes))
+    }
+
+    /// The key as it authenticates packets of STAMP.
+    pub fn secret(&self) -> Secret {
+        Secret::new(&self.0)
     }
 
     /// The key of two halves that came by different ways: one half alone says nothing of the key.

@@ -37,7 +37,7 @@ use crate::{
         stop::{StopFlag, Urgency, wait, wait_any},
     },
     end,
-    peers::{self, Program},
+    peers::{self, Program, stamp::Reflector},
     transport::control_port::ControlPort,
 };
 use budget::{Bounds, Budget, Loads, Unproven};
@@ -143,8 +143,13 @@ impl Default for Timeouts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    #[error("cannot listen on {address}: {source}{}", unbound(source, address))]
-    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot listen on {address}: {source}{}", unbound(source, address, *program))]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+        /// Whose clients it is for; `None`: Plumbline's.
+        program: Option<Program>,
+    },
     #[error("{0}")]
     Netns(#[from] NetnsError),
     #[error("{0}")]
@@ -155,17 +160,22 @@ pub enum DaemonError {
 }
 
 /// Advice where an address is not to be had.
-fn unbound(error: &io::Error, address: &SocketAddr) -> String {
-    let other = |port: u16| SocketAddr::new(address.ip(), port);
+fn unbound(error: &io::Error, address: &SocketAddr, program: Option<Program>) -> String {
+    let other = |port: u16| match program {
+        None => format!("--listen {}", SocketAddr::new(address.ip(), port)),
+        Some(program) => format!("--also {}={port}", program.name()),
+    };
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "; another program has this port (`ss -tulnp 'sport = :{}'` names it): end that one, or take another port, \
-             `plumb serve --listen {}`",
+             `plumb serve {}`",
             address.port(),
             other(address.port().checked_add(1).unwrap_or(DEFAULT_PORT))
         ),
         io::ErrorKind::PermissionDenied => {
-            format!("; ports below 1024 are root's: take another, `plumb serve --listen {}`", other(DEFAULT_PORT))
+            // Such as 8862 instead of 862.
+            let free = program.map_or(DEFAULT_PORT, |_| address.port() + 8000);
+            format!("; ports below 1024 are root's: take another, `plumb serve {}`", other(free))
         }
         io::ErrorKind::AddrNotAvailable => "; this machine has no such address: `ip address` lists its own".to_owned(),
         _ => String::new(),
@@ -194,6 +204,8 @@ pub struct Daemon {
 enum Listening {
     Own(Arc<ControlPort>),
     OfProgram(TcpListener, SocketAddr, Program),
+    /// It has a thread of its own.
+    Reflecting(Reflector),
 }
 
 /// Attempts at a port of the kernel's choice: the one for TCP may be in use for UDP.
@@ -216,6 +228,11 @@ fn bind_own(address: &SocketAddr) -> io::Result<(Listening, SocketAddr)> {
 }
 
 fn bind_for_program(address: &SocketAddr, program: Program) -> io::Result<(Listening, SocketAddr)> {
+    if !program.converses() {
+        let reflector = Reflector::bind(address)?;
+        let bound = reflector.address();
+        return Ok((Listening::Reflecting(reflector), bound));
+    }
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
@@ -260,9 +277,9 @@ impl Daemon {
                     Ok(pair) => bound.push(pair),
                     // This machine lacks that version of IP, or the socket for both versions serves IPv4 already.
                     Err(error) if is_absent(&error) || (is_taken(&error) && serves_both(&bound)) => {
-                        absent = Some(DaemonError::Listen { address: *address, source: error });
+                        absent = Some(DaemonError::Listen { address: *address, source: error, program });
                     }
-                    Err(source) => return Err(DaemonError::Listen { address: *address, source }),
+                    Err(source) => return Err(DaemonError::Listen { address: *address, source, program }),
                 }
             }
             match absent {
@@ -308,6 +325,7 @@ impl Daemon {
         self.listeners.iter().filter_map(move |listening| match listening {
             Listening::Own(port) => program.is_none().then(|| port.address()),
             Listening::OfProgram(_, address, served) => (program == Some(*served)).then_some(*address),
+            Listening::Reflecting(reflector) => (program == Some(Program::Stamp)).then(|| reflector.address()),
         })
     }
 
@@ -321,18 +339,37 @@ impl Daemon {
     pub fn run(&self, stop: &StopFlag) -> Result<(), DaemonError> {
         netns::within(self.shared.config.netns.as_deref(), || {
             thread::scope(|scope| {
-                let accepted = self.accept_all(scope, stop);
+                let accepted = self.reflect(scope, stop).and_then(|()| self.accept_all(scope, stop));
                 // While tests finish, new connections are refused and not left waiting, and another daemon may take the port.
                 for listening in &self.listeners {
                     match listening {
                         Listening::Own(port) => port.close(),
                         // A failure does no harm.
                         Listening::OfProgram(socket, ..) => drop(shutdown(socket.as_raw_fd(), Shutdown::Both)),
+                        Listening::Reflecting(_) => {}
                     }
                 }
                 accepted
             })
         })?
+    }
+
+    /// Starts the threads that answer packets, which end as soon as `stop` is raised.
+    fn reflect<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
+        for listening in &self.listeners {
+            let Listening::Reflecting(reflector) = listening else { continue };
+            let (shared, stop) = (&self.shared, stop.clone());
+            let serve = move || {
+                let secret = shared.config.key.as_ref().map(Key::secret);
+                if let Err(error) = reflector.serve(secret, shared, &stop) {
+                    shared.log(&Event::Unaccepted { reason: format!("the reflector has ended: {error}") });
+                }
+            };
+            let what = "no thread for the reflector";
+            let spawned = thread::Builder::new().name("reflector".into()).spawn_scoped(scope, serve);
+            spawned.map_err(|source| DaemonError::System { what, source })?;
+        }
+        Ok(())
     }
 
     fn accept_all<'s>(&'s self, scope: &'s thread::Scope<'s, '_>, stop: &StopFlag) -> Result<(), DaemonError> {
@@ -358,6 +395,7 @@ impl Daemon {
                         self.serve(scope, Client::OfProgram(*program), stream, peer, stop.clone());
                         Ok(())
                     }),
+                    Listening::Reflecting(_) => None,
                 };
                 match accepted {
                     None | Some(Ok(())) => {}
@@ -455,6 +493,7 @@ impl Listening {
         match self {
             Self::Own(port) => port.awaited(),
             Self::OfProgram(socket, ..) => [Some(socket.as_fd()), None, None],
+            Self::Reflecting(_) => [None; AWAITED],
         }
     }
 }
@@ -462,4 +501,23 @@ impl Listening {
 /// The address, as IPv4 where it is an IPv4 address mapped into IPv6.
 fn plain(address: SocketAddr) -> IpAddr {
     address.ip().to_canonical()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_not_to_be_had_comes_with_another_one() {
+        let said = |port: u16, kind: io::ErrorKind, program| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            DaemonError::Listen { address, source: kind.into(), program }.to_string()
+        };
+        let denied = said(862, io::ErrorKind::PermissionDenied, Some(Program::Stamp));
+        assert!(denied.contains("127.0.0.1:862") && denied.contains("`plumb serve --also stamp=8862`"), "{denied}");
+        let taken = said(5201, io::ErrorKind::AddrInUse, Some(Program::Iperf3));
+        assert!(taken.contains("`plumb serve --also iperf3=5202`"), "{taken}");
+        let own = said(80, io::ErrorKind::PermissionDenied, None);
+        assert!(own.contains("`plumb serve --listen 127.0.0.1:12864`"), "{own}");
+    }
 }

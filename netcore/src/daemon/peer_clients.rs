@@ -59,6 +59,23 @@ pub(super) fn serve(
     }
 }
 
+/// Senders of STAMP, whose packets need no admission: they cost what the reflector's own bounds allow.
+impl peers::stamp::Host for Shared {
+    fn allows(&self, address: IpAddr) -> bool {
+        admission::allows(&self.config, address)
+    }
+
+    fn opened(&self, address: SocketAddr) {
+        let client = &ClientLabel { address, host: None };
+        self.log(&Event::Opened { client, program: Program::Stamp.name(), version: "" });
+    }
+
+    fn closed(&self, address: SocketAddr, answers: u64) {
+        let reason = format!("{answers} packets were answered");
+        self.log(&Event::Closed { client: &ClientLabel { address, host: None }, reason });
+    }
+}
+
 struct PeerClient<'s> {
     shared: &'s Shared,
     program: Program,

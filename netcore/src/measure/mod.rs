@@ -13,6 +13,7 @@
 //! | [`sample`] | what held this end back |
 //! | [`host`] | what kind of machine this is |
 //! | `outage` | when a path was down |
+//! | `reflections` | what a reflector's answers say beside their times |
 //! | `one_way` | how long requests and answers were under way, told apart |
 //! | [`nic`] | which interface the packets use, and what it is like |
 //! | [`tasks`] | for how long the data threads ran, and waited for a CPU |
@@ -35,6 +36,7 @@ mod netlink;
 pub mod nic;
 pub(crate) mod one_way;
 pub(crate) mod outage;
+pub(crate) mod reflections;
 pub mod sample;
 pub(crate) mod sampler;
 pub mod tasks;

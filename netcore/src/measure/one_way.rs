@@ -9,8 +9,9 @@ use super::{
     envelope::{Envelope, Line, RoundTrip},
     histogram::{self, Histogram},
     outage::OutageWatch,
+    reflections::Reflections,
 };
-use crate::report::{ClockReading, OneWay, Outages};
+use crate::report::{ClockReading, Ending, OneWay, Outages, Reflector};
 
 /// Most round trips that are kept of a flow.
 const MOST_KEPT: usize = 1 << 15;
@@ -63,6 +64,8 @@ pub struct Trips {
     /// Whether the kernels told all arrivals.
     kernel: bool,
     pub outages: Option<OutageWatch>,
+    /// Where the far end is a reflector.
+    pub reflections: Option<Reflections>,
 }
 
 /// A place in which a worker finds the memory for its round trips, and leaves them.
@@ -94,6 +97,7 @@ impl Trips {
             seen: 0,
             kernel: true,
             outages,
+            reflections: None,
         }
     }
 
@@ -168,7 +172,7 @@ impl Collected {
     }
 
     /// A sentence if the round trips contradict each other.
-    pub fn contradiction(&self) -> Option<String> {
+    fn contradiction(&self) -> Option<String> {
         let any = self.flows.iter().any(|(_, trips)| trips.seen > 0);
         (any && self.line.is_none()).then(|| {
             "one_way: no two clocks can show these times: a machine was suspended or moved during the test, or its clock drifts by \
@@ -215,6 +219,29 @@ impl Collected {
     /// The outages in a phase between these readings of our clocks, of the only flow.
     pub fn outages(&self, (begin, end): (ClockReading, ClockReading)) -> Option<Outages> {
         self.flows.iter().find_map(|(_, trips)| Some(trips.outages.as_ref()?.between(begin.raw_ns, end.raw_ns)))
+    }
+
+    fn reflections(&self) -> impl Iterator<Item = &Reflections> {
+        self.flows.iter().filter_map(|(_, trips)| trips.reflections.as_ref())
+    }
+
+    /// Sentences about what was wrong.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        self.contradiction().into_iter().chain(self.reflections().flat_map(Reflections::notes))
+    }
+
+    /// What the answers of a reflector show in the measure phase, summed over the flows.
+    pub fn reflector(&self) -> Option<Reflector> {
+        self.reflections().map(Reflections::report).reduce(|a, b| Reflector {
+            lost: a.lost.zip(b.lost).map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1))),
+            ttl: a.ttl.into_iter().chain(b.ttl).min(),
+        })
+    }
+
+    /// The end of a test which ended so: without any answer of its reflector it failed.
+    pub fn ending(&self, ending: Ending) -> Ending {
+        let silent = || self.reflections().map(Reflections::silence).collect::<Option<Vec<String>>>()?.pop();
+        if ending == Ending::Complete { silent().map_or(ending, Ending::Failed) } else { ending }
     }
 
     /// The relation of the clocks in a phase between these readings of ours.

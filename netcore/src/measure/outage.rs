@@ -31,7 +31,7 @@ pub struct OutageWatch {
     /// End of the present period, its least round trip, and that of the period before.
     period: (u64, u64, u64),
     /// Number of the latest request with a good answer, its sending, and what the far end had received then.
-    last: Option<(u64, u64, u64)>,
+    last: Option<(u64, u64, Option<u64>)>,
     /// When the first packet of a later request that came late would have left.
     back_ns: u64,
     /// Sending of the first and of the latest request since the last good answer came.
@@ -71,13 +71,13 @@ impl OutageWatch {
         let sent_ns = sent_ns.wrapping_add(ahead_ns);
         // Only forged times are before the first one's by so much.
         if let Some(trip_ns) = arrived_ns.checked_sub(sent_ns) {
-            self.answered(number, sent_ns, trip_ns, 0);
+            self.answered(number, sent_ns, trip_ns, Some(0));
         }
     }
 
     /// Takes in an answer. `trip_ns`: time on the way, there and back; a thread that waits for its CPU at either end has no part in
-    /// it. `taken`: requests that the far end had received by then.
-    pub fn answered(&mut self, number: u64, sent_ns: u64, trip_ns: u64, taken: u64) {
+    /// it. `taken`: requests that the far end had received by then, if it says so.
+    pub fn answered(&mut self, number: u64, sent_ns: u64, trip_ns: u64, taken: Option<u64>) {
         let received_ns = sent_ns.saturating_add(trip_ns);
         if received_ns >= self.period.0 {
             self.period = (received_ns.saturating_add(PERIOD_NS), u64::MAX, self.period.1);
@@ -99,7 +99,7 @@ impl OutageWatch {
             let begin_ns = last_ns.saturating_add(self.gap_ns);
             let length_ns = self.back_ns.saturating_sub(begin_ns);
             // Requests in between that the far end received were answered in vain.
-            let forward = Some(2 * taken.saturating_sub(had + 1) < number - last - 1);
+            let forward = taken.zip(had).map(|(taken, had)| 2 * taken.saturating_sub(had + 1) < number - last - 1);
             if length_ns >= self.threshold_ns && self.found.len() < MOST_KEPT {
                 let begin_ns = begin_ns.saturating_add(self.until_seen_ns());
                 self.found.push(Outage { begin_ns: begin_ns.cast_signed(), length_ns, forward });
@@ -172,7 +172,7 @@ mod tests {
         for (at, number, taken, trip_ns) in events {
             match trip_ns {
                 0 => watch.requested(at),
-                trip_ns => watch.answered(number, (1000 + number) * MS, trip_ns, taken),
+                trip_ns => watch.answered(number, (1000 + number) * MS, trip_ns, Some(taken)),
             }
         }
         watch.between(1000 * MS, 3000 * MS)
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(watched(|n| if n >= 1975 { (None, false) } else { (Some(0), true) }).count, 0);
         let mut watch = OutageWatch::new(20 * MS, MS, false);
         watch.requested(1000 * MS);
-        watch.answered(0, 1000 * MS, 10 * MS, 1);
+        watch.answered(0, 1000 * MS, 10 * MS, Some(1));
         watch.requested(1500 * MS);
         assert_eq!(watch.between(0, 2000 * MS).count, 0);
     }
@@ -261,7 +261,7 @@ mod tests {
         let mut watch = OutageWatch::new(MS, MS, false);
         for (number, sent, trip, taken) in [(9, 5, 1, 7), (u64::MAX - 1, 3, u64::MAX, 0), (0, 0, 0, u64::MAX)] {
             watch.requested(trip);
-            watch.answered(number, sent, trip, taken);
+            watch.answered(number, sent, trip, Some(taken));
         }
         watch.requested(u64::MAX);
         let _ = watch.between(0, u64::MAX);

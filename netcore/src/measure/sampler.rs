@@ -15,7 +15,9 @@ use super::{
     windows::Windows,
 };
 use crate::{
-    report::{ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Outages, Phase, Span, Window},
+    report::{
+        ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Outages, Phase, Reflector, Span, Window,
+    },
     spec::{Collect, Pace, Phases, Stop},
 };
 
@@ -50,6 +52,7 @@ pub struct Sampled {
     /// Relation of the clocks of both ends, where the directions are told apart.
     pub one_way: Option<OneWay>,
     pub outages: Option<Outages>,
+    pub reflector: Option<Reflector>,
     pub ending: Ending,
     /// Facts for the reader of the numbers.
     pub notes: Vec<String>,
@@ -199,13 +202,15 @@ impl Sampler {
             counter_log.rest(Span::After);
         }
         windows.collect_histograms(&self.flows);
-        let (one_way, outages, contradiction) = windows.collect_trips(&self.flows);
-        notes.extend(contradiction);
+        let trips = windows.collect_trips(&self.flows);
+        let (one_way, outages) = windows.clocks().map(|at| (trips.report(at), trips.outages(at))).unwrap_or_default();
+        notes.extend(trips.notes());
+        ending = trips.ending(ending);
         let lacks = |what| format!("the report is full: the later intervals have no {what} (use a longer `interval`)");
         notes.extend(windows.lacks_histograms().then(|| lacks("latencies")));
         let lacks_counters = self.counter_log.as_ref().is_some_and(CounterLog::lacks_intervals);
         notes.extend(lacks_counters.then(|| lacks("counters")));
-        Sampled { one_way, outages, ..self.finish(windows, ending, notes) }
+        Sampled { one_way, outages, reflector: trips.reflector(), ..self.finish(windows, ending, notes) }
     }
 
     fn begin_measuring(&mut self, windows: &mut Windows, sample: &Sample) {
@@ -358,6 +363,7 @@ impl Sampler {
             clocks,
             one_way: None,
             outages: None,
+            reflector: None,
             ending,
             notes,
         }

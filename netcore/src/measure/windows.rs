@@ -13,7 +13,7 @@ use super::{
     sample::{EvidenceReader, Sample, SampledFlow},
 };
 use crate::{
-    report::{ClockReading, FlowWindow, Latencies, OneWay, Outages, Pacing, Phase, TcpInfo, Window, grown},
+    report::{ClockReading, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window, grown},
     spec::{Pace, Role},
 };
 
@@ -190,19 +190,18 @@ impl Windows {
         }
     }
 
-    /// Takes the round trips of flows that tell the directions apart, when their workers have left; also a sentence, if these
-    /// make no sense.
-    pub fn collect_trips(&mut self, flows: &[SampledFlow]) -> (Option<OneWay>, Option<Outages>, Option<String>) {
+    /// Takes the round trips of flows that tell the directions apart, when their workers have left.
+    pub fn collect_trips(&mut self, flows: &[SampledFlow]) -> Collected {
         let collected = Collected::of(flows.iter().map(|flow| Some(&*flow.one_way.as_ref()?.1)));
         collected.for_each(|flow, kind, epoch, histogram| {
             self.add_histogram((flow, flows[flow].latency_slots.len() + kind), epoch, histogram);
         });
-        let measured = self.clocks;
-        (
-            measured.and_then(|clocks| collected.report(clocks)),
-            measured.and_then(|clocks| collected.outages(clocks)),
-            collected.contradiction(),
-        )
+        collected
+    }
+
+    /// The clocks at both edges of the measure phase.
+    pub fn clocks(&self) -> Option<(ClockReading, ClockReading)> {
+        self.clocks
     }
 
     fn add_histogram(&mut self, (flow, kind): (usize, usize), epoch: u64, histogram: &Histogram<u64>) {

@@ -252,7 +252,7 @@ fn greets(spec: &TestSpec, start: &[u8], length: usize) -> bool {
         Dialect::Plumb => is_greeting(start, length, spec.sizes.message_bytes),
         // Shorter than its mark.
         Dialect::Iperf3 { .. } => length < spec.dialect.mark().bytes(usize::MAX),
-        Dialect::Netperf | Dialect::Service => false,
+        Dialect::Netperf | Dialect::Service | Dialect::Stamp { .. } => false,
     }
 }
 

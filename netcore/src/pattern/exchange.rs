@@ -5,10 +5,14 @@
 //! answer from a timely one. Messages of less than 8 bytes have a shorter number ([`Numbers`]); those to netperf have none,
 //! and only one is under way at a time.
 //!
-//! ICMP echo is the same with the kernel as the peer: its messages have a 16-bit number.
+//! ICMP echo is the same with the kernel as the peer: its messages have a 16-bit number. A reflector of STAMP is another peer, with
+//! messages of its own form.
 
 mod numbers;
+mod reflected;
 mod stamps;
+
+pub use reflected::REMEMBERED_BYTES;
 
 use std::{
     collections::VecDeque,
@@ -23,6 +27,7 @@ use socket2::SockRef;
 
 use self::{
     numbers::Numbers,
+    reflected::{Named, Reflected},
     stamps::{Clocked, Stamps},
 };
 use super::{Worker, WorkerError, between, datagram::end_of_datagrams, request_response::Offer};
@@ -33,7 +38,7 @@ use crate::{
         Dialect, Transport,
         memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES, STAMPED_BYTES},
     },
-    transport::{connection::is_greeting, datagram::send_to, icmp, link, listener::Event},
+    transport::{connection::is_greeting, datagram::send_to, icmp, link, listener::Event, stamp::Packets},
 };
 
 /// A request in flight.
@@ -193,6 +198,11 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     let offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let result = match worker.link.icmp {
         Some(form) => request_loop(worker, wait, &form, (), recorder, offer),
+        None if worker.spec.is_reflected() => {
+            let packets = Packets::new(worker.secret.clone());
+            let stamps = Reflected::new(worker, packets.clone());
+            request_loop(worker, wait, &Named(packets), stamps, recorder, offer)
+        }
         None => match worker.spec.request_number_bytes() {
             NUMBERED_BYTES if worker.spec.one_way => {
                 let stamps = Clocked::new(worker);
@@ -229,7 +239,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
     } else {
         worker.expected(response_bytes)?
     };
-    let mut numbers = Numbers::new(F::NUMBER_BITS, timeout);
+    let mut numbers = Numbers::new(F::NUMBER_BITS, S::FIRST, timeout);
     let mut of_phase = [[0u64; 2]; 4];
     // Oldest first. Answers may overtake each other, so any of them may leave.
     let mut flights: VecDeque<Flight> = VecDeque::with_capacity(inflight);
@@ -252,7 +262,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
             worker.send_buffers.go_to(if F::NUMBER_BITS == 0 { sent } else { number });
             worker.send_buffers.touch();
             framing.mark(worker.send_buffers.present_message_mut(), number);
-            stamps.request(worker.send_buffers.present_message_mut());
+            stamps.request(number, worker.send_buffers.present_message_mut());
             if !deliver(worker, wait, &mut errors).map_err(worker.error("send a request"))? {
                 return Ok(());
             }
@@ -292,7 +302,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
             std::hint::spin_loop();
             continue;
         };
-        let Some(message) = body(worker, n, answer_bytes) else { continue };
+        let Some(message) = body(worker, n, answer_bytes).filter(|message| stamps.accepts(message)) else { continue };
         let number = framing.read(message);
         let place = number.and_then(|number| flights.iter().position(|flight| flight.number == number));
         let Some(flight) = place.and_then(|place| flights.remove(place)) else {
@@ -306,7 +316,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
         numbers.release(flight.number);
         let slot = if F::NUMBER_BITS == 0 { sent - 1 } else { flight.number };
         worker.check_message(expected.as_ref(), "a response", slot, fixed::<F, S>(framing, message))?;
-        stamps.answered(worker.cell.epoch(), message);
+        let there_ns = stamps.answered(worker.cell.epoch(), message);
         worker.receive_buffers.touch_received(n);
         worker.receive_buffers.advance();
         transactions += 1;
@@ -319,7 +329,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
             worker.cell.received.0.of_phase[flight.phase].messages.store(of_phase[flight.phase][1], Relaxed);
         }
         worker.cell.operations.0.transactions.store(transactions, Relaxed);
-        recorder.record(worker.cell.epoch(), between(flight.start, now) + flight.waited_ns);
+        recorder.record(worker.cell.epoch(), (between(flight.start, now) + flight.waited_ns).saturating_sub(there_ns));
     }
 }
 

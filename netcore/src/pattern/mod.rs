@@ -40,7 +40,7 @@ use crate::{
         watch::Watch,
     },
     spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
-    transport::{Link, link},
+    transport::{Link, link, stamp::Secret},
 };
 
 /// One direction of a flow, with all that its loop needs. It has a thread of its own, unless the test's threads carry
@@ -66,6 +66,8 @@ pub struct Worker {
     pub gaps: Option<Arc<HistogramSlot>>,
     /// Slot for its round trips, if the directions are told apart.
     pub one_way: Option<Arc<TripsSlot>>,
+    /// For packets to a reflector that proves them.
+    pub secret: Option<Secret>,
     pub watch: Arc<Watch>,
 }
 

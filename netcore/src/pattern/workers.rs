@@ -5,6 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use super::{
     Worker,
+    exchange::REMEMBERED_BYTES,
     multiplex::{
         Multiplexer, Turns,
         ring::{RingMultiplexer, Submitted},
@@ -138,14 +139,15 @@ const RECORDED_BYTES: u64 = 6 * histogram::BYTES;
 
 /// Bound of the histograms of a flow, bytes: latencies and gaps of two roles, or of one with its round trips.
 #[cfg(any(test, fuzzing))]
-pub const MOST_HISTOGRAM_BYTES: u64 = 6 * RECORDED_BYTES + one_way::BYTES;
+pub const MOST_HISTOGRAM_BYTES: u64 = 6 * RECORDED_BYTES + one_way::BYTES + REMEMBERED_BYTES;
 
 /// Bytes of the histograms of an end.
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
     let of_role = |role: &Role| {
         let timed = u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
         let split = splits(spec, side, *role).map_or(0, |kinds| kinds.len() as u64 * RECORDED_BYTES + one_way::BYTES);
-        timed * RECORDED_BYTES + split
+        let remembered = if split > 0 && spec.is_reflected() { REMEMBERED_BYTES } else { 0 };
+        timed * RECORDED_BYTES + split + remembered
     };
     let of_flow = |flow: u32| spec.roles(side, flow).iter().map(of_role).sum::<u64>();
     // The flows of a direction are alike.

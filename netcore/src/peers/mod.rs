@@ -1,11 +1,13 @@
-//! Other programs at an end of a test: netperf and iperf3, with the protocols of their control connections.
+//! Other programs at an end of a test: netperf and iperf3, with the protocols of their control connections, and STAMP, which has
+//! none: a sender is alone with what a reflector answers, and a reflector serves packets and no tests.
 //!
-//! The data path is ours: such a protocol only agrees on a test, opens its data connections, and exchanges results. Its
+//! The data path is ours: the protocol of a program only agrees on a test, opens its data connections, and exchanges results. Its
 //! connections become the links of an [`End`], whose loops know the program's manners from the test's
 //! [`crate::spec::Dialect`].
 
 pub mod iperf3;
 pub mod netperf;
+pub(crate) mod stamp;
 
 use std::{
     fs, io,
@@ -28,7 +30,7 @@ use crate::{
         support::{Unsupported, refuse_if},
     },
     sys::{self, opt},
-    transport::Deadline,
+    transport::{self, Deadline},
 };
 
 /// A program that is not Plumbline.
@@ -40,31 +42,40 @@ pub enum Program {
     Netperf,
     /// `iperf3 -s` as the far end, `iperf3 -c` as a client.
     Iperf3,
+    /// A reflector of STAMP or TWAMP Light, such as routers have, as the far end; a sender of STAMP as a client.
+    Stamp,
 }
 
 impl Program {
-    pub const ALL: [Self; 2] = [Self::Netperf, Self::Iperf3];
+    pub const ALL: [Self; 3] = [Self::Netperf, Self::Iperf3, Self::Stamp];
 
     /// Its name in plans and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Netperf => "netperf",
             Self::Iperf3 => "iperf3",
+            Self::Stamp => "stamp",
         }
     }
 
-    /// Port of its control connections.
+    /// Whether tests have a control connection to it.
+    pub fn converses(self) -> bool {
+        self != Self::Stamp
+    }
+
+    /// Port of its control connections; of a reflector, of its packets.
     pub fn port(self) -> u16 {
         match self {
             Self::Netperf => 12_865,
             Self::Iperf3 => 5201,
+            Self::Stamp => transport::stamp::PORT,
         }
     }
 
-    /// The program that a test with this dialect needs at its other end.
+    /// The program that a test with this dialect agrees with on what is done.
     pub fn of(spec: &TestSpec) -> Option<Self> {
         match spec.dialect {
-            Dialect::Plumb | Dialect::Service => None,
+            Dialect::Plumb | Dialect::Service | Dialect::Stamp { .. } => None,
             Dialect::Netperf => Some(Self::Netperf),
             Dialect::Iperf3 { .. } => Some(Self::Iperf3),
         }
@@ -75,6 +86,7 @@ impl Program {
         match self {
             Self::Netperf => Dialect::Netperf,
             Self::Iperf3 => Dialect::Iperf3 { wide_counter: true },
+            Self::Stamp => Dialect::Stamp { authenticated: false },
         }
     }
 
@@ -93,6 +105,7 @@ impl Program {
         match self {
             Self::Netperf => "netserver",
             Self::Iperf3 => "iperf3 -s",
+            Self::Stamp => "a STAMP reflector",
         }
     }
 }
@@ -191,6 +204,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     match program {
         Program::Netperf => netperf::check(spec),
         Program::Iperf3 => iperf3::check(spec),
+        Program::Stamp => Ok(()),
     }
 }
 
@@ -205,6 +219,7 @@ pub(crate) fn over(program: Program, stream: TcpStream) -> Result<Box<dyn Conver
     match program {
         Program::Iperf3 => Ok(Box::new(iperf3::Client::new(stream)?)),
         Program::Netperf => Ok(Box::new(netperf::Client::new(stream)?)),
+        Program::Stamp => Err(PeerError::Refused("its protocol has no control connection".to_owned())),
     }
 }
 
@@ -214,6 +229,7 @@ pub(crate) fn serve(program: Program, host: &dyn Host, stream: TcpStream, peer: 
     match program {
         Program::Iperf3 => iperf3::serve(host, stream, peer),
         Program::Netperf => Some(netperf::serve(host, stream, peer)),
+        Program::Stamp => Some("its protocol has no control connection".to_owned()),
     }
 }
 

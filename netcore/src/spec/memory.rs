@@ -2,7 +2,7 @@
 //! memory, and its limit. It is allocated, filled and touched before the load, while the other end waits.
 
 use super::{
-    BufferOptions, Io, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, key, segments::CHUNK_BYTES,
+    BufferOptions, Dialect, Io, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport, key, segments::CHUNK_BYTES,
 };
 
 /// Bytes that a message needs for its sequence number.
@@ -13,6 +13,14 @@ pub const STAMPED_BYTES: usize = 16;
 
 /// Bytes that requests and answers need for their number and the times of `one_way`.
 pub const ONE_WAY_BYTES: usize = 40;
+
+/// Bytes of the shortest packet of STAMP.
+pub const fn reflected_bytes(authenticated: bool) -> usize {
+    if authenticated { 112 } else { 44 }
+}
+
+/// Bytes of the header of an extension of STAMP, a TLV: flags, type, length.
+pub const TLV_BYTES: usize = 4;
 
 /// Bytes before a message on the link layer: the Ethernet header (14), session, flow and length.
 pub const LINK_HEADER_BYTES: usize = 14 + 4 + 4 + 2;
@@ -120,6 +128,7 @@ impl TestSpec {
             (Pattern::Stream, _) => {
                 self.dialect.mark().bytes(usize::try_from(self.sizes.message_bytes).unwrap_or(usize::MAX))
             }
+            _ if let Dialect::Stamp { authenticated } = self.dialect => reflected_bytes(authenticated),
             _ if self.one_way => ONE_WAY_BYTES,
             _ => self.request_number_bytes(),
         }

@@ -87,6 +87,12 @@ pub enum Dialect {
         /// Whether the counter in a datagram has 64 bits instead of 32.
         wide_counter: bool,
     },
+    /// The far end is a reflector of STAMP (RFC 8762) at `far.port`: requests and answers have its form, and the near end reports
+    /// alone.
+    Stamp {
+        /// Whether a key proves them.
+        authenticated: bool,
+    },
 }
 
 /// The mark at the beginning of a stream's datagrams.
@@ -101,9 +107,12 @@ pub enum Mark {
 }
 
 impl Dialect {
-    /// Whether another program is at an end: its protocol, and no session of ours, opens and ends the connections.
+    /// The TTL or hop limit of packets of STAMP: what is left of it where they arrive tells the number of routers.
+    pub const STAMP_TTL: u8 = 255;
+
+    /// Whether another program's protocol, and no session of ours, opens and ends the connections.
     pub fn is_foreign(self) -> bool {
-        !matches!(self, Self::Plumb | Self::Service)
+        matches!(self, Self::Netperf | Self::Iperf3 { .. })
     }
 
     /// Whether the far end reports sums only: neither calls nor datagrams out of order, and the CPU time of its process alone.
@@ -128,7 +137,7 @@ impl Dialect {
 
     pub fn mark(self) -> Mark {
         match self {
-            Self::Plumb | Self::Service => Mark::Plumb,
+            Self::Plumb | Self::Service | Self::Stamp { .. } => Mark::Plumb,
             Self::Netperf => Mark::None,
             Self::Iperf3 { wide_counter } => Mark::Iperf3 { wide_counter },
         }
@@ -154,7 +163,12 @@ impl TestSpec {
 
     /// Whether the near end reports alone.
     pub fn is_alone(&self) -> bool {
-        self.dialect == Dialect::Service
+        matches!(self.dialect, Dialect::Service | Dialect::Stamp { .. })
+    }
+
+    /// Whether the far end is a reflector of STAMP.
+    pub fn is_reflected(&self) -> bool {
+        matches!(self.dialect, Dialect::Stamp { .. })
     }
 
     /// Bytes of the number with which datagram requests and their responses begin; 0: they have none. Shorter messages

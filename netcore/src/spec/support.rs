@@ -5,8 +5,8 @@
 mod rules;
 
 use super::{
-    Arrival, Close, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport, ends, key,
-    memory, segments,
+    Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
+    ends, key, memory, segments,
 };
 use rules::{constant, datagrams, discard, messages, pipes};
 
@@ -89,6 +89,9 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     segments::check(spec)?;
     rules::ecn(spec)?;
+    if let Dialect::Stamp { authenticated } = spec.dialect {
+        rules::reflected(spec, authenticated)?;
+    }
     if spec.one_way || spec.kernel_times {
         rules::one_way(spec)?;
     }
@@ -164,7 +167,7 @@ fn alone(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         !tcp && !udp => key::control,
             "control: none is for ping and for services over TCP and UDP, not over {}", spec.transport.name();
-        spec.far.port.is_none() => key::control,
+        spec.far.port.is_none() && !spec.is_reflected() => key::control,
             "control: none needs the port of the service: remote_ports (7 echoes, 9 discards, 19 generates characters)";
         matches!(spec.direction, Direction::Bidirectional | Direction::Duplex) => key::direction,
             "with control: none only the near end reports: what arrives at the far end is unknown";

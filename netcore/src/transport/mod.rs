@@ -15,6 +15,7 @@ pub mod mpi;
 pub mod options;
 pub mod pipe;
 pub mod rendezvous;
+pub mod stamp;
 
 use std::{
     net::{IpAddr, SocketAddr},

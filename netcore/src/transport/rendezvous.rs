@@ -16,7 +16,7 @@ use super::{
     meeting::{self, Destination, Endpoints, Folder, Listening, Meeting},
     mpi,
     options::{self, Prepared},
-    pipe,
+    pipe, stamp,
 };
 use crate::{
     error::EndError,
@@ -329,7 +329,8 @@ fn bounded(spec: &TestSpec, socket: &OwnedFd) -> Result<(), EndError> {
 fn towards(spec: &TestSpec, destination: Destination<'_>, flow: u32) -> Result<Address, EndError> {
     if spec.is_alone() {
         check_family(spec, destination.ip)?;
-        return Ok(Address::Ip((destination.ip, spec.far.port.unwrap_or_default()).into()));
+        let own = if spec.is_reflected() { stamp::PORT } else { 0 };
+        return Ok(Address::Ip((destination.ip, spec.far.port.unwrap_or(own)).into()));
     }
     let unsaid = || EndError::Impossible("the far end did not name the endpoints of its data sockets".to_owned());
     let number = if has_socket_per_flow(spec) && destination.endpoints.ports.len() != 1 { flow } else { 0 };

@@ -35,6 +35,7 @@ Examples:
   plumb serve --key-file lab.key --allow-hooks         these may also run programs here, as you
   plumb serve --listen 10.0.0.2 --allow 10.0.0.0/24    on one address, without a key, for one net
   plumb serve --also netperf,iperf3                    clients of these programs, too
+  plumb serve --also stamp=8862                        a STAMP reflector (RFC 8762), too
   plumb serve --key-file lab.key --metrics 9464        Prometheus scrapes 127.0.0.1:9464
 
 It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
@@ -49,8 +50,8 @@ pub struct Args {
     /// and without --allow a new key is made and printed.
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Serve clients of netperf (port 12865) and iperf3 (5201) too, on loopback, or on the address of --listen. No key
-    /// protects these protocols.
+    /// Serve clients of netperf (port 12865) and iperf3 (5201) too, and reflect packets of stamp (862), on loopback, or on the
+    /// address of --listen. No key protects these protocols.
     #[arg(long, value_name = "PROGRAM[=PORT]", value_delimiter = ',', value_parser = program)]
     also: Vec<(Program, u16)>,
     #[command(flatten)]
@@ -134,7 +135,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn program(text: &str) -> Result<(Program, u16), String> {
     let (name, port) = text.split_once('=').map_or((text, None), |(name, port)| (name, Some(port)));
     let known = Program::ALL.into_iter().find(|program| program.name() == name);
-    let program = known.ok_or_else(|| format!("`{name}` is not served: netperf and iperf3 are"))?;
+    let program = known.ok_or_else(|| format!("`{name}` is not served: netperf, iperf3 and stamp are"))?;
     let port =
         port.map(str::parse).transpose().map_err(|_| format!("`{text}` has no port number: write {name}=5301"))?;
     Ok((program, port.unwrap_or(program.port())))

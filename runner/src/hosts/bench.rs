@@ -12,7 +12,7 @@ use netcore::{
     client::{
         self, ClientError, DataAddresses, Far, Outcome, Peer, Prepared, RankSession, RunningTest, Session, Timeouts,
     },
-    control::{message::ErrorCode, stop::StopFlag},
+    control::{key::Key, message::ErrorCode, stop::StopFlag},
     measure::clock::{monotonic_ns, nanoseconds},
     spec::{Family, Phases, Side, Stop, TestSpec, ranks::RanksSpec},
 };
@@ -46,6 +46,8 @@ struct Slot<'a> {
     data: Vec<Option<IpAddr>>,
     /// Another program that takes part.
     peer: Option<Peer>,
+    /// The key of a reflector.
+    key: Option<Key>,
     test: Test<'a>,
 }
 
@@ -238,7 +240,7 @@ impl Hosts {
             end => self.places.get(end).and_then(|place| place.data),
         };
         let data = sessions.iter().map(data).collect();
-        Ok(Slot { member, grace, sessions, data, peer, test })
+        Ok(Slot { member, grace, sessions, data, key: self.keys.get(&member.to).cloned(), peer, test })
     }
 
     /// Adds the intervals that are shown while the test runs.
@@ -276,7 +278,7 @@ impl Slot<'_> {
                 let far = match (far, &mut self.peer) {
                     (Some(session), _) => Far::Daemon(session),
                     (None, Some(peer)) => Far::Peer(peer),
-                    (None, None) => Far::Service,
+                    (None, None) => Far::Service(self.key.clone()),
                 };
                 let addresses = DataAddresses { far: self.data.get(1).copied().flatten(), ..DataAddresses::default() };
                 client::prepare(near, far, spec, &addresses, timeouts)

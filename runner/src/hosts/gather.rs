@@ -67,6 +67,10 @@ impl Hosts {
                     Ok(address) => drop(hosts.services.insert(end.clone(), address)),
                     Err(error) => missing.push(error.to_string()),
                 }
+                match sessions::key_of(end.name(), host) {
+                    Ok(key) => hosts.keys.extend(key.map(|key| (end.clone(), key))),
+                    Err(error) => missing.push(error.to_string()),
+                }
                 continue;
             }
             let place = match (end, host) {

@@ -51,6 +51,8 @@ pub struct Hosts {
     places: BTreeMap<Endpoint, Location>,
     /// Addresses of other programs, which are no daemons.
     services: BTreeMap<Endpoint, IpAddr>,
+    /// Keys of reflectors.
+    keys: BTreeMap<Endpoint, Key>,
     /// The ones among them that take part in tests by a protocol of their own.
     peers: BTreeMap<Endpoint, PeerTarget>,
     /// Open sessions that no test uses at the moment, by end and the grace they were opened with.
@@ -104,6 +106,7 @@ impl Hosts {
             launchers,
             places: BTreeMap::new(),
             services: BTreeMap::new(),
+            keys: BTreeMap::new(),
             peers: BTreeMap::new(),
             idle: BTreeMap::new(),
             met: BTreeSet::new(),

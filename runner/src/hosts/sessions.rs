@@ -226,10 +226,7 @@ pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Re
         ));
     };
     let mut target = Target::new(name, bracketed(&control));
-    target.key = match &host.key_file {
-        Some(path) => Some(Key::load(path).map_err(|e| Error::Measurement(format!("host `{name}`: {e}")))?),
-        None => default_key.cloned(),
-    };
+    target.key = key_of(name, Some(host))?.or_else(|| default_key.cloned());
     // The daemon is often on a management network: the traffic then has an address of its own.
     let data = match (&host.control, &host.address) {
         (Some(_), Some(address)) => Some(resolve(name, address)?),
@@ -238,12 +235,18 @@ pub fn of_host(name: &str, host: Option<&Host>, default_key: Option<&Key>) -> Re
     Ok(Location { target: Some(target), data })
 }
 
-/// A host where another program takes part in tests.
+/// The key that the plan gives a host.
+pub fn key_of(name: &str, host: Option<&Host>) -> Result<Option<Key>, Error> {
+    let path = host.and_then(|host| host.key_file.as_ref());
+    path.map(|path| Key::load(path)).transpose().map_err(|e| Error::Measurement(format!("host `{name}`: {e}")))
+}
+
+/// A host where another program takes part in tests, over a control connection.
 pub fn of_peer(name: &str, host: &Host) -> Option<PeerTarget> {
     let control = host.control.as_ref().or(host.address.as_ref())?;
     Some(PeerTarget {
         name: name.to_owned(),
-        program: host.speaks?,
+        program: host.speaks.filter(|program| program.converses())?,
         control: bracketed(control),
         bind: None,
         netns: None,

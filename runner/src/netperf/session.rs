@@ -261,7 +261,7 @@ pub struct Reached {
 
 impl Reached {
     pub fn far(&mut self) -> Far<'_> {
-        self.peer.as_mut().map_or(Far::Service, Far::Peer)
+        self.peer.as_mut().map_or(Far::Service(None), Far::Peer)
     }
 
     pub fn peer(&mut self) -> Option<&mut Peer> {

@@ -134,6 +134,9 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         (_, "jitter") if datagrams && !spec.times_messages() => "a message needs 16 bytes for the time of its sending",
         (_, "reordered" | "duplicated" | "jitter") if !datagrams || answers => "only streams of datagrams measure it",
         ("outages", _) if spec.outage_ns == 0 => "only a test with `outage` looks for them",
+        (_, "forward_lost" | "reverse_lost") if !spec.is_reflected() => {
+            "only a STAMP reflector tells which way packets got lost"
+        }
         ("one way", _) if !spec.one_way => "only a test with `one_way` tells the directions apart",
         ("one way", _) if spec.pattern == Pattern::Stream && !family.ends_with("_variation") => {
             "nobody answers the messages of a stream, so only the variation of their delay is known: use udp_rr"
@@ -151,7 +154,7 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         (_, "request_size" | "response_size") if !answers => "a stream has a message size",
         _ => return None,
     };
-    Some(missing.to_owned())
+    Some(if spec.is_reflected() { missing.replace("`control: none`", "a reflector") } else { missing.to_owned() })
 }
 
 fn family(pattern: Pattern) -> Family {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use analyze::judge::environment;
+use netcore::peers::Program;
 use schemas::{metrics, units};
 
 use super::{
@@ -235,7 +236,7 @@ fn check_host(entry: &Entry, host: &Host, out: &mut Diagnostics) {
     let needless = [
         ("launch", host.launch.is_some(), "plumb starts daemons, and here another program serves"),
         ("netns", host.netns.is_some(), "plumb runs a daemon in `netns`, and here another program serves"),
-        ("key_file", host.key_file.is_some(), "its protocol knows no key"),
+        ("key_file", host.key_file.is_some() && program != Program::Stamp, "its protocol knows no key"),
         ("bind", host.bind.is_some(), "its protocol has no place for this"),
         ("cpus", host.cpus.is_some(), "its protocol has no place for this"),
     ];

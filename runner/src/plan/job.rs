@@ -188,7 +188,7 @@ fn settings_of(spec: &TestSpec) -> Json {
     if spec.pace.as_ref().is_some_and(has_default) {
         value["pace"].as_object_mut().map(|keys| keys.remove("catch_up"));
     }
-    if spec.is_alone() {
+    if spec.is_alone() && !spec.is_reflected() {
         // The word of the first version, so that its ids stay.
         value["alone"] = true.into();
         value.as_object_mut().map(|keys| keys.remove("dialect"));

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use netcore::{
-    peers,
+    peers::{self, Program},
     spec::{
         Arrival, BufferOptions, Dialect, Direction, EndSpec, Family, Io, Pace, PaceMode, Pattern, Payload, Stop,
-        TestSpec, Transport, key as engine, support,
+        TestSpec, Transport, key as engine, memory, support,
     },
 };
 use schemas::units::Rate;
@@ -69,11 +69,20 @@ pub fn translate(
     out.coalesce = body.coalesce.unwrap_or(false);
     out.outage_ns = body.outage.map_or(0, Time::nanoseconds);
     out.kernel_times = body.timestamps.is_some();
-    out.one_way = body.one_way.unwrap_or(out.outage_ns > 0 || out.kernel_times);
+    let reflector = to.filter(|host| host.speaks == Some(Program::Stamp));
+    out.one_way = body.one_way.unwrap_or(out.outage_ns > 0 || out.kernel_times || reflector.is_some());
     if out.one_way {
         (out.sizes.request_bytes, out.sizes.response_bytes) = (ONE_WAY_BYTES, ONE_WAY_BYTES);
     }
+    let authenticated = reflector.is_some_and(|host| host.key_file.is_some());
+    if reflector.is_some() {
+        let default = memory::reflected_bytes(authenticated) as u64;
+        (out.sizes.request_bytes, out.sizes.response_bytes) = (default, default);
+    }
     sizes(body, transport, pingpong, &mut out, errors);
+    if reflector.is_some() && body.response_size.is_none() {
+        out.sizes.response_bytes = out.sizes.request_bytes;
+    }
     phases(body, &mut out, errors);
     if let Some(bytes) = paced_message_bytes(body, &out) {
         out.sizes.message_bytes = bytes;
@@ -103,6 +112,12 @@ pub fn translate(
             ));
         }
         out.dialect = program.dialect();
+    }
+    if let Some(host) = reflector {
+        out.dialect = Dialect::Stamp { authenticated };
+        out.near.socket.ttl.get_or_insert(Dialect::STAMP_TTL);
+        let port = || host.control.as_ref()?.rsplit_once(':')?.1.parse().ok();
+        out.far.port = out.far.port.or_else(port).or(Some(Program::Stamp.port()));
     }
     if out.is_alone() && to.is_none() {
         errors.push(error(

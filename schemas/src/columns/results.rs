@@ -240,8 +240,13 @@ columns! {
         delay_asymmetry_us: Number = "`forward_delay_min_us` minus `reverse_delay_min_us`; empty where it is smaller than twice the bound."
             => ("delay_asymmetry", Microseconds, Neither, Gauge, "upload delay less download", any());
         one_way_clock: Option<OneWayClock> = "Clocks and times behind the delays: {words}.";
-        one_way_offset_us: Number = "CLOCK_MONOTONIC_RAW of `to` minus that of `from` at the begin of the measure phase, microseconds, by the round trips.";
+        one_way_offset_us: Number = "CLOCK_MONOTONIC_RAW of `to` minus that of `from` at the begin of the measure phase, microseconds, by the round trips; empty with a STAMP reflector.";
         one_way_drift_ppm: Number = "Drift of that offset, microseconds per second.";
+        forward_lost: Integer = "Requests that did not come to a STAMP reflector, by its own numbers, in rows of the measure phase; those after the last answer are not known. Empty where the reflector does not count."
+            => ("forward_lost", Count, Lower, Count, "lost, upload");
+        reverse_lost: Integer = "Its answers that did not come back."
+            => ("reverse_lost", Count, Lower, Count, "lost, download");
+        forward_ttl: Integer = "Least TTL or hop limit with which requests came to a STAMP reflector. They leave with 255: the difference is the number of routers on the way.";
         one_way_because: Text = "The figures of each direction in a sentence, and why a delay is left out.";
     }
     "outages" {

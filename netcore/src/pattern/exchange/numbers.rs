@@ -19,9 +19,9 @@ pub struct Numbers {
 
 impl Numbers {
     /// Numbers of so many bits: 64, or at most 16. Without any there is one, which rests as long as an answer is waited for.
-    pub fn new(bits: u32, timeout: Duration) -> Self {
+    pub fn new(bits: u32, first: u64, timeout: Duration) -> Self {
         let taken = if bits < u64::BITS { vec![false; 1 << bits] } else { Vec::new() };
-        Self { next: 0, taken, resting: VecDeque::new(), rest: if bits == 0 { timeout } else { REST } }
+        Self { next: first, taken, resting: VecDeque::new(), rest: if bits == 0 { timeout } else { REST } }
     }
 
     /// The next number, if one is free.
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_number_of_a_lost_request_rests_until_its_answer_cannot_come() {
-        let (mut numbers, start) = (Numbers::new(8, SECOND), Instant::now());
+        let (mut numbers, start) = (Numbers::new(8, 0, SECOND), Instant::now());
         let all: Vec<u64> = std::iter::from_fn(|| take(&mut numbers, start)).collect();
         assert_eq!(all, (0..256).collect::<Vec<_>>());
         (0..256).filter(|number| number % 2 == 1).for_each(|number| numbers.release(number));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn without_numbers_one_request_is_under_way() {
-        let (mut numbers, start) = (Numbers::new(0, SECOND), Instant::now());
+        let (mut numbers, start) = (Numbers::new(0, 0, SECOND), Instant::now());
         assert_eq!((take(&mut numbers, start), numbers.next(start)), (Some(0), None));
         numbers.release(0);
         assert_eq!(take(&mut numbers, start), Some(0));
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn long_numbers_are_used_once() {
-        let (mut numbers, start) = (Numbers::new(64, SECOND), Instant::now());
+        let (mut numbers, start) = (Numbers::new(64, 0, SECOND), Instant::now());
         for number in 0..100_000 {
             assert_eq!(take(&mut numbers, start), Some(number));
             numbers.lose(number, start);

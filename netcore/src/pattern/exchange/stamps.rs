@@ -39,14 +39,23 @@ pub trait Stamps {
     /// Bytes at a message's start that are written, or 0.
     const WRITTEN: usize;
 
+    /// The first request's number.
+    const FIRST: u64 = 0;
+
     /// Receives a datagram.
     fn receive(&mut self, link: &Link, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<usize>;
-    /// A request is sent next.
-    fn request(&mut self, message: &mut [u8]);
+    /// A request with this number is sent next.
+    fn request(&mut self, number: u64, message: &mut [u8]);
     /// An answer is sent next, to the message that was received last.
     fn answer(&mut self, message: &mut [u8]);
-    /// The message that was received last is an answer.
-    fn answered(&mut self, epoch: u64, message: &[u8]);
+    /// Whether a message can be an answer.
+    #[inline]
+    fn accepts(&mut self, _message: &[u8]) -> bool {
+        true
+    }
+    /// The message that was received last is an answer. Returns the far end's own time in the round trip, nanoseconds, if that is
+    /// no part of its latency.
+    fn answered(&mut self, epoch: u64, message: &[u8]) -> u64;
 }
 
 /// Without times.
@@ -59,11 +68,13 @@ impl Stamps for () {
         receive_from(link, buffer, flags)
     }
     #[inline]
-    fn request(&mut self, _: &mut [u8]) {}
+    fn request(&mut self, _: u64, _: &mut [u8]) {}
     #[inline]
     fn answer(&mut self, _: &mut [u8]) {}
     #[inline]
-    fn answered(&mut self, _: u64, _: &[u8]) {}
+    fn answered(&mut self, _: u64, _: &[u8]) -> u64 {
+        0
+    }
 }
 
 /// The times of one flow.
@@ -71,11 +82,11 @@ pub struct Clocked {
     clock: ArrivalClock,
     control: Vec<u8>,
     /// When the last datagram arrived, and whether the kernel told it.
-    arrived: (u64, bool),
+    pub arrived: (u64, bool),
     /// Requests that were received.
     taken: u64,
     /// Of a requester, and of a responder that tells of the times in its host.
-    trips: Option<Trips>,
+    pub trips: Option<Trips>,
     slot: Option<Arc<TripsSlot>>,
     departures: Option<Departures>,
 }
@@ -180,6 +191,13 @@ impl Clocked {
             trips.in_host(epoch, false, raw_ns().saturating_sub(self.arrived.0));
         }
     }
+
+    /// A request is sent now.
+    pub fn requested(&mut self, sent_ns: u64) {
+        if let Some(outages) = self.trips.as_mut().and_then(|trips| trips.outages.as_mut()) {
+            outages.requested(sent_ns);
+        }
+    }
 }
 
 impl Drop for Clocked {
@@ -203,13 +221,11 @@ impl Stamps for Clocked {
         Ok(bytes)
     }
 
-    fn request(&mut self, message: &mut [u8]) {
+    fn request(&mut self, _: u64, message: &mut [u8]) {
         self.departures.iter_mut().for_each(Departures::before_sending);
         let sent_ns = raw_ns();
         write(message, SENT, sent_ns);
-        if let Some(outages) = self.trips.as_mut().and_then(|trips| trips.outages.as_mut()) {
-            outages.requested(sent_ns);
-        }
+        self.requested(sent_ns);
         self.departures.iter_mut().for_each(|departures| departures.sending(sent_ns));
     }
 
@@ -227,7 +243,7 @@ impl Stamps for Clocked {
         self.departures.iter_mut().for_each(|departures| departures.sending(answered_ns));
     }
 
-    fn answered(&mut self, epoch: u64, message: &[u8]) {
+    fn answered(&mut self, epoch: u64, message: &[u8]) -> u64 {
         self.handed_over(read(message, 0), epoch);
         let (received_ns, kernel) = self.arrived;
         let trip = RoundTrip {
@@ -236,12 +252,13 @@ impl Stamps for Clocked {
             answered_ns: read(message, ANSWERED),
             received_ns,
         };
-        let Some(trips) = &mut self.trips else { return };
+        let Some(trips) = &mut self.trips else { return 0 };
         let taken = read(message, TAKEN);
         if let (Some(outages), Some(on_the_way)) = (&mut trips.outages, trip.on_the_way_ns()) {
-            outages.answered(read(message, 0), trip.sent_ns, on_the_way, taken >> 1);
+            outages.answered(read(message, 0), trip.sent_ns, on_the_way, Some(taken >> 1));
         }
         trips.record(epoch, &trip, kernel && taken & 1 == 1);
+        0
     }
 }
 

@@ -3,8 +3,8 @@
 
 use super::{Unsupported, refuse_if};
 use crate::spec::{
-    Dialect, Direction, Ecn, EndSpec, Io, PaceMode, Pattern, Role, Side, TestSpec, Transport, key,
-    memory::{STAMPED_BYTES, stamped},
+    Dialect, Direction, Ecn, EndSpec, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, Transport, key,
+    memory::{STAMPED_BYTES, TLV_BYTES, reflected_bytes, stamped},
 };
 
 /// Whether an end sends from a ring of buffers.
@@ -174,9 +174,9 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
         !spec.one_way => key::timestamps, "timestamps: without `one_way` messages carry no times: leave `one_way: false` out";
         !is_stream && spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::one_way, "one_way: only messages of UDP and UDP-Lite, of streams and requests, carry the times of their sending and arrival";
-        spec.dialect != Dialect::Plumb =>
+        spec.dialect != Dialect::Plumb && !spec.is_reflected() =>
             key::one_way, "one_way: only a far end of Plumbline writes down when a message came and when its answer left";
-        short => key, "one_way: number and times take {ONE_WAY} bytes, of request and response";
+        short && !spec.is_reflected() => key, "one_way: number and times take {ONE_WAY} bytes, of request and response";
         is_stream && !spec.times_messages() =>
             key::message_size, "one_way: number and time take {STAMPED_BYTES} bytes of a message";
         is_stream && spec.pace.is_some_and(|pace| pace.mode == PaceMode::Txtime) =>
@@ -184,6 +184,33 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.kernel_times && is_stream =>
             key::timestamps, "timestamps: the times in both hosts are told of requests and answers: use udp_rr, or leave it out";
         !spec.connected => key::connected, "one_way: leave `connected` out: only connected sockets ask for the times of packets";
+    }
+    Ok(())
+}
+
+/// Most requests of a test with a reflector: their numbers have 32 bits, and half of them tells before from after.
+const MOST_REFLECTED: f64 = 2_147_483_648.0;
+
+/// Rules of a far end that is a reflector of STAMP.
+pub(super) fn reflected(spec: &TestSpec, authenticated: bool) -> Result<(), Unsupported> {
+    let (least, bytes) = (reflected_bytes(authenticated) as u64, spec.sizes.request_bytes);
+    let rate = spec.pace.map_or(0.0, |pace| pace.events_per_s);
+    let requests = match spec.phases.stop {
+        Stop::AfterTransactions(count) => count as f64,
+        _ => rate * spec.phases.length_ns().unwrap_or(0) as f64 / 1e9,
+    };
+    refuse_if! {
+        spec.transport != Transport::Udp || spec.pattern != Pattern::RequestResponse =>
+            key::workload, "a reflector of STAMP answers the requests of udp_rr";
+        !spec.one_way => key::one_way, "one_way: packets of STAMP always carry their times: leave it out";
+        spec.pace.is_none() => key::rate, "a reflector is asked at a rate: write one, for example 100/s";
+        bytes < least => key::request_size, "request_size: a packet of STAMP has at least {least} bytes here";
+        (least + 1..least + TLV_BYTES as u64).contains(&bytes) =>
+            key::request_size, "request_size: padding has a header: {least} bytes, or {} and more", least + TLV_BYTES as u64;
+        bytes != spec.sizes.response_bytes => key::response_size, "response_size: an answer is as long as its request: leave it out";
+        bytes > LARGEST_UDP => key::request_size, "request_size: at most {LARGEST_UDP} bytes fit a datagram";
+        spec.integrity => key::integrity, "integrity: a reflector writes into the packets that it returns";
+        requests > MOST_REFLECTED => key::rate, "the numbers of packets have 32 bits: this test has too many requests";
     }
     Ok(())
 }

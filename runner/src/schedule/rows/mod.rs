@@ -86,7 +86,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
                 time_wait(&mut row, near, far);
                 hops::fill(&mut row, near);
                 let known = near.one_way.as_ref().and_then(|found| one_way::by_kernels(found, near, far?));
-                one_way::fill(&mut row, near.one_way.as_ref(), known);
+                one_way::fill(&mut row, near.one_way.as_ref(), known, near.reflector.as_ref());
                 // The receivers of a stream tell; of both directions together the one that was down longer.
                 let far_tells = spec.pattern == Pattern::Stream && *way != Way::Reverse;
                 let tellers = [far.filter(|_| far_tells), Some(near).filter(|_| !far_tells || *way == Way::Both)];

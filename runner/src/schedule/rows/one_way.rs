@@ -2,7 +2,7 @@
 
 use netcore::{
     measure::envelope::DRIFT_PER_MILLION,
-    report::{ClockReading, Latencies, OneWay, SideReport},
+    report::{ClockReading, Latencies, OneWay, Reflector, SideReport},
 };
 use schemas::{
     columns::{Row, results::column},
@@ -108,7 +108,11 @@ pub fn by_kernels(found: &OneWay, near: &SideReport, far: &SideReport) -> Option
 }
 
 /// Fills the other cells of the measure phase, if its test told the directions apart. `known`: the offset [`by_kernels`].
-pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>) {
+pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>, reflector: Option<&Reflector>) {
+    if let Some(reflector) = reflector {
+        (row.forward_lost, row.reverse_lost) = reflector.lost.unzip();
+        row.forward_ttl = reflector.ttl.map(u64::from);
+    }
     let Some(found) = found else {
         row.one_way_because = because(row);
         return;
@@ -122,13 +126,15 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>) {
     let (truth, bound) = truth.unwrap_or((offset, bound));
     let (least_us, bound_us) = ([us(least + offset - truth), us(least - offset + truth)], us(bound));
     row.one_way_clock = Some(match (shared, known, found.kernel) {
+        _ if reflector.is_some() => OneWayClock::Reflector,
         (true, ..) => OneWayClock::Shared,
         (false, Some(_), _) => OneWayClock::Synchronised,
         (false, None, true) => OneWayClock::Kernel,
         (false, None, false) => OneWayClock::User,
     });
     row.one_way_bound_us = Some(bound_us);
-    row.one_way_offset_us = Some(us(offset));
+    // A reflector has the wall clock, whose distance to a clock that counts from a boot means nothing.
+    row.one_way_offset_us = reflector.is_none().then(|| us(offset));
     row.one_way_least_us = Some(us(least));
     row.one_way_drift_ppm = Some(found.drift_ppb as f64 / 1000.0);
     let asymmetry = least_us[0] - least_us[1];
@@ -232,7 +238,7 @@ mod tests {
         let (forward, reverse) = (of("forward_variation", &[10_000_000; 10]), of("reverse_variation", &[10_000; 10]));
         let mut row = Row { same_machine: Some(same_machine), ..Row::default() };
         variation(&mut row, &[&forward, &reverse]);
-        fill(&mut row, Some(&found), None);
+        fill(&mut row, Some(&found), None, None);
         row
     }
 
@@ -264,11 +270,11 @@ mod tests {
         let stream = Latencies { kind: "reverse_variation".into(), histogram: encoded(&[10_000; 10]) };
         let mut of_stream = Row::default();
         variation(&mut of_stream, &[&stream]);
-        fill(&mut of_stream, None, None);
+        fill(&mut of_stream, None, None, None);
         let because = of_stream.one_way_because.unwrap();
         assert!(because.starts_with("above the least delay: download 10.0 µs (99 % 10.0"), "{because}");
         let mut none = Row::default();
-        fill(&mut none, None, None);
+        fill(&mut none, None, None, None);
         assert_eq!(none, Row::default());
     }
 
@@ -330,7 +336,7 @@ mod tests {
         let known = by_kernels(&found, &near(good, 0), &far).unwrap();
         assert_eq!(known, (-7_000_000_000.0, 402_000.0));
         let mut row = Row { same_machine: Some(false), ..Row::default() };
-        fill(&mut row, Some(&found), Some(known));
+        fill(&mut row, Some(&found), Some(known), None);
         assert_eq!((row.one_way_clock, row.one_way_bound_us), (Some(OneWayClock::Synchronised), Some(402.0)));
         assert_eq!((row.forward_delay_min_us, row.reverse_delay_min_us), (Some(20_000.0), Some(5_000.0)));
         assert_eq!(row.delay_asymmetry_us, Some(15_000.0));
