@@ -46,6 +46,7 @@ use crate::{
         options,
         rendezvous::{Connected, Rendezvous},
         stamp::Secret,
+        tls,
     },
 };
 use running::Reported;
@@ -59,6 +60,8 @@ pub struct End {
     side: Side,
     token: Token,
     rendezvous: Rendezvous,
+    /// Of a far end with TLS.
+    identity: Option<tls::Identity>,
     /// Also read by the workers' threads, for the data that `integrity` expects.
     files: Arc<FillFiles>,
     /// The buffers of each thread, made before the connections so that nothing is allocated after.
@@ -95,11 +98,13 @@ impl End {
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side, &files)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
+        let identity = if side == Side::Far { tls::Identity::of(&spec)? } else { None };
         Ok(Self {
             spec,
             side,
             token,
             rendezvous,
+            identity,
             files: Arc::new(files),
             assignments,
             connected: Connected::default(),
@@ -129,6 +134,7 @@ impl End {
             side,
             token: Token::default(),
             rendezvous: Rendezvous::Near { data_ip: None },
+            identity: None,
             files: Arc::new(files),
             assignments,
             connected: Connected::of(links),
@@ -143,7 +149,8 @@ impl End {
 
     /// Endpoints that the near end must connect to. Empty at the near end.
     pub fn endpoints(&self) -> Endpoints {
-        self.rendezvous.endpoints()
+        let certificate = self.identity.as_ref().map(|identity| identity.fingerprint);
+        Endpoints { certificate, ..self.rendezvous.endpoints() }
     }
 
     /// Near end: opens every flow to `peer` (address and [`Endpoints`] of the far end). Far end (`peer` is `None`): accepts
@@ -164,6 +171,12 @@ impl End {
         }
         let deadline = Deadline::after(deadline, cancelled);
         self.connected = self.rendezvous.connect(&self.spec, &self.token, peer, &deadline)?;
+        if self.spec.cipher().is_some() {
+            let pinned = peer.and_then(|(_, endpoints)| endpoints.certificate);
+            let part = self.identity.as_ref().map(tls::Part::Far).or(pinned.map(tls::Part::Near));
+            let part = part.ok_or_else(|| EndError::Impossible("the far end announced no certificate".to_owned()))?;
+            tls::secure(&self.connected.links, &self.spec, part, &deadline)?;
+        }
         self.look_around();
         Ok(())
     }
@@ -322,6 +335,7 @@ fn granted(
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(flow_options::segments_granted(link, spec, side));
+        list.extend(link.session.get().map(|session| session.granted(link.flow, spec)));
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
@@ -450,7 +464,7 @@ impl Conclusion {
             side,
             io: spec.resolved_io().name().to_owned(),
             threads,
-            library: transport::mpi::library(spec.transport),
+            library: spec.cipher().map(|_| tls::LIBRARY.to_owned()).or_else(|| transport::mpi::library(spec.transport)),
             phases,
             intervals,
             totals,

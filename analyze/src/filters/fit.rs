@@ -345,6 +345,13 @@ pub struct Wire {
     pub tags: u64,
 }
 
+/// Share of the payload in records of TLS 1.3: each has at most 16 KiB of a message, a header (5 bytes), the kind of its content (1)
+/// and a seal (16): RFC 8446, section 5.2.
+fn in_records(message_bytes: Option<u64>) -> f64 {
+    let bytes = message_bytes.unwrap_or(16_384).max(1);
+    bytes as f64 / (bytes + 22 * bytes.div_ceil(16_384)) as f64
+}
+
 impl Wire {
     /// Messages of a size; TCP fills its segments, whatever their size.
     fn load(&self, headers: Headers, message_bytes: Option<u64>) -> Result<Load, Error> {
@@ -362,7 +369,8 @@ impl Wire {
     /// Payload bits per second of a full link, for messages of that transport and size.
     pub fn carries(&self, transport: &str, message_bytes: Option<u64>) -> Result<f64, Error> {
         let headers = self.headers.unwrap_or_else(|| Headers::of(transport));
-        Ok(self.load(headers, message_bytes)?.at(self.bits_per_s))
+        let carried = self.load(headers, message_bytes)?.at(self.bits_per_s);
+        Ok(if transport == "tls" { carried * in_records(message_bytes) } else { carried })
     }
 
     /// Messages of these sizes; of the largest that fit a packet, if none is named.

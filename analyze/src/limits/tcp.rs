@@ -359,7 +359,7 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
         None if evidence.sender.load().is_none() => {
             Err("the data thread of the sender could not be looked at".to_owned())
         }
-        None if matches!(row.transport.as_deref(), Some("tcp" | "mptcp")) => {
+        None if matches!(row.transport.as_deref(), Some("tcp" | "mptcp" | "tls")) => {
             Err("both ends waited, and TCP's times were not collected (`collect: [tcp_info]`)".to_owned())
         }
         None => Err("both ends waited, and this transport does not tell for what".to_owned()),

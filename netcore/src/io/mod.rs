@@ -11,6 +11,7 @@ pub mod fill;
 #[expect(unsafe_code, reason = "MPI uses memory after a call has returned")]
 pub mod message;
 pub mod pages;
+pub mod tls;
 #[expect(unsafe_code, reason = "the kernel uses memory after a call has returned")]
 pub mod uring;
 pub mod wait;
@@ -57,6 +58,9 @@ pub trait Channel {
         }
         Ok(calls)
     }
+
+    /// Before the end of the stream: sends what the protocol has to say about it.
+    fn finish(&mut self) {}
 
     /// After the peer's end of the stream: waits until the kernel says that it is done with what was sent, where it says so.
     /// The error is a sentence.

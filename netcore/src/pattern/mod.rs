@@ -29,6 +29,7 @@ use crate::{
         fill::FillFiles,
         message::{Messages, Window},
         pages::{Conduit, Sendfile, Splice, Vmsplice},
+        tls::Records,
         wait::{Block, Poll, Spin, Wait},
         zerocopy::Zerocopy,
     },
@@ -231,6 +232,7 @@ fn end_of_requests(
 ) -> Result<(), WorkerError> {
     let broken = result.is_err();
     let result = worker.end_of_loop(result);
+    channel.finish();
     worker.link.end_of_stream();
     if !broken {
         drain(channel);
@@ -260,6 +262,16 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     }
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
+    }
+    if worker.spec.transport == Transport::Tls {
+        return match worker.spec.resolved_io() {
+            Io::Nonblocking => by_records(worker, Poll),
+            Io::Spin => {
+                let wait = spin(worker);
+                by_records(worker, wait)
+            }
+            _ => by_records(worker, Block),
+        };
     }
     let receive_flags = worker.receive_flags();
     match (worker.spec.resolved_io(), worker.role) {
@@ -314,9 +326,20 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     if worker.spec.transport == Transport::Mpi {
         return by_messages(worker, turns);
     }
+    if worker.spec.transport == Transport::Tls {
+        return by_records(worker, turns);
+    }
     let link = worker.link.clone();
     let receive_flags = worker.receive_flags();
     over(worker, Nonblocking { link, wait: turns, receive_flags })
+}
+
+/// Runs a worker's loop over TLS. Two workers of one connection have a half each.
+fn by_records<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError> {
+    let sends = !worker.duplex || worker.role == Role::Sender;
+    let receives = !worker.duplex || worker.role != Role::Sender;
+    let channel = Records::new(worker.link.clone(), wait, sends, receives);
+    over(worker, channel)
 }
 
 /// Runs a worker's loop over messages between ranks.

@@ -202,6 +202,7 @@ fn size(bytes: u64) -> usize {
 pub fn respond<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), WorkerError> {
     let result = respond_loop(worker, &mut channel);
     let result = worker.end_of_loop(result);
+    channel.finish();
     worker.link.end_of_stream();
     result
 }

@@ -113,6 +113,7 @@ pub fn send<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Worke
         _ => send_timed(worker, &mut channel, Unpaced)?,
     }
     worker.load_over();
+    channel.finish();
     if worker.spec.dialect.ends_streams_by_word() {
         // The server ends its streams when the client tells it to. The client keeps its own open until the server has counted.
         if worker.side == Side::Far {
@@ -194,6 +195,7 @@ pub fn receive<C: Channel>(worker: &mut Worker, mut channel: C) -> Result<(), Wo
     }
     worker.load_over();
     if !worker.duplex {
+        channel.finish();
         worker.link.end_of_stream();
     }
     Ok(())

@@ -17,7 +17,7 @@ keys! {
     arrival bind buffers bytes close coalesce collect connected control
     cooldown direction duration hops inflight integrity io message_size one_way outage timestamps pacing payload
     port port_count ports rate receive receive_size remote_buffers remote_cpu remote_ports
-    remote_socket reply_timeout request_size response_size streams threads transactions warmup workload
+    remote_socket reply_timeout request_size response_size streams threads tls transactions warmup workload
 }
 
 /// A test that these engines cannot run on any machine.

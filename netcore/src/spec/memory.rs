@@ -187,6 +187,9 @@ pub const MOST_BYTES: u64 = 1 << 30;
 /// Record of a transaction in flight (its start and its number), bytes.
 const FLIGHT_BYTES: u128 = 32;
 
+/// Records of TLS of one call, each of 16 KiB with its header and its seal, and one that began: received, and sealed, bytes.
+pub const RECORDS_BYTES: usize = 9 * (16_384 + 256 + 5);
+
 /// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
@@ -202,7 +205,8 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
-    let all = forward.saturating_add(reverse).saturating_add(ring_bytes(spec, side));
+    let records = spec.cipher().map_or(0, |_| 2 * RECORDS_BYTES as u128 * u128::from(spec.flows()));
+    let all = forward.saturating_add(reverse).saturating_add(records).saturating_add(ring_bytes(spec, side));
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 

@@ -16,12 +16,14 @@ pub(crate) mod segments;
 mod side;
 pub mod socket;
 pub mod support;
+mod tls;
 
 pub use ends::{BufferOptions, Cpus, EndSpec};
 pub use payload::Payload;
 pub use quantity::Bytes;
 pub use side::{Dialect, Mark, Role, Side};
 pub use socket::{Dscp, Ecn, Reuseport, SocketOptions};
+pub use tls::{Cipher, TlsOptions};
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +49,8 @@ pub enum Pattern {
 pub enum Transport {
     Tcp,
     Mptcp,
+    /// TLS 1.3 over TCP.
+    Tls,
     Udp,
     UdpLite,
     /// One-to-one style.
@@ -300,6 +304,9 @@ pub struct TestSpec {
     /// Shortest time without usual answers that is an outage of the path, nanoseconds; 0: nobody looks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outage_ns: u64,
+    /// Options of TLS; `None`: the defaults, or another transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsOptions>,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
     /// The program at the other end of the data connections.
@@ -386,6 +393,7 @@ impl TestSpec {
             one_way: false,
             kernel_times: false,
             outage_ns: 0,
+            tls: None,
             interim: false,
             dialect: Dialect::default(),
             connected: true,

@@ -73,9 +73,10 @@ const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::
 
 impl Transport {
     /// All transports, in the order of the enum.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Tcp,
         Self::Mptcp,
+        Self::Tls,
         Self::Udp,
         Self::UdpLite,
         Self::Sctp,
@@ -111,6 +112,8 @@ impl Transport {
             },
             // The kernel (seen on 6.18) copies what splice gives it, and has no MSG_ZEROCOPY here.
             Self::Mptcp => Facts { name: "mptcp", ip: true, discards: true, ..BYTES },
+            // Records are sealed in this process: the kernel cannot take them from a file or from pages.
+            Self::Tls => Facts { name: "tls", ip: true, ..CONNECTIONS },
             Self::Udp => Facts { name: "udp", ip: true, discards: true, ..DATAGRAMS },
             Self::UdpLite => Facts { name: "udplite", ip: true, discards: true, ..DATAGRAMS },
             // The kernel (seen on 6.1) reports the end of an association to blocking calls only.
@@ -199,7 +202,7 @@ impl Transport {
 
     /// Whether its options and TCP_INFO are TCP's.
     pub fn is_tcp(self) -> bool {
-        matches!(self, Self::Tcp | Self::Mptcp)
+        matches!(self, Self::Tcp | Self::Mptcp | Self::Tls)
     }
 }
 

@@ -6,7 +6,7 @@ mod rules;
 
 use super::{
     Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
-    ends, key, memory, segments,
+    ends, key, memory, segments, tls,
 };
 use rules::{constant, datagrams, discard, messages, pipes};
 
@@ -88,6 +88,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         messages(spec)?;
     }
     segments::check(spec)?;
+    tls::check(spec)?;
     rules::ecn(spec)?;
     if let Dialect::Stamp { authenticated } = spec.dialect {
         rules::reflected(spec, authenticated)?;

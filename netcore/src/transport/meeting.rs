@@ -38,6 +38,9 @@ pub struct Endpoints {
     pub cid: Option<u32>,
     /// Hardware address of a link end.
     pub mac: Option<[u8; 6]>,
+    /// SHA-256 of the certificate of an end of TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<[u8; 32]>,
     /// Rank and tags of an end of MPI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi: Option<Place>,

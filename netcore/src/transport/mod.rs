@@ -16,12 +16,13 @@ pub mod options;
 pub mod pipe;
 pub mod rendezvous;
 pub mod stamp;
+pub mod tls;
 
 use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -56,6 +57,8 @@ pub struct Link {
     pub header: Vec<u8>,
     /// The way of messages between ranks. The descriptors then stand for nothing.
     pub route: Option<Route>,
+    /// The keys of a TLS connection, after its handshake.
+    pub session: OnceLock<tls::Session>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
@@ -78,6 +81,7 @@ impl Link {
             peer: None,
             header: Vec::new(),
             route: None,
+            session: OnceLock::new(),
             freed: AtomicBool::new(false),
         }
     }
@@ -182,7 +186,7 @@ impl Protocol {
     /// `None`: a pipe, or MPI.
     pub fn of(transport: Transport) -> Option<Self> {
         let (kind, number) = match transport {
-            Transport::Tcp => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
+            Transport::Tcp | Transport::Tls => (libc::SOCK_STREAM, libc::IPPROTO_TCP),
             Transport::Mptcp => (libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
             Transport::Sctp => (libc::SOCK_STREAM, libc::IPPROTO_SCTP),
             Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP),

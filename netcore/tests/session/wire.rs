@@ -140,8 +140,15 @@ fn words() -> Value {
     };
     let address = "192.0.2.1".parse().unwrap();
     let mpi = Some(Place { world: 1, rank: 1, tag: 2 });
-    let endpoints =
-        Endpoints { address: Some(address), ports: vec![1], at_control: true, cid: Some(1), mac: Some([0; 6]), mpi };
+    let endpoints = Endpoints {
+        address: Some(address),
+        ports: vec![1],
+        at_control: true,
+        cid: Some(1),
+        mac: Some([0; 6]),
+        certificate: Some([0; 32]),
+        mpi,
+    };
     let operation = Work::Operation { operation: Operation::Bcast, message_bytes: 1, compute_ns: 1 };
     let prepare = |part| Request::Prepare(Box::new(Prepare { part, token: [0; 16], data_address: Some(address) }));
     let rank = |rank, spec| Part::Rank { spec: Box::new(spec), rank, ranks: 2 };

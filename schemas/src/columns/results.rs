@@ -66,6 +66,7 @@ columns! {
         offered_unit: Option<OfferedUnit> = "{words}.";
         congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";
+        tls_cipher: Text = "Cipher of the records of TLS 1.3 that both ends agreed on.";
         @ends {
             send_buffer_bytes (local_send_buffer_bytes remote_send_buffer_bytes): Integer = "SO_SNDBUF at the end of the run at `{end}`, as the kernel reports it.";
             receive_buffer_bytes (local_receive_buffer_bytes remote_receive_buffer_bytes): Integer = "SO_RCVBUF at the end of the run at `{end}`, as the kernel reports it.";
@@ -268,7 +269,7 @@ columns! {
         ranks: Integer = "Ranks of a test of several.";
         operation: Text = "Operation between the ranks.";
         algorithm: Text = "Algorithm of the operation, chosen by its size and the number of ranks; `library`: the library's own choice.";
-        library: Text = "Library that carried the data (MPI), with its version; empty: our own connections.";
+        library: Text = "Library that carried the data (MPI) or sealed it (TLS), with its version; empty: our own connections.";
         class: Text = "Class of a NAS kernel: S, W, A or B.";
         operation_time_us: Number = "Time of an operation at its slowest rank, from entry to exit, mean over the operations, microseconds. Of very many operations every 2nd, 4th, … counts. In a row of one rank: at that rank."
             => ("operation_time", Microseconds, Lower, Gauge, "operation time");

@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use analyze::judge::{Judge, Scope};
 use netcore::spec::{
     Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, Receive, SocketOptions,
+    TlsOptions,
     quantity::BitsPerSecond,
     ranks::{Class, Operation},
 };
@@ -129,6 +130,8 @@ pub struct TestBody {
     pub concurrent: Option<Concurrent>,
     /// Measurements besides byte counters.
     pub collect: Option<Vec<Collectable>>,
+    /// The cipher of tls_stream and tls_rr.
+    pub tls: Option<TlsOptions>,
     /// Probe the hops of the path before the load and under it: where does the queue stand? Of a group, its first stream does.
     pub hops: Option<bool>,
     /// Tell the delays of requests and of their answers apart (udp_rr).

@@ -172,6 +172,7 @@ pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideRepo
     let of_sender = |option| of_role(option, Role::Sender);
     row.congestion_control = of_sender("congestion_control");
     row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
+    row.tls_cipher = of_sender("tls.cipher");
     row.gso = of_sender("gso").and_then(|v| v.parse().ok());
     row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
     row.ecn = of_sender("ecn").map(|granted| granted != Ecn::Off.shown());

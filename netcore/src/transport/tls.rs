@@ -1,0 +1,434 @@
+//! TLS 1.3 over the test's TCP connections: the far end's certificate, which is made for one test and pinned by the near end,
+//! the handshake of each flow, and the keys that it leaves for the loops ([`crate::io::tls`]).
+//!
+//! The handshake comes after the proof of the session's token, so that no stranger reaches it, and before the load. It is read
+//! record by record: what belongs to the load stays in the socket.
+
+use std::{
+    fmt, io,
+    os::fd::{AsRawFd, OwnedFd},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use nix::{
+    poll::PollFlags,
+    sys::socket::{MsgFlags, recv, send},
+};
+use rustls::{
+    CertificateError, CipherSuite, ClientConfig, ConnectionTrafficSecrets, DigitallySignedStruct, Error,
+    ExtractedSecrets, ServerConfig, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
+    client::{
+        ClientConnectionData, Resumption, UnbufferedClientConnection,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{self, CryptoProvider, cipher::AeadKey, cipher::Iv, ring},
+    kernel::KernelConnection,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    server::{NoServerSessionStorage, ServerConnectionData, UnbufferedServerConnection},
+    unbuffered::{ConnectionState, EncodeError, UnbufferedConnectionCommon, UnbufferedStatus},
+    version::TLS13,
+};
+use sha2::{Digest, Sha256};
+
+use super::{Deadline, Link, connection};
+use crate::{
+    error::EndError,
+    io::tls::{Keys, Opener, Sealer},
+    report::Granted,
+    spec::{Cipher, TestSpec},
+};
+
+/// The library, with its version and that of its ciphers.
+pub const LIBRARY: &str = env!("PLUMB_TLS");
+
+/// The name in certificates. Nothing depends on it: the certificate itself is pinned.
+const NAME: &str = "plumb";
+
+/// Longest body of a record that a peer may send in the handshake: RFC 8446, section 5.2.
+const LONGEST_RECORD: usize = 16_384 + 256;
+
+/// SHA-256 of a certificate in DER.
+pub type Fingerprint = [u8; 32];
+
+/// A certificate of a far end, for one test, with its key.
+pub struct Identity {
+    pub(crate) config: Arc<ServerConfig>,
+    pub fingerprint: Fingerprint,
+}
+
+impl Identity {
+    /// Makes a key on the curve P-256 and a certificate with it. `None`: the test has no TLS.
+    pub fn of(spec: &TestSpec) -> Result<Option<Self>, EndError> {
+        let Some(cipher) = spec.cipher() else { return Ok(None) };
+        let made = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)
+            .and_then(|key| Ok((rcgen::CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&key)?, key)));
+        let (certificate, key) = made.map_err(|error| failed("cannot make a certificate", &error))?;
+        let fingerprint = Sha256::digest(certificate.der()).into();
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let config = ServerConfig::builder_with_provider(provider(cipher))
+            .with_protocol_versions(&[&TLS13])
+            .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key));
+        let mut config = config.map_err(|error| failed("cannot use a certificate", &error))?;
+        // A ticket would arrive within the load.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.enable_secret_extraction = true;
+        Ok(Some(Self { config: Arc::new(config), fingerprint }))
+    }
+}
+
+fn failed(what: &str, error: &dyn fmt::Display) -> EndError {
+    EndError::Impossible(format!("{what} for TLS: {error}"))
+}
+
+/// ring, with one cipher and one key exchange: both ends compute the same, whatever the versions of the library prefer.
+fn provider(cipher: Cipher) -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.retain(|suite| cipher_of(suite.suite()) == Some(cipher));
+    provider.kx_groups = vec![ring::kx_group::X25519];
+    Arc::new(provider)
+}
+
+fn cipher_of(suite: CipherSuite) -> Option<Cipher> {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => Some(Cipher::Aes128Gcm),
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => Some(Cipher::Aes256Gcm),
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => Some(Cipher::Chacha20Poly1305),
+        _ => None,
+    }
+}
+
+/// Accepts one certificate, which the far end named over the control connection.
+#[derive(Debug)]
+struct Pin {
+    fingerprint: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pin {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if <[u8; 32]>::from(Sha256::digest(certificate)) == self.fingerprint {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    /// TLS 1.2 is not offered.
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is not offered".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The keys of a connection after its handshake, until its loops take them.
+pub struct Session {
+    halves: Mutex<(Option<Sealer>, Option<Opener>)>,
+    /// The cipher that both ends agreed on.
+    cipher: Cipher,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("cipher", &self.cipher).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    fn halves(&self) -> std::sync::MutexGuard<'_, (Option<Sealer>, Option<Opener>)> {
+        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cipher that was asked for, and the one that both ends agreed on.
+    pub fn granted(&self, flow: u32, spec: &TestSpec) -> Granted {
+        let granted = Some(self.cipher.name().to_owned());
+        let requested = spec.tls.map(|tls| tls.cipher.name().to_owned());
+        Granted { flow, option: "tls.cipher".to_owned(), requested, at_start: granted.clone(), at_end: granted }
+    }
+
+    /// Takes the half that sends; one loop has it.
+    pub fn sealer(&self) -> Option<Sealer> {
+        self.halves().0.take()
+    }
+
+    /// Takes the half that receives; one loop has it.
+    pub fn opener(&self) -> Option<Opener> {
+        self.halves().1.take()
+    }
+}
+
+/// What an end has for the handshakes of a test.
+#[derive(Clone, Copy)]
+pub enum Part<'a> {
+    /// The far end: its certificate.
+    Far(&'a Identity),
+    /// The near end: the certificate that the far end announced.
+    Near(Fingerprint),
+}
+
+/// Makes the handshakes of all flows, one after the other, in the same order at both ends.
+pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &Deadline<'_>) -> Result<(), EndError> {
+    let Some(cipher) = spec.cipher() else { return Ok(()) };
+    match part {
+        Part::Far(identity) => each(links, deadline, || UnbufferedServerConnection::new(identity.config.clone())),
+        Part::Near(fingerprint) => {
+            let (config, name) =
+                client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
+            each(links, deadline, || UnbufferedClientConnection::new(config.clone(), name.clone()))
+        }
+    }
+}
+
+/// The near end's side of a handshake with a far end that has this certificate.
+pub(crate) fn client(
+    cipher: Cipher,
+    fingerprint: Fingerprint,
+) -> Result<(Arc<ClientConfig>, ServerName<'static>), Error> {
+    let provider = provider(cipher);
+    let pin = Pin { fingerprint, provider: provider.clone() };
+    let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13])?;
+    let mut config = config.dangerous().with_custom_certificate_verifier(Arc::new(pin)).with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
+    let name = ServerName::try_from(NAME).map_err(|error| Error::General(error.to_string()))?;
+    Ok((Arc::new(config), name))
+}
+
+fn each<C: Connection>(
+    links: &[Arc<Link>],
+    deadline: &Deadline<'_>,
+    begin: impl Fn() -> Result<C, Error>,
+) -> Result<(), EndError> {
+    let done = |link: &Arc<Link>| {
+        let session = begin().map_err(Fault::Tls).and_then(|connection| shake_hands(connection, &link.send, deadline));
+        let session = session.map_err(|fault| fault.of(link.flow, (links.len(), deadline)))?;
+        // A link has one handshake.
+        let _ = link.session.set(session);
+        Ok(())
+    };
+    links.iter().try_for_each(done)
+}
+
+/// Why a handshake failed.
+enum Fault {
+    Tls(Error),
+    Io(io::Error),
+    /// The peer closed the connection.
+    Closed,
+    /// The time is over, or the test was given up.
+    Late,
+    /// The peer sent what no handshake has.
+    Unexpected(&'static str),
+}
+
+impl Fault {
+    fn of(self, flow: u32, (flows, deadline): (usize, &Deadline<'_>)) -> EndError {
+        let reason = match self {
+            Self::Late => {
+                let flows = u32::try_from(flows).unwrap_or(u32::MAX);
+                return deadline.missed(flow as usize, flows, "a TLS handshake did not end");
+            }
+            Self::Io(source) => return EndError::System { what: format!("flow {flow}: the TLS handshake"), source },
+            Self::Tls(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
+                "the certificate is not the one that the far end announced over the control connection: something between the two \
+                 ends answers in its place"
+                    .to_owned()
+            }
+            Self::Tls(Error::AlertReceived(alert)) => format!("the other end refused it ({alert:?})"),
+            Self::Tls(error) => error.to_string(),
+            Self::Closed => "the other end closed the connection; its own report says why".to_owned(),
+            Self::Unexpected(what) => what.to_owned(),
+        };
+        EndError::Impossible(format!("flow {flow}: the TLS handshake failed: {reason}"))
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Tls(error)
+    }
+}
+
+/// The library's two kinds of connection as one.
+trait Connection: Sized {
+    type Data: Send + 'static;
+
+    fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    fn suite(&self) -> Option<SupportedCipherSuite>;
+
+    fn into_kernel(self) -> Result<(ExtractedSecrets, KernelConnection<Self::Data>), Error>;
+}
+
+macro_rules! connection {
+    ($connection:ty, $data:ty) => {
+        impl Connection for $connection {
+            type Data = $data;
+
+            fn process<'c, 'i>(&'c mut self, input: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, $data> {
+                UnbufferedConnectionCommon::<$data>::process_tls_records(self, input)
+            }
+
+            fn suite(&self) -> Option<SupportedCipherSuite> {
+                self.negotiated_cipher_suite()
+            }
+
+            fn into_kernel(self) -> Result<(ExtractedSecrets, KernelConnection<$data>), Error> {
+                self.dangerous_into_kernel_connection()
+            }
+        }
+    };
+}
+
+connection!(UnbufferedClientConnection, ClientConnectionData);
+connection!(UnbufferedServerConnection, ServerConnectionData);
+
+fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &Deadline<'_>) -> Result<Session, Fault> {
+    let (mut input, mut output) = (Vec::new(), Vec::new());
+    loop {
+        let (mut used, mut is_done) = (0, false);
+        loop {
+            let UnbufferedStatus { discard, state, .. } = connection.process(&mut input[used..]);
+            match state? {
+                ConnectionState::EncodeTlsData(mut data) => encode(&mut output, |room| data.encode(room))?,
+                ConnectionState::TransmitTlsData(data) => {
+                    send_all(socket, &output, deadline)?;
+                    output.clear();
+                    data.done();
+                }
+                ConnectionState::BlockedHandshake => {
+                    used += discard;
+                    break;
+                }
+                ConnectionState::WriteTraffic(_) => {
+                    (used, is_done) = (used + discard, true);
+                    break;
+                }
+                ConnectionState::PeerClosed | ConnectionState::Closed => return Err(Fault::Closed),
+                _ => return Err(Fault::Unexpected("the other end sent data before it had ended")),
+            }
+            used += discard;
+        }
+        input.drain(..used);
+        if is_done {
+            break;
+        }
+        receive_record(socket, &mut input, deadline)?;
+    }
+    if !input.is_empty() {
+        return Err(Fault::Unexpected("the other end sent more than a handshake has"));
+    }
+    let suite = connection.suite().and_then(|suite| suite.tls13());
+    let suite = suite.ok_or(Fault::Unexpected("no cipher of TLS 1.3 was agreed on"))?;
+    let (secrets, kernel) = connection.into_kernel()?;
+    session(suite, secrets, Arc::new(Mutex::new(kernel)))
+}
+
+/// Appends what `data` encodes.
+fn encode(output: &mut Vec<u8>, mut data: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) -> Result<(), Fault> {
+    let (before, mut room) = (output.len(), 1024);
+    loop {
+        output.resize(before + room, 0);
+        match data(&mut output[before..]) {
+            Ok(length) => {
+                output.truncate(before + length);
+                return Ok(());
+            }
+            Err(EncodeError::InsufficientSize(needed)) => room = needed.required_size,
+            Err(EncodeError::AlreadyEncoded) => return Err(Fault::Unexpected("a record was encoded twice")),
+        }
+    }
+}
+
+fn session(
+    suite: &'static Tls13CipherSuite,
+    secrets: ExtractedSecrets,
+    keys: Arc<Mutex<dyn Keys>>,
+) -> Result<Session, Fault> {
+    let key = |secrets| key(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
+    let ((sent, tx), (received, rx)) = (secrets.tx, secrets.rx);
+    let sealer = Sealer::new(suite.aead_alg, key(tx)?, sent, keys.clone());
+    let opener = Opener::new(suite.aead_alg, key(rx)?, received, keys);
+    let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
+    Ok(Session { halves: Mutex::new((Some(sealer), Some(opener))), cipher })
+}
+
+/// The key and the initialisation vector of one direction; `None`: of a cipher that is not offered.
+pub fn key(secrets: ConnectionTrafficSecrets) -> Option<(AeadKey, Iv)> {
+    match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Some((key, iv)),
+        _ => None,
+    }
+}
+
+fn send_all(socket: &OwnedFd, mut bytes: &[u8], deadline: &Deadline<'_>) -> Result<(), Fault> {
+    while !bytes.is_empty() {
+        match send(socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT) {
+            Ok(sent) => bytes = &bytes[sent..],
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => wait(socket, PollFlags::POLLOUT, deadline)?,
+            Err(error) => return Err(Fault::Io(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Appends one record.
+fn receive_record(socket: &OwnedFd, input: &mut Vec<u8>, deadline: &Deadline<'_>) -> Result<(), Fault> {
+    let mut header = [0; 5];
+    receive_all(socket, &mut header, deadline)?;
+    let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    if length > LONGEST_RECORD {
+        return Err(Fault::Unexpected("the other end speaks no TLS"));
+    }
+    let start = input.len() + header.len();
+    input.extend_from_slice(&header);
+    input.resize(start + length, 0);
+    receive_all(socket, &mut input[start..], deadline)
+}
+
+fn receive_all(socket: &OwnedFd, mut bytes: &mut [u8], deadline: &Deadline<'_>) -> Result<(), Fault> {
+    while !bytes.is_empty() {
+        match recv(socket.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT) {
+            Ok(0) => return Err(Fault::Closed),
+            Ok(got) => bytes = &mut bytes[got..],
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => wait(socket, PollFlags::POLLIN, deadline)?,
+            Err(error) => return Err(Fault::Io(error.into())),
+        }
+    }
+    Ok(())
+}
+
+fn wait(socket: &OwnedFd, events: PollFlags, deadline: &Deadline<'_>) -> Result<(), Fault> {
+    if deadline.left().is_zero() {
+        return Err(Fault::Late);
+    }
+    let waited = connection::wait(socket, events, deadline.slice());
+    waited.map(drop).map_err(|error| Fault::Io(io::Error::other(error)))
+}
