@@ -93,6 +93,7 @@ mod spin;
 mod stamp;
 mod strace;
 mod threads;
+mod tls;
 mod uring;
 mod watch;
 mod why;

@@ -14,6 +14,7 @@ pub mod meeting;
 pub mod mpi;
 pub mod options;
 pub mod pipe;
+pub mod records;
 pub mod rendezvous;
 pub mod stamp;
 pub mod tls;

@@ -1,5 +1,5 @@
 //! TLS 1.3 over the test's TCP connections: the far end's certificate, which is made for one test and pinned by the near end,
-//! the handshake of each flow, and the keys that it leaves for the loops ([`crate::io::tls`]).
+//! the handshake of each flow, and the keys that it leaves for the loops ([`super::records`]).
 //!
 //! The handshake comes after the proof of the session's token, so that no stranger reaches it, and before the load. It is read
 //! record by record: what belongs to the load stays in the socket.
@@ -15,13 +15,13 @@ use nix::{
     sys::socket::{MsgFlags, recv, send},
 };
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, ConnectionTrafficSecrets, DigitallySignedStruct, Error,
-    ExtractedSecrets, ServerConfig, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, ExtractedSecrets, ServerConfig,
+    SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
     client::{
         ClientConnectionData, Resumption, UnbufferedClientConnection,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{self, CryptoProvider, cipher::AeadKey, cipher::Iv, ring},
+    crypto::{self, CryptoProvider, ring},
     kernel::KernelConnection,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
     server::{NoServerSessionStorage, ServerConnectionData, UnbufferedServerConnection},
@@ -30,10 +30,12 @@ use rustls::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Deadline, Link, connection};
+use super::{
+    Deadline, Link, connection,
+    records::{Keys, Opener, Sealer, key_of},
+};
 use crate::{
     error::EndError,
-    io::tls::{Keys, Opener, Sealer},
     report::Granted,
     spec::{Cipher, TestSpec},
 };
@@ -370,22 +372,12 @@ fn session(
     secrets: ExtractedSecrets,
     keys: Arc<Mutex<dyn Keys>>,
 ) -> Result<Session, Fault> {
-    let key = |secrets| key(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
+    let key = |secrets| key_of(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
     let ((sent, tx), (received, rx)) = (secrets.tx, secrets.rx);
     let sealer = Sealer::new(suite.aead_alg, key(tx)?, sent, keys.clone());
     let opener = Opener::new(suite.aead_alg, key(rx)?, received, keys);
     let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
     Ok(Session { halves: Mutex::new((Some(sealer), Some(opener))), cipher })
-}
-
-/// The key and the initialisation vector of one direction; `None`: of a cipher that is not offered.
-pub fn key(secrets: ConnectionTrafficSecrets) -> Option<(AeadKey, Iv)> {
-    match secrets {
-        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
-        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Some((key, iv)),
-        _ => None,
-    }
 }
 
 fn send_all(socket: &OwnedFd, mut bytes: &[u8], deadline: &Deadline<'_>) -> Result<(), Fault> {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use rustls::{ClientConnection, ServerConnection};
+use rustls::{ClientConnection, ContentType, ServerConnection};
 
 use super::*;
 use crate::{
@@ -96,7 +96,7 @@ fn what_is_sent_arrives_with_every_cipher_and_in_every_size() {
 #[test]
 fn keys_change_in_time_in_both_directions() {
     let (near, far) = pair(Cipher::Aes128Gcm);
-    let sent = contents(50 * RECORD_BYTES);
+    let sent = contents(50 * 16_384);
     let way = |from: &Arc<Link>, to: &Arc<Link>| {
         thread::scope(|scope| {
             scope.spawn(|| {
