@@ -19,7 +19,7 @@ use nix::{
 use crate::{
     filters::shell,
     needs::skip,
-    program::{Folder, Row, Serve, command, parse, plumb, until},
+    program::{Folder, Row, Serve, command, despite_stalls, parse, plumb, until},
 };
 
 const BULK: &str = "  bulk: {workload: tcp_stream, duration: 30ms}";
@@ -194,6 +194,10 @@ fn a_far_end_that_goes_and_comes_back_is_an_outage_with_a_begin_and_an_end() {
 
 #[test]
 fn a_probe_measures_to_a_host_of_the_plan() {
+    despite_stalls(probes);
+}
+
+fn probes() {
     let folder = Folder::new();
     let serve = Serve::start(&[]);
     let host = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);

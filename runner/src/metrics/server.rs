@@ -25,8 +25,6 @@ use crate::error::Error;
 
 /// Most connections at the same time. One more takes the place of the oldest.
 const MOST_CONNECTIONS: usize = 16;
-/// For the whole head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(2);
 /// From the begin of a connection to its end.
 const WHOLE_TIME: Duration = Duration::from_secs(10);
 /// The same for one whose answer has to be measured.
@@ -41,7 +39,6 @@ pub fn bounds() -> Vec<(&'static str, String)> {
     vec![
         ("connections at the same time; one more takes the place of the oldest", MOST_CONNECTIONS.to_string()),
         ("head of a request", format!("{} KiB", LONGEST_HEAD >> 10)),
-        ("time for the head", format!("{} s", HEAD_TIME.as_secs())),
         ("time of a connection", format!("{} s", WHOLE_TIME.as_secs())),
         ("pages", format!("one in {} ms", PAUSE.as_millis())),
         ("samples of finished cases; beyond them the case leaves that ended first", super::MOST_SAMPLES.to_string()),
@@ -142,9 +139,8 @@ enum State {
 impl Connection {
     fn due(&self) -> Instant {
         let limit = match self.state {
-            State::Reading(_) => HEAD_TIME,
             State::Waiting(_) => PROBE_TIME,
-            State::Writing(..) | State::Draining => WHOLE_TIME,
+            State::Reading(_) | State::Writing(..) | State::Draining => WHOLE_TIME,
         };
         self.since + limit
     }
@@ -429,7 +425,7 @@ mod tests {
             stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         }
         for connection in &mut connections {
-            connection.since -= HEAD_TIME;
+            connection.since -= WHOLE_TIME;
         }
         while connections.iter().any(|connection| matches!(connection.state, State::Reading(_))) {
             round(&server.listener, &mut connections, &source);

@@ -173,7 +173,13 @@ fn run(module: &str, address: &str, key_file: Option<&Path>, began: Instant) -> 
         Ok((output.status.success(), rows, why))
     });
     match measured {
-        Ok((is_success, rows, _)) => probe_page(is_success, began.elapsed(), &rows),
+        Ok((is_success, rows, why)) => {
+            // The first case that failed, or what the run said.
+            let failed =
+                rows.iter().find_map(|row| Some(format!("case {}: {}", row.case.as_ref()?, row.error.as_ref()?)));
+            let because = if is_success { String::new() } else { format!("# {}\n", plain(&failed.unwrap_or(why))) };
+            because + &probe_page(is_success, began.elapsed(), &rows)
+        }
         Err(why) => format!("# {}\n{}", plain(&why), probe_page(false, began.elapsed(), &[])),
     }
 }

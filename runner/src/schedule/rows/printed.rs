@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_table_has_a_line_for_each_result_and_the_plans_names() {
-        let line = |record, direction, size| Row {
+        let line = |(record, direction, size)| Row {
             record: Some(record),
             phase: Some(Phase::Measure),
             status: Some(Status::Ok),
@@ -74,15 +74,16 @@ mod tests {
             ..Row::default()
         };
         let identity = Row { plan: Some("p".into()), iteration: Some(3), axes: vec!["x".into()], ..Row::default() };
-        let made = of_program(
-            &identity,
-            &[
-                line(Record::Interval, Way::Forward, 1),
-                line(Record::Iteration, Way::Forward, 1),
-                line(Record::Iteration, Way::Reverse, 1),
-                line(Record::Iteration, Way::Forward, 64),
-            ],
-        );
+        let lines: Vec<Row> = [
+            (Record::Interval, Way::Forward, 1),
+            (Record::Iteration, Way::Forward, 1),
+            (Record::Iteration, Way::Reverse, 1),
+            (Record::Iteration, Way::Forward, 64),
+        ]
+        .into_iter()
+        .map(line)
+        .collect();
+        let made = of_program(&identity, &lines);
         let places: Vec<_> = made.measured.iter().map(|(n, way, row)| (*n, *way, row.message_bytes)).collect();
         assert_eq!(places, [(0, Way::Forward, Some(1)), (0, Way::Reverse, Some(1)), (1, Way::Forward, Some(64))]);
         assert_eq!(made.rows.len(), 4);

@@ -294,7 +294,8 @@ mod tests {
         };
         let phase = |phase| Row { record: Some(Record::Iteration), phase: Some(phase), ..interval(0.0, 1.0) };
         // One that was sampled late is followed by a short one.
-        let intervals = [interval(0.0, 0.5), interval(0.5, 0.8), interval(1.3, 0.2), interval(1.5, 0.1)];
+        let times = [(0.0, 0.5), (0.5, 0.8), (1.3, 0.2), (1.5, 0.1)];
+        let intervals: Vec<Row> = times.into_iter().map(|(start_s, elapsed_s)| interval(start_s, elapsed_s)).collect();
         let mut rows = [&intervals[..], &[phase(RowPhase::Warmup), phase(RowPhase::Measure)]].concat();
         mark(&mut rows, "why");
         let marked: Vec<bool> = rows.iter().map(|r| r.status == Some(Status::Cut)).collect();
