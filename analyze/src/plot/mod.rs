@@ -79,7 +79,7 @@ kinds! {
     /// NetPIPE's saturation graph: message size against the time it takes
     Saturation = transfer::draw_saturation, without ["-x", "--value", "--mark", "--zoom", "--beside"];
     /// Interval results over time, warm-up and cool-down shaded
-    Timeseries = timeseries::draw, without ["--value", "--mark", "--beside"];
+    Timeseries = timeseries::draw, without ["--value", "--mark"];
     /// The share of the latencies (or of another column's values, -x) at or below a value
     Cdf = distribution::draw_cdf, without ["--value", "--mark", "--beside"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail

@@ -129,7 +129,7 @@ pub struct Options {
     /// Column (or metric) that a heat map's colours show [default: the headline of the workload]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
-    /// Another column (or metric), drawn beside `-y` with an axis of its own; may be repeated
+    /// Another column (or metric), drawn beside `-y`: with an axis of its own, or over time as further lines; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub beside: Vec<String>,
     /// Draw only this test; may be repeated

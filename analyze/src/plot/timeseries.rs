@@ -30,8 +30,8 @@ struct Tracks {
     range: (f64, f64),
 }
 
-pub fn draw(options: &Options) -> Result<Drawing, Error> {
-    let x = options.x.as_deref().unwrap_or("start_s");
+/// Reads the intervals of one metric, and of the files of `--same-scale`.
+fn read(options: &Options, x: &str) -> Result<(Records, Tracks, Option<Tracks>), Error> {
     let selection = options.intervals();
     let ((records, tracks), others) = options.with_same_scale(|input, own: Option<&(Records, Tracks)>| {
         let columns = Columns {
@@ -55,8 +55,42 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         },
         other => other,
     })?;
-    let y = records.metric.as_str();
-    let others = others.map(|(_, tracks)| tracks);
+    Ok((records, tracks, others.map(|(_, tracks)| tracks)))
+}
+
+/// Adds the lines of further metrics, which must have the same unit. Returns what all of them are.
+fn add_beside(options: &Options, x: &str, records: &Records, tracks: &mut Tracks) -> Result<Quantity, Error> {
+    let mut quantity = records.quantity(&records.metric);
+    let name = |track: &mut Track, label: &str| {
+        track.name = [track.name.as_str(), label].join(" ").trim_start().to_owned();
+    };
+    for track in tracks.lines.iter_mut().filter(|_| !options.beside.is_empty()) {
+        name(track, &quantity.label);
+    }
+    for metric in &options.beside {
+        let of_it = Options { y: Some(metric.clone()), same_scale: Vec::new(), ..options.clone() };
+        let (more, mut its, _) = read(&of_it, x)?;
+        let other = more.quantity(&more.metric);
+        if other.unit != quantity.unit {
+            let reason = format!(
+                "--beside {metric}: its unit is not that of {}, and a picture over time has one axis",
+                records.metric
+            );
+            return Err(Error::Usage(reason));
+        }
+        its.lines.iter_mut().for_each(|track| name(track, &other.label));
+        tracks.lines.append(&mut its.lines);
+        tracks.range = (tracks.range.0.min(its.range.0), tracks.range.1.max(its.range.1));
+        quantity = Quantity { label: format!("{}; {}", quantity.label, other.label), ..quantity };
+    }
+    Ok(quantity)
+}
+
+pub fn draw(options: &Options) -> Result<Drawing, Error> {
+    let x = options.x.as_deref().unwrap_or("start_s");
+    let (records, mut tracks, others) = read(options, x)?;
+    let quantity = add_beside(options, x, &records, &mut tracks)?;
+    let y = if options.beside.is_empty() { records.metric.as_str() } else { "value" };
     let mut names: Vec<&str> = tracks.lines.iter().map(|track| track.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -74,7 +108,7 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
             ]);
         }
     }
-    Ok(Drawing::new(figure(options, &records, (x, y), &tracks, others.as_ref()), table, &records))
+    Ok(Drawing::new(figure(options, &records, (x, quantity), &tracks, others.as_ref()), table, &records))
 }
 
 fn gather(records: &Records, x: &str) -> Tracks {
@@ -106,7 +140,13 @@ fn gather(records: &Records, x: &str) -> Tracks {
     Tracks { lines: tracks, range }
 }
 
-fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Tracks, others: Option<&Tracks>) -> Figure {
+fn figure(
+    options: &Options,
+    records: &Records,
+    (x, quantity): (&str, Quantity),
+    own: &Tracks,
+    others: Option<&Tracks>,
+) -> Figure {
     let all = || std::iter::once(own).chain(others);
     let x_quantity = if x == "start_s" {
         Quantity::new("time since the measurement began", Some(Unit::Seconds))
@@ -121,7 +161,7 @@ fn figure(options: &Options, records: &Records, (x, y): (&str, &str), own: &Trac
     let mut layers = shades(records, x);
     // Room above the curves for the names of the phases.
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
-    let y_axis = Axis::new(records.quantity(y), spacing, low, high, options.zoom);
+    let y_axis = Axis::new(quantity, spacing, low, high, options.zoom);
 
     let mut names: Vec<&str> = Vec::new();
     for track in &own.lines {

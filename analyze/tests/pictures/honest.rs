@@ -78,6 +78,21 @@ fn directions_and_members_are_lines_of_their_own() {
 }
 
 #[test]
+fn metrics_of_one_unit_are_lines_of_one_picture_over_time() {
+    let mut rows = soak();
+    for (step, row) in rows.iter_mut().filter(|row| row.member.as_deref() == Some("probe")).enumerate() {
+        (row.forward_variation_p50_us, row.reverse_variation_p50_us) = (Some(50.0 + step as f64), Some(7.0));
+    }
+    let beside = |metric: &str| Options { beside: vec![metric.into()], ..y("forward_variation.p50") };
+    let drawn = figure(Kind::Timeseries, &rows, beside("reverse_variation.p50"));
+    assert_eq!(lines(&drawn).iter().map(|line| (line.len(), line[0].1)).collect::<Vec<_>>(), [(5, 50.0), (5, 7.0)]);
+    let labels: Vec<&str> = drawn.legend.iter().map(|e| e.label.as_str()).collect();
+    assert_eq!(labels, ["upload variation, median", "download variation, median"]);
+    let error = fails(Kind::Timeseries, &tables::csv(&rows), beside("throughput"));
+    assert!(error.contains("--beside throughput: its unit is not that of"), "{error}");
+}
+
+#[test]
 fn bars_and_boxes_leave_out_what_has_no_value() {
     let mut rows = tables::sizes(&["bulk", "up"], 3, 16..=16);
     let rr =

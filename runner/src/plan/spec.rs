@@ -71,7 +71,7 @@ pub fn translate(
     out.kernel_times = body.timestamps.is_some();
     let reflector = to.filter(|host| host.speaks == Some(Program::Stamp));
     out.one_way = body.one_way.unwrap_or(out.outage_ns > 0 || out.kernel_times || reflector.is_some());
-    if out.one_way {
+    if out.one_way && pattern == Pattern::RequestResponse {
         (out.sizes.request_bytes, out.sizes.response_bytes) = (ONE_WAY_BYTES, ONE_WAY_BYTES);
     }
     let authenticated = reflector.is_some_and(|host| host.key_file.is_some());
