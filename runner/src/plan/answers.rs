@@ -32,6 +32,7 @@ pub fn way(direction: Direction) -> Way {
 pub fn of_spec(row: &mut Row, spec: &TestSpec) {
     row.control = match Program::of(spec) {
         Some(program) => program.name().parse().ok(),
+        None if spec.is_reflected() => Some(Control::Stamp),
         None if spec.is_alone() => Some(Control::None),
         None => Some(Control::Session),
     };
