@@ -62,7 +62,8 @@ fn read(options: &Options, x: &str) -> Result<(Records, Tracks, Option<Tracks>),
 fn add_beside(options: &Options, x: &str, records: &Records, tracks: &mut Tracks) -> Result<Quantity, Error> {
     let mut quantity = records.quantity(&records.metric);
     let name = |track: &mut Track, label: &str| {
-        track.name = [track.name.as_str(), label].join(" ").trim_start().to_owned();
+        let separator = if track.name.is_empty() { "" } else { " " };
+        track.name = format!("{}{separator}{label}", track.name);
     };
     for track in tracks.lines.iter_mut().filter(|_| !options.beside.is_empty()) {
         name(track, &quantity.label);
