@@ -164,7 +164,7 @@ pub enum Movement {
     },
 }
 
-/// The changes of a series, those of a drift as one. The same values give the same answer.
+/// The changes of a series, those of a drift as one, in its order; no two of them share a value. The same values give the same answer.
 pub fn movements(values: &[f64]) -> Vec<Movement> {
     let changes = changes(values);
     let mut bounds: Vec<usize> = vec![0];
@@ -173,15 +173,17 @@ pub fn movements(values: &[f64]) -> Vec<Movement> {
     let level = |i: usize| super::moments::mean(&values[bounds[i]..bounds[i + 1]]).unwrap_or(0.0);
     let rises: Vec<bool> = (0..changes.len()).map(|i| level(i + 1) > level(i)).collect();
     let mut found = Vec::new();
-    let mut first = 0;
+    // Bound behind the last drift: the level at which a rise turns into a fall belongs to the first of the two.
+    let (mut first, mut taken) = (0, 0);
     while first < changes.len() {
         let mut last = first;
         while last + 1 < changes.len() && rises[last + 1] == rises[first] {
             last += 1;
         }
-        let inner = &bounds[first..=last + 2];
-        if is_line(values, inner) {
+        let inner = &bounds[first.max(taken)..=last + 2];
+        if inner.len() > 2 && is_line(values, inner) {
             found.push(Movement::Drift { start: inner[0], end: inner[inner.len() - 1] });
+            taken = last + 2;
         } else {
             found.extend(changes[first..=last].iter().map(|change| Movement::Step(*change)));
         }

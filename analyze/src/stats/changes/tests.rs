@@ -67,6 +67,32 @@ fn a_drift_is_called_a_drift_and_a_step_a_step() {
     assert_eq!(movements(&stairs).len(), 2, "{:?}", movements(&stairs));
 }
 
+/// A level that rises and falls again has one drift after the other, and no value in both.
+#[test]
+fn drifts_that_turn_share_no_value() {
+    let mut turned = 0;
+    for seed in 0..12 {
+        for slope in [0.05, 0.1, 0.3] {
+            let n = 120 + 40 * usize::try_from(seed).unwrap();
+            let height = |i: usize| (i % 80).min(80 - i % 80) as f64 * slope;
+            let values: Vec<f64> =
+                series(seed, n, "normal", &[]).iter().enumerate().map(|(i, v)| v + height(i)).collect();
+            let mut end_before = 0;
+            let mut was_drift = false;
+            for movement in movements(&values) {
+                let (start, end, is_drift) = match movement {
+                    Movement::Step(change) => (change.at, change.at, false),
+                    Movement::Drift { start, end } => (start, end, true),
+                };
+                assert!(start >= end_before && end >= start && end <= n, "{seed} {slope}: {:?}", movements(&values));
+                turned += usize::from(is_drift && was_drift);
+                (end_before, was_drift) = (end, is_drift);
+            }
+        }
+    }
+    assert!(turned > 3, "{turned}");
+}
+
 #[test]
 fn few_stationary_series_have_a_change() {
     for shape in ["normal", "skewed", "two-humped", "rarely higher"] {
