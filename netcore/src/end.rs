@@ -335,7 +335,7 @@ fn granted(
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(flow_options::segments_granted(link, spec, side));
-        list.extend(link.session.get().map(|session| session.granted(link.flow, spec)));
+        list.extend(link.secured.get().map(|secured| secured.granted(link.flow, spec)));
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };

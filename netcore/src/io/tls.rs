@@ -12,7 +12,7 @@ use crate::{
         Link,
         listener::Event,
         records::{Opener, Sealer, broken},
-        tls::Session,
+        tls::Secured,
     },
 };
 
@@ -35,9 +35,9 @@ pub struct Records<W> {
 impl<W: Wait> Records<W> {
     /// Takes the halves of the link's connection that a loop uses.
     pub fn new(link: Arc<Link>, wait: W, sends: bool, receives: bool) -> Self {
-        let session = link.session.get();
-        let sealer = session.filter(|_| sends).and_then(Session::sealer);
-        let opener = session.filter(|_| receives).and_then(Session::opener);
+        let secured = link.secured.get();
+        let sealer = secured.filter(|_| sends).and_then(Secured::sealer);
+        let opener = secured.filter(|_| receives).and_then(Secured::opener);
         Self { link, wait, sealer, opener }
     }
 

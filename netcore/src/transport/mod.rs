@@ -59,7 +59,7 @@ pub struct Link {
     /// The way of messages between ranks. The descriptors then stand for nothing.
     pub route: Option<Route>,
     /// The keys of a TLS connection, after its handshake.
-    pub session: OnceLock<tls::Session>,
+    pub secured: OnceLock<tls::Secured>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
@@ -82,7 +82,7 @@ impl Link {
             peer: None,
             header: Vec::new(),
             route: None,
-            session: OnceLock::new(),
+            secured: OnceLock::new(),
             freed: AtomicBool::new(false),
         }
     }

@@ -149,19 +149,19 @@ impl ServerCertVerifier for Pin {
 }
 
 /// The keys of a connection after its handshake, until its loops take them.
-pub struct Session {
+pub struct Secured {
     halves: Mutex<(Option<Sealer>, Option<Opener>)>,
     /// The cipher that both ends agreed on.
     cipher: Cipher,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for Secured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("cipher", &self.cipher).finish_non_exhaustive()
+        f.debug_struct("Secured").field("cipher", &self.cipher).finish_non_exhaustive()
     }
 }
 
-impl Session {
+impl Secured {
     fn halves(&self) -> std::sync::MutexGuard<'_, (Option<Sealer>, Option<Opener>)> {
         self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,10 +227,10 @@ fn each<C: Connection>(
     begin: impl Fn() -> Result<C, Error>,
 ) -> Result<(), EndError> {
     let done = |link: &Arc<Link>| {
-        let session = begin().map_err(Fault::Tls).and_then(|connection| shake_hands(connection, &link.send, deadline));
-        let session = session.map_err(|fault| fault.of(link.flow, (links.len(), deadline)))?;
+        let secured = begin().map_err(Fault::Tls).and_then(|connection| shake_hands(connection, &link.send, deadline));
+        let secured = secured.map_err(|fault| fault.of(link.flow, (links.len(), deadline)))?;
         // A link has one handshake.
-        let _ = link.session.set(session);
+        let _ = link.secured.set(secured);
         Ok(())
     };
     links.iter().try_for_each(done)
@@ -310,7 +310,7 @@ macro_rules! connection {
 connection!(UnbufferedClientConnection, ClientConnectionData);
 connection!(UnbufferedServerConnection, ServerConnectionData);
 
-fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &Deadline<'_>) -> Result<Session, Fault> {
+fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &Deadline<'_>) -> Result<Secured, Fault> {
     let (mut input, mut output) = (Vec::new(), Vec::new());
     loop {
         let (mut used, mut is_done) = (0, false);
@@ -348,7 +348,7 @@ fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &De
     let suite = connection.suite().and_then(|suite| suite.tls13());
     let suite = suite.ok_or(Fault::Unexpected("no cipher of TLS 1.3 was agreed on"))?;
     let (secrets, kernel) = connection.into_kernel()?;
-    session(suite, secrets, Arc::new(Mutex::new(kernel)))
+    secured(suite, secrets, Arc::new(Mutex::new(kernel)))
 }
 
 /// Appends what `data` encodes.
@@ -367,17 +367,17 @@ fn encode(output: &mut Vec<u8>, mut data: impl FnMut(&mut [u8]) -> Result<usize,
     }
 }
 
-fn session(
+fn secured(
     suite: &'static Tls13CipherSuite,
     secrets: ExtractedSecrets,
     keys: Arc<Mutex<dyn Keys>>,
-) -> Result<Session, Fault> {
+) -> Result<Secured, Fault> {
     let key = |secrets| key_of(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
     let ((sent, tx), (received, rx)) = (secrets.tx, secrets.rx);
     let sealer = Sealer::new(suite.aead_alg, key(tx)?, sent, keys.clone());
     let opener = Opener::new(suite.aead_alg, key(rx)?, received, keys);
     let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
-    Ok(Session { halves: Mutex::new((Some(sealer), Some(opener))), cipher })
+    Ok(Secured { halves: Mutex::new((Some(sealer), Some(opener))), cipher })
 }
 
 fn send_all(socket: &OwnedFd, mut bytes: &[u8], deadline: &Deadline<'_>) -> Result<(), Fault> {
