@@ -115,6 +115,22 @@ fn a_paced_requester_sleeps_while_it_waits_for_an_answer() {
     assert!(used < 0.5, "{used} s of CPU time for two seconds in which nothing came");
 }
 
+/// It would wait for ever: no answer counts.
+#[test]
+fn a_count_of_requests_that_nobody_answers_fails() {
+    let (port, got) = udp(|_| None);
+    let folder = Folder::new();
+    let plan = folder.plan(
+        "hosts: {service: {address: 127.0.0.1}}",
+        &format!(
+            "  it: {{workload: udp_rr, to: service, control: none, remote_ports: {port}, reply_timeout: 100ms, transactions: 5}}"
+        ),
+    );
+    let ran = plumb(&["run", &plan]);
+    assert!(got.load(Relaxed) > 0 && ran.code == Some(3), "{:?} {}", ran.code, ran.stderr);
+    assert!(ran.stderr.contains("no answer for 10 s: is the service there"), "{}", ran.stderr);
+}
+
 #[test]
 fn a_discarder_takes_a_stream_and_only_what_was_sent_is_known() {
     let (port, got) = tcp(discard);

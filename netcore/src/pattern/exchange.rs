@@ -35,7 +35,7 @@ use crate::{
     io::wait::Wait,
     measure::{clock::monotonic_ns, counters::phase_of, histogram::Recorder},
     spec::{
-        Dialect, Transport,
+        Dialect, Stop, Transport,
         memory::{ICMP_HEADER_BYTES, NUMBERED_BYTES, STAMPED_BYTES},
     },
     transport::{connection::is_greeting, datagram::send_to, icmp, link, listener::Event, stamp::Packets},
@@ -58,6 +58,9 @@ const LOOK_UP_NS: u64 = 100_000_000;
 
 /// Longest time for which strangers' datagrams after the end are put aside.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// A service that has answered nothing for so long is not there: a test that stops by a count would never end.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// Tries to receive: a message's own length, also where only its beginning fits the buffer, or `None` for now.
 /// `look_up_ns`: longest wait, if the call itself does not wait; 0: none.
@@ -219,6 +222,16 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     result
 }
 
+/// Fails if a service has answered none of the requests that a test counts. A reflector has a sentence of its own.
+fn is_there(worker: &Worker, transactions: u64, began: Instant) -> Result<(), WorkerError> {
+    let spec = &worker.spec;
+    let is_counted = spec.is_alone() && !spec.is_reflected() && !matches!(spec.phases.stop, Stop::AfterNs(_));
+    if is_counted && transactions == 0 && began.elapsed() > SILENCE {
+        return Err(WorkerError::Silent { flow: worker.link.flow, seconds: SILENCE.as_secs() });
+    }
+    Ok(())
+}
+
 fn request_loop<W: Wait, F: Framing, S: Stamps>(
     worker: &mut Worker,
     wait: &W,
@@ -228,8 +241,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
     mut offer: Option<Offer>,
 ) -> Result<(), WorkerError> {
     let inflight = worker.spec.inflight as usize;
-    let timeout = Duration::from_nanos(worker.spec.reply_timeout_ns);
-    let sizes = worker.spec.sizes;
+    let (timeout, sizes) = (Duration::from_nanos(worker.spec.reply_timeout_ns), worker.spec.sizes);
     let (request_bytes, response_bytes) =
         if F::ALONE { (sizes.message_bytes, sizes.message_bytes) } else { (sizes.request_bytes, sizes.response_bytes) };
     worker.prepend_header();
@@ -247,7 +259,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
     let alone = worker.spec.is_alone();
     // A service's answers may have any length, and the kernel's come with headers.
     let answer_bytes = if alone || F::ALONE { None } else { Some(response_bytes) };
-    let (mut now, mut over_since) = (Instant::now(), None);
+    let (began, mut now, mut over_since) = (Instant::now(), Instant::now(), None);
     loop {
         let limit = worker.cell.limit();
         while flights.len() < inflight && transactions + (flights.len() as u64) < limit {
@@ -292,6 +304,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
             offer.iter_mut().for_each(Offer::was_full);
         }
         let Some(n) = received else {
+            is_there(worker, transactions, began)?;
             let patient = offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // After the end, missing answers are waited for only once.
