@@ -178,17 +178,6 @@ pub fn pin(cpu: u32) -> Result<(), String> {
         .map_err(|error| format!("cannot run on CPU {cpu}: {error} (is it online, and allowed for this process?)"))
 }
 
-/// Bound of the wall clock's error, nanoseconds, as the program that disciplines it tells the kernel; `None`: there is none, or it has
-/// lost its source.
-pub fn wall_error_ns() -> Option<u64> {
-    // SAFETY: all fields of `timex` are numbers: zero is valid, and as `modes` it changes nothing.
-    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is that of a live variable.
-    let state = unsafe { libc::adjtimex(&raw mut timex) };
-    let is_synchronised = (0..libc::TIME_ERROR).contains(&state) && timex.status & libc::STA_UNSYNC == 0;
-    u64::try_from(timex.maxerror).ok().filter(|_| is_synchronised)?.checked_mul(1_000)
-}
-
 /// Gives the calling thread the least share of a busy CPU: 15/1024 of what another thread gets. It cannot be taken back.
 pub fn give_way() {
     // SAFETY: the call takes three numbers. On Linux the process 0 is the calling thread.
@@ -207,14 +196,15 @@ pub fn local_minute(unix_s: i64) -> Option<(i64, u32)> {
     (!known.is_null()).then_some((day, minute))
 }
 
-/// The error of the wall clock by the kernel's own account: a bound, nanoseconds, and whether something keeps it synchronised.
+/// Bound of the wall clock's error by the kernel's own account, nanoseconds, and whether a program disciplines the clock now.
 pub fn wall_clock_error() -> (u64, bool) {
-    // SAFETY: all fields of `timex` are numbers.
-    let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the pointer is to a live variable. Without a mode the call only reads the clock's state, and cannot fail.
-    unsafe { libc::adjtimex(&raw mut state) };
-    let error_us = u64::try_from(state.maxerror).unwrap_or(u64::MAX);
-    (error_us.saturating_mul(1000), state.status & libc::STA_UNSYNC == 0)
+    // SAFETY: all fields of `timex` are numbers: zero is valid, and as `modes` it changes nothing.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is that of a live variable.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    let is_synchronised = (0..libc::TIME_ERROR).contains(&state) && timex.status & libc::STA_UNSYNC == 0;
+    let error_us = u64::try_from(timex.maxerror).unwrap_or(u64::MAX);
+    (error_us.saturating_mul(1_000), is_synchronised)
 }
 
 /// A mapping of its own, written once and read-only from then on.
@@ -274,12 +264,6 @@ mod tests {
     };
 
     use super::*;
-
-    /// The kernel takes no error above 16 s for that of a synchronised clock.
-    #[test]
-    fn the_error_of_the_wall_clock_is_bounded_or_unknown() {
-        assert!(wall_error_ns().is_none_or(|ns| ns <= 16_000_000_000));
-    }
 
     #[test]
     fn the_error_of_the_wall_clock_grows_until_it_is_bounded_anew() {

@@ -46,7 +46,7 @@ fn at(port: u16) -> String {
 /// Changes an answer.
 type Lie = fn(u32, &mut Vec<u8>) -> Fate;
 
-/// What a relay does with an answer.
+/// A relay's treatment of an answer.
 enum Fate {
     Pass,
     Twice,

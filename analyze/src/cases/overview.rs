@@ -1,4 +1,4 @@
-//! What was asked: a table for runs of many cases (swept values down, the values of a setting across).
+//! The answer to what was asked: a table for runs of many cases (swept values down, the values of a setting across).
 
 use super::{Case, Cases};
 use crate::{

@@ -147,7 +147,7 @@ pub enum DaemonError {
     Listen {
         address: SocketAddr,
         source: io::Error,
-        /// Whose clients it is for; `None`: Plumbline's.
+        /// The program whose clients come to it; `None`: Plumbline.
         program: Option<Program>,
     },
     #[error("{0}")]

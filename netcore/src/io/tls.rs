@@ -93,7 +93,7 @@ impl<W: Wait> Channel for Records<W> {
         Ok(sealed)
     }
 
-    /// What the kernel has no room for waits here, and goes before anything else.
+    /// Records for which the kernel has no room wait here, and go before anything else.
     fn try_send(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         if !self.try_flush()? {
             return Ok(None);

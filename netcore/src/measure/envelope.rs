@@ -81,7 +81,7 @@ impl Envelope {
         self.lows.push((at, drift - difference_ns(low, from)));
     }
 
-    /// Takes in a message that nobody answers. From such messages alone [`Self::line`] lies beneath the delays of all, and
+    /// Takes in a message without an answer. From such messages alone [`Self::line`] lies beneath the delays of all, and
     /// nothing is known of the offset itself.
     pub fn push_unanswered(&mut self, sent_ns: u64, arrived_ns: u64) {
         let difference = arrived_ns.wrapping_sub(sent_ns).cast_signed();

@@ -22,8 +22,8 @@ pub const BYTES: u64 = (MOST_KEPT * (size_of::<Kept>() + size_of::<InHost>())) a
 /// Names of the two kinds of figures.
 pub const KINDS: [&str; 2] = ["forward_variation", "reverse_variation"];
 
-/// Those of the times in the hosts of a requester, behind them, and of a responder: from the program to the interface, and from there
-/// to the program.
+/// Names of all kinds of figures, with the times in a host: from the program to the interface, and from there to the program. A
+/// responder has these alone.
 pub const REQUESTER_KINDS: [&str; 4] = [KINDS[0], KINDS[1], "forward_sender_host", "reverse_receiver_host"];
 pub const RESPONDER_KINDS: [&str; 2] = ["reverse_sender_host", "forward_receiver_host"];
 
@@ -38,7 +38,7 @@ struct Kept {
     at_ns: u64,
     /// Their clock at the arrival of the request, minus ours at its departure; the receiver's minus the sender's.
     forward: i64,
-    /// Their clock at the departure of the answer, minus ours at its arrival; nobody answers a stream.
+    /// Their clock at the departure of the answer, minus ours at its arrival; `None`: a message of a stream, which has no answer.
     reverse: Option<i64>,
 }
 
@@ -64,7 +64,7 @@ pub struct Trips {
     /// Whether the kernels told all arrivals.
     kernel: bool,
     pub outages: Option<OutageWatch>,
-    /// Where the far end is a reflector.
+    /// Only with a reflector at the far end.
     pub reflections: Option<Reflections>,
 }
 
@@ -230,7 +230,7 @@ impl Collected {
         self.contradiction().into_iter().chain(self.reflections().flat_map(Reflections::notes))
     }
 
-    /// What the answers of a reflector show in the measure phase, summed over the flows.
+    /// Losses and TTL by the answers of a reflector in the measure phase, summed over the flows.
     pub fn reflector(&self) -> Option<Reflector> {
         self.reflections().map(Reflections::report).reduce(|a, b| Reflector {
             lost: a.lost.zip(b.lost).map(|(a, b)| (a.0.saturating_add(b.0), a.1.saturating_add(b.1))),

@@ -38,7 +38,7 @@ pub struct OutageWatch {
     waiting: Option<(u64, u64)>,
     found: Vec<Outage>,
     is_stream: bool,
-    /// What puts the times of a stream's sender on the receiver's clock, so that the first message takes [`SLACK_NS`].
+    /// Added to the times of a stream's sender, it puts them on the receiver's clock, so that the first message takes [`SLACK_NS`].
     ahead_ns: Option<u64>,
 }
 

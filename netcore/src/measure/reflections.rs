@@ -1,4 +1,4 @@
-//! The answers of a reflector of STAMP: which way packets got lost, and which answers are none.
+//! The answers of a reflector of STAMP: losses by direction, and datagrams that are refused as answers.
 //!
 //! A stateful reflector numbers its answers by itself: the difference to the requests' numbers is what it never got. A stateless
 //! one repeats the number of the request. The sender's first number is 1, as if the packet with 0 had been lost: so the two are told
@@ -10,7 +10,7 @@ use crate::report::{Phase, Reflector};
 /// Phases, and the time after them.
 const PHASES: usize = 4;
 
-/// Why a datagram from the reflector is no answer.
+/// Why a datagram from the reflector is refused as an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Short,
@@ -31,7 +31,7 @@ const REFUSED: [&str; 6] = [
     "came a second time",
 ];
 
-/// What one flow's answers showed.
+/// Findings from one flow's answers.
 #[derive(Clone, Debug, Default)]
 pub struct Reflections {
     /// The first answer's own number, if the reflector counts, and the number of its request, less what was before both.
@@ -98,7 +98,7 @@ impl Reflections {
         Reflector { lost: (self.counts == Some(true) && !self.contradicts()).then_some(lost), ttl: self.ttl[phase] }
     }
 
-    /// Whether the reflector's numbers are none: it counts more requests than were sent, or less than it answered.
+    /// Whether the reflector's numbers are impossible: it counts more requests than were sent, or fewer than it answered.
     fn contradicts(&self) -> bool {
         let (forward, reverse) = self.totals();
         self.is_contradictory || (self.counts == Some(true) && (forward < 0 || reverse < 0))

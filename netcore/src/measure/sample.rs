@@ -99,7 +99,8 @@ impl Sample {
         let limits = readers.evidence.is_some() && edge != Edge::Interval;
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
-        let wall_error_ns = if edge == Edge::Interval { None } else { sys::wall_error_ns() };
+        let of_wall = (edge != Edge::Interval).then(sys::wall_clock_error);
+        let wall_error_ns = of_wall.and_then(|(error_ns, is_synchronised)| is_synchronised.then_some(error_ns));
         let clocks = ClockReading { wall_error_ns, ..clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
         Self { at_ns, wall_ns, counts, dropped, tcp, clocks, cpu, evidence }

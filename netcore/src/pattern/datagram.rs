@@ -118,7 +118,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         if let Some(dues) = dues {
             batch.set_times(first, dues);
         }
-        // A clock that nobody slews, where the receiver compares the two.
+        // The receiver compares this clock with its own, so it must not be slewed.
         let stamp_ns = if one_way { raw_ns() } else { now_ns };
         batch.buffers().for_messages(first..end, |index, message| {
             let at_ns = dues.map_or(stamp_ns, |dues| dues[index]);

@@ -59,7 +59,7 @@ const LOOK_UP_NS: u64 = 100_000_000;
 /// Longest time for which strangers' datagrams after the end are put aside.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A service that has answered nothing for so long is not there: a test that stops by a count would never end.
+/// A service or reflector that has answered nothing for so long is not there: a test that stops by a count would never end.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Tries to receive: a message's own length, also where only its beginning fits the buffer, or `None` for now.
@@ -222,14 +222,15 @@ pub fn request<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError
     result
 }
 
-/// Fails if a service has answered none of the requests that a test counts. A reflector has a sentence of its own.
-fn is_there(worker: &Worker, transactions: u64, began: Instant) -> Result<(), WorkerError> {
+/// Fails if a service has answered none of the requests that a test counts, or a reflector none at all.
+fn is_there(worker: &Worker, stamps: &impl Stamps, transactions: u64, began: Instant) -> Result<(), WorkerError> {
     let spec = &worker.spec;
-    let is_counted = spec.is_alone() && !spec.is_reflected() && !matches!(spec.phases.stop, Stop::AfterNs(_));
-    if is_counted && transactions == 0 && began.elapsed() > SILENCE {
-        return Err(WorkerError::Silent { flow: worker.link.flow, seconds: SILENCE.as_secs() });
+    let is_awaited = spec.is_reflected() || !matches!(spec.phases.stop, Stop::AfterNs(_));
+    if transactions > 0 || !(spec.is_alone() && is_awaited) || began.elapsed() <= SILENCE {
+        return Ok(());
     }
-    Ok(())
+    let unheard = || "no answer from the service: is it there, and does a firewall let UDP through?".to_owned();
+    Err(WorkerError::Silent { flow: worker.link.flow, why: stamps.silence().unwrap_or_else(unheard) })
 }
 
 fn request_loop<W: Wait, F: Framing, S: Stamps>(
@@ -304,7 +305,7 @@ fn request_loop<W: Wait, F: Framing, S: Stamps>(
             offer.iter_mut().for_each(Offer::was_full);
         }
         let Some(n) = received else {
-            is_there(worker, transactions, began)?;
+            is_there(worker, &stamps, transactions, began)?;
             let patient = offer.is_some() || F::ALONE;
             if worker.is_over() && (!patient || flights.iter().all(|flight| now - flight.start > timeout)) {
                 // After the end, missing answers are waited for only once.

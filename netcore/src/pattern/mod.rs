@@ -89,9 +89,9 @@ pub enum WorkerError {
     /// The peer sent more than was asked for.
     #[error("flow {flow}: the peer sent more than was asked for: are both ends running the same test?")]
     Surplus { flow: u32 },
-    /// A service answers nothing.
-    #[error("flow {flow}: no answer for {seconds} s: is the service there, and does a firewall let UDP through?")]
-    Silent { flow: u32, seconds: u64 },
+    /// The far end answers nothing.
+    #[error("flow {flow}: {why}")]
+    Silent { flow: u32, why: String },
     /// Every local port is taken.
     #[error(
         "flow {flow}: {tried} local ports in a row are taken or in TIME_WAIT: let the far end close first, name \

@@ -216,7 +216,7 @@ struct Arrival {
     wall_ns: Option<i64>,
 }
 
-/// What is remembered of the clients, in two tables of fixed length: strangers cannot make them grow.
+/// Sessions and rates of the clients, in two tables of fixed length: strangers cannot make them grow.
 struct Known {
     hasher: RandomState,
     sessions: Vec<Option<Session>>,

@@ -100,7 +100,7 @@ pub struct ClockReading {
     pub wall_ns: i64,
     /// Longest time between two of these readings, nanoseconds.
     pub within_ns: u64,
-    /// Bound of the wall clock's error by the kernel (adjtimex), nanoseconds; `None`: it is not synchronised, or nobody asked.
+    /// Bound of the wall clock's error by the kernel (adjtimex), nanoseconds; `None`: it is not synchronised, or it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_error_ns: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the answers of the measure phase say beside their times.
+/// Findings from the answers of the measure phase beside their times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reflector {

@@ -161,7 +161,7 @@ pub struct Opener {
     /// Received bytes of records that are not opened.
     begin: usize,
     end: usize,
-    /// Data of the last opened record that nobody has taken.
+    /// Data of the last opened record that are still to be taken.
     plain: Range<usize>,
     is_closed: bool,
 }

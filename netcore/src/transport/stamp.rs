@@ -42,7 +42,7 @@ fn of_ptp(time: u64) -> Option<u64> {
     (ns < 1_000_000_000).then_some((time >> 32) * 1_000_000_000 + ns)
 }
 
-/// What a host says of its clock: a bit for *synchronised to UTC*, one for the form of its times, and a bound of their error, as a
+/// A host's claim about its clock: a bit for *synchronised to UTC*, one for the form of its times, and a bound of their error, as a
 /// multiplier and the power of two that scales it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorEstimate(u16);
@@ -193,13 +193,13 @@ pub struct Answer {
     pub ttl: Option<u8>,
 }
 
-/// Why a packet is no answer.
+/// Why a packet is refused as an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     Short,
     /// It lacks the proof of the key.
     Tag,
-    /// Its times are none.
+    /// Its times cannot be.
     Times,
 }
 

@@ -184,7 +184,7 @@ impl Secured {
     }
 }
 
-/// What an end has for the handshakes of a test.
+/// An end's part in the handshakes of a test.
 #[derive(Clone, Copy)]
 pub enum Part<'a> {
     /// The far end: its certificate.

@@ -3,8 +3,6 @@
 //! An answer counts if it names a request of the last ones with the very time of its sending, in this session, with times that can
 //! be. The reflector's own time, from the arrival of a request to its answer, is no part of a round trip.
 
-use std::sync::Arc;
-
 use nix::sys::socket::MsgFlags;
 
 use super::{
@@ -18,7 +16,6 @@ use crate::{
         counters::phase_of,
         envelope::RoundTrip,
         reflections::{Reflections, Refusal},
-        watch::Watch,
     },
     spec::memory::{TLV_BYTES, reflected_bytes},
     sys,
@@ -33,9 +30,6 @@ const REMEMBERED: usize = 1 << 14;
 
 /// Their memory, bytes.
 pub const REMEMBERED_BYTES: u64 = (REMEMBERED * size_of::<(u64, u64, u64)>()) as u64;
-
-/// A test whose first answer has not come for so long has failed: one that stops by a count would never end. Nanoseconds.
-const SILENCE_NS: u64 = 10_000_000_000;
 
 /// Requests between two looks at the error of the own clock.
 const LOOKS: u64 = 1024;
@@ -64,9 +58,6 @@ pub struct Reflected {
     error: ErrorEstimate,
     /// By number: number, time of sending (0 after its answer came), and the same as it was written.
     sent: Vec<(u64, u64, u64)>,
-    /// When the first request left; 0: none has.
-    first_ns: u64,
-    watch: Arc<Watch>,
     /// The answer that was received last.
     last: Option<(Answer, RoundTrip)>,
 }
@@ -86,8 +77,6 @@ impl Reflected {
             ssid,
             error: ErrorEstimate::default(),
             sent: vec![(u64::MAX, 0, 0); REMEMBERED],
-            first_ns: 0,
-            watch: worker.watch.clone(),
             last: None,
         }
     }
@@ -144,15 +133,6 @@ impl Stamps for Reflected {
         self.packets.write_request(message, &Request { number: short, sent, error: self.error, ssid: self.ssid });
         self.sent[short as usize % REMEMBERED] = (number, sent_ns, sent);
         self.clocked.requested(sent_ns);
-        if number == Self::FIRST {
-            self.first_ns = sent_ns;
-        }
-        let reflections = self.clocked.trips.as_ref().and_then(|trips| trips.reflections.as_ref());
-        if sent_ns - self.first_ns > SILENCE_NS
-            && let Some(silence) = reflections.and_then(Reflections::silence)
-        {
-            self.watch.failed(silence);
-        }
     }
 
     fn answer(&mut self, _: &mut [u8]) {}
@@ -188,5 +168,9 @@ impl Stamps for Reflected {
         trips.record(epoch, &trip, false);
         self.sent[answer.request_number as usize % REMEMBERED].1 = 0;
         answer.sent_ns - answer.received_ns
+    }
+
+    fn silence(&self) -> Option<String> {
+        self.clocked.trips.as_ref()?.reflections.as_ref()?.silence()
     }
 }

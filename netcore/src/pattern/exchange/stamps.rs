@@ -56,6 +56,10 @@ pub trait Stamps {
     /// The message that was received last is an answer. Returns the far end's own time in the round trip, nanoseconds, if that is
     /// no part of its latency.
     fn answered(&mut self, epoch: u64, message: &[u8]) -> u64;
+    /// Why there is no answer so far, if the datagrams that came tell it.
+    fn silence(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Without times.

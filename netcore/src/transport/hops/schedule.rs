@@ -104,7 +104,7 @@ struct Probe {
     sent_wall_ns: i64,
 }
 
-/// What is known about a hop.
+/// A hop and its round trips so far.
 #[derive(Debug, Default)]
 struct Asked {
     hop: Hop,
@@ -123,7 +123,7 @@ pub struct Answer {
     pub wall_ns: i64,
 }
 
-/// Which hops are asked when, and what they answered.
+/// The schedule of the probes, and the answers to them.
 #[derive(Debug)]
 pub struct Prober {
     schedule: Schedule,
@@ -209,7 +209,7 @@ impl Prober {
     pub fn answered(&mut self, answer: Answer, now_ns: u64) {
         let number = match (answer.number, &self.open[..]) {
             (Some(number), _) => number,
-            // It is no other one's.
+            // Only one probe is under way, so the answer is its own.
             (None, [only]) => only.number,
             (None, _) => return,
         };
@@ -413,7 +413,7 @@ mod tests {
             prober.sent(0, state, at_ns, 7);
             let answer = Answer { number: None, from, reached: false, wall_ns: 1_000_007 };
             prober.answered(answer, at_ns + 3 * MS);
-            // Nobody asked for this one.
+            // Its probe was never sent.
             prober.answered(Answer { number: Some(77), ..answer }, at_ns + 3 * MS);
         }
         // A clock that was set back: what the monotonic one says at most.

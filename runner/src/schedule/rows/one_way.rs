@@ -201,7 +201,7 @@ pub fn because(row: &Row) -> Option<String> {
     ];
     let ways = ways.into_iter().flatten().reduce(|forward, reverse| format!("{forward}, {reverse}"))?;
     let varies = format!("above the least delay: {ways}{}", in_hosts(row).unwrap_or_default());
-    // Nobody answers a stream: only its direction's variation is known.
+    // A stream has no answers, so only the variation of its direction is known.
     let Some(bound) = row.one_way_bound_us.map(shown) else { return Some(varies) };
     let limit = match row.one_way_clock? {
         OneWayClock::Shared => "both ends have one clock",

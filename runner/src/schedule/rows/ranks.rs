@@ -1,4 +1,4 @@
-//! What the ranks of a test report: a row for all of them and one for each, why it failed, and which of them waited for a CPU.
+//! The reports of a test's ranks: a row for all of them and one for each, why it failed, and which of them waited for a CPU.
 
 use std::collections::BTreeMap;
 
