@@ -267,7 +267,14 @@ pub(super) const NCCL: Format = Format {
         let (formula, size, messages) = match operation {
             "bcast" | "reduce" | "ring" => ("m/t", size, 1.0),
             "allreduce" => ("2(n-1)/n*m/t", size, 2.0 * (n - 1.0) / n),
-            "allgather" | "alltoall" | "gather" | "reduce_scatter" | "scatter" => ("(n-1)*m/t", size / ranks, n - 1.0),
+            "allgather" | "alltoall" | "gather" | "reduce_scatter" | "scatter" => {
+                if size % ranks != 0 {
+                    return Err(format!(
+                        "{size} bytes are no blocks of {ranks} ranks: the lines of ranks are not whole"
+                    ));
+                }
+                ("(n-1)*m/t", size / ranks, n - 1.0)
+            }
             other => return Err(format!("nccl-tests' {other} has no bus bandwidth here")),
         };
         row.message_bytes = Some(size);

@@ -2,7 +2,7 @@
 
 use super::imported::{ImportedRows, number, set_workload, unknown};
 use crate::error::ParseError;
-use schemas::columns::{self, ColumnType, Row};
+use schemas::columns::{self, ColumnType, Row, results::column};
 use std::borrow::Cow;
 
 /// How one program writes its results. [`LMBENCH`](super::by_pattern::LMBENCH) is a short example.
@@ -325,7 +325,9 @@ pub(super) fn fill(row: &mut Row, figure: &str, text: &str) -> Option<()> {
         None => return row.set(figure, text).ok(),
     };
     let value = number(&text).filter(|value| *value >= 0.0)? * size * factor;
-    value.is_finite().then(|| row.set_number(column, Some(value)))
+    // A message has whole bytes, which lmbench prints in millions. In units they are rounded.
+    let is_part = figure == column::message_bytes && (value - value.round()).abs() > 1e-6 * value;
+    (value.is_finite() && !is_part).then(|| row.set_number(column, Some(value)))
 }
 
 #[cfg(test)]

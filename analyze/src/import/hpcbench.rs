@@ -2,7 +2,7 @@
 
 mod header;
 
-use super::imported::{ImportedRows, count, number, set_latency, set_messages, set_workload, whole};
+use super::imported::{ImportedRows, count, exact, number, set_latency, set_messages, set_workload, whole};
 use crate::error::ParseError;
 use header::{Header, hosts, system_log};
 use schemas::{
@@ -245,13 +245,13 @@ fn round_trip(line: &str, at: usize, header: &Header) -> Result<Row, ParseError>
     Ok(row)
 }
 
-/// A row of a result file. Newer versions end each with a time. `None`: the number of columns is another.
+/// A row of a result file. Newer versions end each with a time. `None`: its columns are others.
 fn table_row(cells: &[f64], header: &Header, imported: &mut ImportedRows) -> Option<Row> {
     let mut row = header.row();
     if header.protocol == "udp" {
         let mut cells = cells.to_vec();
         if header.exponential && cells.len() > 1 {
-            row.message_bytes = count(cells.remove(1));
+            row.message_bytes = Some(exact(cells.remove(1))?);
         }
         let &[_, network, local, sent, sent_bytes, received, received_bytes, ref rest @ ..] = cells.as_slice() else {
             return None;
@@ -278,7 +278,7 @@ fn table_row(cells: &[f64], header: &Header, imported: &mut ImportedRows) -> Opt
     }
     let (megabits, elapsed, iterations) = match (cells, header.exponential) {
         (&[size, megabits, elapsed, iterations], true) => {
-            row.message_bytes = count(size);
+            row.message_bytes = Some(exact(size)?);
             (megabits, Some(elapsed), count(iterations))
         }
         (&[_, megabits, client, _, _, server, _, _] | &[_, megabits, client, _, _, server, _, _, _], false) => {

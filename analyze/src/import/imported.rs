@@ -212,6 +212,11 @@ pub(super) fn count(value: f64) -> Option<u64> {
     (value.is_finite() && value >= 0.0).then(|| value.round() as u64)
 }
 
+/// A count that is printed among decimal numbers; `None` for one with a fraction.
+pub(super) fn exact(value: f64) -> Option<u64> {
+    count(value).filter(|_| value.fract() == 0.0)
+}
+
 /// Sets sent, received and lost messages. `None` of `received` or `lost` follows from the other.
 pub(super) fn set_messages(row: &mut Row, sent: Option<u64>, received: Option<u64>, lost: Option<u64>) {
     let rest = |part: Option<u64>| sent.zip(part).map(|(sent, part)| sent.saturating_sub(part));

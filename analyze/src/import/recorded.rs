@@ -237,10 +237,11 @@ fn an_output_cut_anywhere_gives_no_other_figure() {
     assert!(wrong.is_empty(), "{} of {tried} places:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Numbers of a text, however they are separated.
+/// Numbers of a text, however they are separated, and those with an exponent that are a word.
 fn numbers(text: &str) -> Vec<f64> {
     let pieces = text.split(|c: char| !(c.is_ascii_digit() || c == '.'));
-    pieces.flat_map(|n| [n, n.trim_matches('.')]).filter_map(|n| n.parse().ok()).collect()
+    let words = text.split(|c: char| c.is_whitespace() || c == ',');
+    pieces.flat_map(|n| [n, n.trim_matches('.')]).chain(words).filter_map(|n| n.parse().ok()).collect()
 }
 
 /// Columns whose values follow from several figures: differences, sums, shares, rates of latencies, ranks.

@@ -113,7 +113,12 @@ impl<'t> Collected<'t> {
             row.direction = Some(Way::Reverse);
         }
         for column in COLUMNS {
-            let Some((target, text)) = column.target.zip(self.get(column.selector)) else { continue };
+            let Some(text) = self.get(column.selector) else { continue };
+            if column.is_size() && number(text).is_some_and(|size| size.fract() != 0.0) {
+                // The headings were cut off before the values.
+                return Err(ParseError::expected(self.line, &format!("whole bytes for {}", column.selector), text));
+            }
+            let Some(target) = column.target else { continue };
             let Some(value) = number(text) else {
                 // Some builds print nan for shares that were not measured.
                 if matches!(text.trim_start_matches('-'), "nan" | "inf") {
@@ -270,6 +275,13 @@ pub struct Column {
     /// `None`: handled by name.
     pub target: Option<Field>,
     pub factor: f64,
+}
+
+impl Column {
+    /// Whether netperf prints it without decimals, as it does all sizes of messages and buffers.
+    fn is_size(&self) -> bool {
+        self.selector.contains("SIZE")
+    }
 }
 
 const fn c(selector: &'static str, title: &'static str, target: Option<Field>, factor: f64) -> Column {
