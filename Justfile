@@ -8,6 +8,10 @@ run *ARGS='plans/quick.yaml':
 test:
     cargo test --workspace
 
+# Run the tests of drawn inputs with inputs that no run had before, some times.
+properties TIMES='10':
+    for seed in $(shuf -i 1-1000000000 -n {{TIMES}}); do echo "seed $seed"; PROPTEST_RNG_SEED=$seed cargo test --workspace --lib --quiet || exit 1; done
+
 # Run the tests that need a quiet machine: rates, shares and statistical decisions about real paths (as root).
 lab *ARGS:
     tests/lab/run {{ARGS}}
