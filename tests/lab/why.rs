@@ -4,7 +4,7 @@ use std::{fs, process::Stdio};
 
 use crate::{
     netns::Pair,
-    program::{Folder, Row, despite_stalls, parse},
+    program::{Folder, Row, parse},
 };
 
 /// The rows about a test over the data link.
@@ -28,20 +28,16 @@ fn said(rows: &[Row]) -> Vec<[&str; 3]> {
 
 #[test]
 fn a_full_link_carries_no_more_with_more_streams() {
-    despite_stalls(compares_streams);
-}
-
-fn compares_streams() {
     let Some(pair) = Pair::new() else { return };
-    // So long a queue is never empty after a loss.
-    if !pair.limit("50mbit", "60ms") {
+    if !pair.limit("50mbit", "20ms") {
         return;
     }
     for cause in ["path", "wire"] {
         let wire = if cause == "wire" { "wire: 50Mbit/s, " } else { "" };
         let rows = asked(&pair, &format!("{wire}workload: tcp_stream, socket: {{congestion_control: cubic}}"));
-        let streams = [cause, "streams", "confirmed"];
-        assert_eq!(said(&rows), [streams, streams]);
+        // The wire is told where all it carries arrives within the window.
+        let is_it = |row: &[&str; 3]| [cause, "path"].contains(&row[0]) && row[1..] == ["streams", "confirmed"];
+        assert!(rows.len() == 2 && said(&rows).iter().all(is_it), "{:?}", said(&rows));
     }
 }
 

@@ -4,7 +4,8 @@ use super::{
     Limit,
     evidence::{
         ASLEEP, EXPLAINED, End, Evidence, FEW_PACKETS, FULL, FULL_WITH_SUPPORT, LITTLE, LOSS, MOST, NAMED_WAIT,
-        PACED_BBR, Place, QUEUE_FACTOR, QUEUE_US, RATE_SLACK, STEADY, TRACE, WIRE_BEYOND, WIRE_FULL,
+        PACED_BBR, Place, QUEUE_FACTOR, QUEUE_US, RATE_SLACK, STEADY, STEADY_BEHIND_QUEUE, TRACE, WIRE_BEYOND,
+        WIRE_FULL,
     },
     of_the_time,
 };
@@ -232,8 +233,13 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
     let paced = row.pacing_rate_bits_per_s.filter(|_| evidence.is_bbr()).map(|rate| rate / bits);
     let is_steady = |rate: f64| (STEADY.0..=STEADY.1).contains(&rate);
     // BBR's estimate is the largest delivery rate of several round trips. The last one alone may be of the test's end.
-    let rate_held =
-        if is_steady(delivered) { delivered } else { paced.filter(|rate| is_steady(*rate) && stands(rtt, min))? };
+    let rate_held = match paced.filter(|rate| is_steady(*rate)) {
+        _ if is_steady(delivered) => delivered,
+        _ if !stands(rtt, min) => return None,
+        Some(rate) => rate,
+        None if (STEADY_BEHIND_QUEUE..STEADY.0).contains(&delivered) => 1.0,
+        None => return None,
+    };
     if is_end_busy(evidence) {
         return None;
     }

@@ -102,6 +102,10 @@ pub const QUEUE_US: f64 = 2000.0;
 /// delivers the same all the time.
 pub const STEADY: (f64, f64) = (0.8, 1.25);
 
+/// The least of it where a queue stands, which keeps the link busy. The kernel measures over the longer of the times between the sends and
+/// between the acknowledgements of a round trip, so its last sample may be of a burst and the pause behind it: 0.66 to 1 were seen.
+pub const STEADY_BEHIND_QUEUE: f64 = 0.6;
+
 /// Share of a receive buffer below which the data in flight show that its reader is slow, and the buffer not small.
 pub const SLOW_READER: f64 = 0.125;
 

@@ -29,10 +29,11 @@ impl Tally {
     /// The number of iterations, and the answer on which they agree.
     fn most(&self) -> Option<(u32, Option<&Limit>)> {
         let total: u32 = self.causes.iter().map(|(count, _)| count).sum();
-        let (most, last) = self.causes.iter().max_by_key(|(count, _)| *count)?;
-        let is_contradicted =
-            self.causes.iter().any(|(_, limit)| limit.by != last.by && limit.by != LimitedBy::Unknown);
-        let (agreeing, needed) = (f64::from(*most), f64::from(total) * AGREEMENT);
+        let (_, last) = self.causes.iter().max_by_key(|(count, limit)| (*count, limit.by == LimitedBy::Path))?;
+        let (agreeing, others): (Vec<_>, Vec<_>) = self.causes.iter().partition(|(_, limit)| agree(limit.by, last.by));
+        let most: u32 = agreeing.iter().map(|(count, _)| count).sum();
+        let is_contradicted = others.iter().any(|(_, limit)| limit.by != LimitedBy::Unknown);
+        let (agreeing, needed) = (f64::from(most), f64::from(total) * AGREEMENT);
         let agree = agreeing > needed || (!is_contradicted && agreeing >= needed);
         Some((total, agree.then_some(last)))
     }
@@ -58,12 +59,19 @@ impl Tally {
         let Some(last) = most else { return Some(Limit::unknown(self.counts())) };
         let unseen = last.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
         let of_means = (mean.direction != Some(Way::Both)).then(|| judged(mean, unseen)).flatten();
-        Some(of_means.filter(|limit| limit.by == last.by).unwrap_or_else(|| {
+        Some(of_means.filter(|limit| agree(limit.by, last.by)).unwrap_or_else(|| {
             // The means show another cause than the iterations do, where these differ much.
             let because = if total == 1 { last.because.clone() } else { format!("in one iteration, {}", last.because) };
             Limit { because, ..last.clone() }
         }))
     }
+}
+
+/// Whether two iterations have one cause. A full link reads as the wire where it carried all it can, and as the path where the data
+/// behind a lost segment came after the window.
+fn agree(a: LimitedBy, b: LimitedBy) -> bool {
+    let is_full_link = |by| matches!(by, LimitedBy::Path | LimitedBy::Wire);
+    a == b || is_full_link(a) && is_full_link(b)
 }
 
 /// The cause on which iterations agree, else `unknown`; and how many of them had each.

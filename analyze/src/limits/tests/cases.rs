@@ -23,7 +23,7 @@ fn tallied(causes: &[LimitedBy], mean: &Row) -> Limit {
 
 #[test]
 fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
-    use LimitedBy::{ReceiverWindow, SenderCpu, Unknown, Wire};
+    use LimitedBy::{Path, ReceiverWindow, SenderCpu, Unknown, Wire};
     let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
     let agreed = tallied(&[ReceiverWindow, ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
     assert_eq!((agreed.by, agreed.ratio), (ReceiverWindow, Some(0.9)));
@@ -36,6 +36,9 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
     assert_eq!(split.because, "receiver window in 2 of 3 iterations, sender CPU in 1");
     assert_eq!(tallied(&[ReceiverWindow, Unknown, ReceiverWindow], &mean).by, ReceiverWindow, "nothing contradicts it");
     assert_eq!(tallied(&[ReceiverWindow, Unknown], &mean).by, Unknown);
+    // One full link has two names.
+    assert_eq!([&[Wire, Path, Wire], &[Path, Wire, Path]].map(|both| tallied(both, &mean).by), [Wire, Path]);
+    assert_eq!(tallied(&[Wire, Path, ReceiverWindow], &mean).by, Unknown);
     // The means may tell less than each iteration did.
     let last = tallied(&[Wire; 3], &mean);
     assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));

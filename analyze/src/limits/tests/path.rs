@@ -36,6 +36,18 @@ fn one_full_link_is_one_cause_whatever_fills_it() {
         ..bucket()
     };
     expect(&reno, LimitedBy::Path, &["a queue of 34.0 ms"]);
+    // As recorded: 24 times the same throughput within 0.1 %, and a last sample of two thirds of it.
+    let burst = Row {
+        throughput_bits_per_s: Some(47.81e6),
+        delivery_rate_bits_per_s: Some(32.94e6),
+        pacing_rate_bits_per_s: Some(83.5e6),
+        rtt_us: Some(20_310.0),
+        min_rtt_us: Some(10.0),
+        cwnd_bytes: Some(176_700),
+        retransmits: Some(0),
+        ..bucket()
+    };
+    expect(&burst, LimitedBy::Path, &["full at 47.8 Mbit/s", "a queue of 20.3 ms"]);
     let four = Row { streams: Some(4), threads: Some(4), rtt_us: Some(47_993.0), retransmits: Some(41), ..bucket() };
     expect(&four, LimitedBy::Path, &["a queue of 48.0 ms"]);
     let bbr = |pacing, rtt, min| Row {
@@ -83,6 +95,12 @@ fn a_path_is_full_only_at_a_steady_rate_between_idle_ends() {
     };
     not(Row { delivery_rate_bits_per_s: Some(40e6), ..bucket() }, &["31 segments"]);
     not(Row { delivery_rate_bits_per_s: None, ..bucket() }, &["31 segments"]);
+    // Faster at the end than in the mean, or slower without a queue: the rate was not the link's.
+    not(Row { delivery_rate_bits_per_s: Some(130e6), ..bucket() }, &["31 segments"]);
+    not(
+        Row { delivery_rate_bits_per_s: Some(66e6), rtt_us: Some(10_100.0), min_rtt_us: Some(10_000.0), ..bucket() },
+        &[],
+    );
     not(Row { rtt_us: Some(10_100.0), min_rtt_us: Some(10_000.0), ..bucket() }, &[]);
     not(Row { local_thread_busy_ratio: Some(0.8), ..bucket() }, &[]);
     not(Row { remote_thread_waiting_ratio: Some(0.3), ..bucket() }, &["could not run 30 %"]);

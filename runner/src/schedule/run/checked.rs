@@ -116,8 +116,8 @@ pub(super) fn doubt(step: &Step, measured: &Measured) -> Option<String> {
 /// content of the buffers goes up and down in every test, by less.
 const MOST: f64 = 0.05;
 
-/// Mean share of the bytes that arrived out of order before the measure phase, from which on readers of the numbers hear of
-/// it. In a steady load as many wait at the begin as at the end.
+/// Mean share of the bytes that arrived out of order before the measure phase, or before its end, from which on readers of the
+/// numbers hear of it. In a steady load as many wait at the begin as at the end.
 pub(super) const OUT_OF_ORDER: f64 = 0.01;
 
 /// Says it of an iteration in which a receiver read more than had arrived meanwhile.

@@ -106,14 +106,15 @@ impl Run<'_> {
                 drift.p
             ));
         }
-        let before = mean(&state.out_of_order).unwrap_or(0.0);
-        if before > checked::OUT_OF_ORDER {
-            doubts.push(format!(
-                "case {}: {} of what was read while it measured had arrived before, and waited for lost segments: a longer \
-                 warm-up gives the true rate",
-                step.name,
-                units::margin(before)
-            ));
+        let waited = mean(&state.out_of_order).unwrap_or(0.0);
+        if waited.abs() > checked::OUT_OF_ORDER {
+            let sentence = if waited > 0.0 {
+                "of what was read while it measured had arrived before, and waited for lost segments: a longer warm-up"
+            } else {
+                "more arrived while it measured, waited for lost segments at its end, and is not counted: a longer duration"
+            };
+            let share = units::margin(waited.abs());
+            doubts.push(format!("case {}: {share} {sentence} gives the true rate", step.name));
         }
         doubts
     }
