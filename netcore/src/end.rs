@@ -335,7 +335,7 @@ fn granted(
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(flow_options::segments_granted(link, spec, side));
-        list.extend(link.secured.get().map(|secured| secured.granted(link.flow, spec)));
+        list.extend(link.secured.get().into_iter().flat_map(|secured| secured.granted(link.flow, spec)));
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
@@ -357,7 +357,7 @@ fn assign(
     for (index, assignment) in assignments.into_iter().enumerate() {
         let link = links[assignment.flow as usize].clone();
         let cell = if let Some(flow) = flows.last_mut().filter(|flow| flow.flow == assignment.flow) {
-            flow.latency_slots.extend(assignment.latency_slot.clone());
+            flow.latency_slots.extend(assignment.latency_slots());
             flow.gaps = flow.gaps.take().or_else(|| assignment.gaps.clone());
             flow.cell.clone()
         } else {
@@ -380,6 +380,7 @@ fn assign(
             conduit: assignment.conduit,
             latency_slot: assignment.latency_slot.map(|(_, slot)| slot),
             gaps: assignment.gaps,
+            handshakes: assignment.handshakes,
             one_way: assignment.one_way.map(|(_, slot)| slot),
             secret: secret.cloned(),
             watch: watch.clone(),
@@ -464,7 +465,10 @@ impl Conclusion {
             side,
             io: spec.resolved_io().name().to_owned(),
             threads,
-            library: spec.cipher().map(|_| tls::LIBRARY.to_owned()).or_else(|| transport::mpi::library(spec.transport)),
+            library: spec
+                .records()
+                .map(|records| tls::library(records).to_owned())
+                .or_else(|| transport::mpi::library(spec.transport)),
             phases,
             intervals,
             totals,

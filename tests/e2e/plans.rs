@@ -49,7 +49,7 @@ macro_rules! measured {
 }
 
 measured! {
-    aggregate burst cpu_cost fabric fast_paths find_rate hpcbench_tcp hpcbench_udp lmbench message_size nas
+    aggregate burst cpu_cost encrypted fabric fast_paths find_rate hpcbench_tcp hpcbench_udp lmbench message_size nas
     netperf_classics netpipe path quick responsiveness soak udp_loss
 }
 

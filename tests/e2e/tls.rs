@@ -87,8 +87,12 @@ fn what_tls_does_not_have_is_refused_with_the_reason() {
     for (test, words) in [
         ("workload: tcp_stream, tls: {cipher: aes_128_gcm}", "this test runs over tcp: leave it out"),
         ("workload: tls_stream, tls: {cipher: rc4}", "unknown value `rc4`"),
-        ("workload: tls_crr", "tls"),
-        ("workload: tls_stream, io: sendfile", "sendfile"),
+        ("workload: tls_rr, tls: {session: resumed}", "use tls_crr or tls_cc"),
+        ("workload: tls_cc, tls: {session: early}", "tls_cc has none: use tls_crr"),
+        ("workload: tls_crr, request_size: 16385, tls: {session: early}", "and these have 16385"),
+        ("workload: tls_crr, io: nonblocking", "nonblocking"),
+        ("workload: tls_stream, io: sendfile", "`io: sendfile` lets the kernel take the data by itself"),
+        ("workload: tls_crr, tls: {records: kernel}", "is for tls_stream"),
         ("workload: tls_stream, receive: discard", "discard"),
         ("workload: tls_stream, control: none, remote_ports: 443, to: b", "control"),
     ] {
@@ -101,5 +105,79 @@ fn what_tls_does_not_have_is_refused_with_the_reason() {
             ran.stdout,
             ran.stderr
         );
+    }
+}
+
+/// The handshakes of a test are the far end's, whatever was asked: a flow's first one is full, and the others are as asked.
+#[test]
+fn each_connection_begins_as_asked() {
+    let folder = Folder::new();
+    let crr = "workload: tls_crr, integrity: true, transactions: 60";
+    let sizes = "request_size: 3000, response_size: 100000";
+    let tests = [
+        format!("full: {{{crr}}}"),
+        format!("resumed: {{{crr}, tls: {{session: resumed, cipher: aes_256_gcm}}}}"),
+        format!("early: {{{crr}, {sizes}, streams: 3, tls: {{session: early}}}}"),
+        format!("near: {{{crr}, {sizes}, close: near_first, tls: {{session: resumed}}}}"),
+        format!("reset: {{{crr}, close: reset, io: spin, tls: {{session: early}}}}"),
+        format!("shared: {{{crr}, streams: 4, threads: 2, tls: {{session: resumed}}}}"),
+        "cc: {workload: tls_cc, transactions: 60, tls: {session: resumed}}".to_owned(),
+        "cc_near: {workload: tls_cc, transactions: 60, close: near_first}".to_owned(),
+        "paced: {workload: tls_crr, rate: 500/s, transactions: 60}".to_owned(),
+    ];
+    let plan = folder.plan("", &tests.map(|test| format!("  {test}")).join("\n"));
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let iterations = of(&rows, "iteration");
+    assert_eq!(iterations.len(), 9);
+    for row in iterations {
+        assert_eq!((&*row["status"], &*row["error"], count(row, "errors")), ("ok", "", 0), "{row:?}");
+        let (streams, all) = (count(row, "streams"), count(row, "transactions"));
+        assert_eq!((all, count(row, "remote_connections")), (60, 60), "{row:?}");
+        let ratio = |column: &str| row[column].parse::<f64>().unwrap();
+        let later = (all - streams) as f64 / all as f64;
+        let (resumed, early) = match &*row["test"] {
+            "full" | "cc_near" | "paced" => (0.0, 0.0),
+            "early" | "reset" => (later, later),
+            _ => (later, 0.0),
+        };
+        assert!((ratio("resumed_ratio") - resumed).abs() < 1e-9, "{row:?}");
+        assert!((ratio("early_ratio") - early).abs() < 1e-9, "{row:?}");
+        // The handshake is a part of the operation.
+        let [handshake, whole] = ["handshake_p50_us", "latency_p50_us"].map(ratio);
+        assert!(0.0 < handshake && handshake < whole, "{row:?}");
+        assert_eq!(row["tls_cipher"], if row["test"] == "resumed" { CIPHERS[1] } else { CIPHERS[0] });
+        if row["test"] == "early" {
+            assert_eq!((count(row, "bytes_sent"), count(row, "bytes_received")), (60 * 103_000, 60 * 103_000));
+        }
+    }
+}
+
+/// The kernel's records, where it has them (`tests/vm/run` has such a kernel); elsewhere the end says what is missing.
+#[test]
+fn records_in_the_kernel_carry_every_byte_or_are_refused() {
+    let folder = Folder::new();
+    let stream = "workload: tls_stream, integrity: true, bytes: 3MB";
+    let kernel = "tls: {records: kernel}";
+    let tests = [
+        format!("ciphers: {{{stream}, {kernel}, matrix: {{tls.cipher: [{}]}}}}", CIPHERS.join(", ")),
+        format!(
+            "io: {{workload: tls_stream, bytes: 3MB, {kernel}, matrix: {{io: [blocking, nonblocking, spin, sendfile, splice, vmsplice]}}}}"
+        ),
+        format!("duplex: {{workload: tls_duplex, integrity: true, bytes: 3MB, {kernel}}}"),
+        format!("rr: {{workload: tls_rr, integrity: true, request_size: 20000, transactions: 200, {kernel}}}"),
+    ];
+    let plan = folder.plan("", &tests.map(|test| format!("  {test}")).join("\n"));
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    let rows = parse(&ran.stdout);
+    if ran.stderr.contains("modprobe tls (CONFIG_TLS)") {
+        assert!(ran.code == Some(3) && of(&rows, "iteration").iter().all(|row| row["status"] == "failed"), "{rows:?}");
+        return;
+    }
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for row in of(&rows, "iteration") {
+        assert_eq!((&*row["tls_records"], &*row["library"], &*row["error"]), ("kernel", "kernel", ""), "{row:?}");
+        assert_eq!(count(row, "bytes_sent"), count(row, "bytes_received"), "{row:?}");
     }
 }

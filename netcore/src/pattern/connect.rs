@@ -7,19 +7,23 @@
 //! The connection that proved a flow's token stays open as long as the near end goes on. Its end tells the far end that
 //! no more connections will come. netperf waits for four seconds instead.
 
+mod secured;
+
 use std::{
-    io,
+    io::{self, IoSlice, Read, Write},
     os::fd::{AsRawFd, OwnedFd},
     sync::atomic::Ordering::Relaxed,
     time::Instant,
 };
 
-use nix::sys::socket::{MsgFlags, Shutdown, recv, send, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, shutdown};
+
+use secured::Secured;
 
 use super::{Worker, WorkerError, between, request_response::Offer};
 use crate::{
     io::{buffers::Expected, wait::Wait},
-    measure::clock::monotonic_ns,
+    measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::{
         Link,
@@ -33,57 +37,98 @@ const TAKEN_PORTS: u32 = 70_000;
 /// Longest wait of the far end for the next connection before it checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 50_000_000;
 
-/// Repeats a call that was interrupted, or that would block while the test goes on.
-#[inline]
-fn repeat<W: Wait>(
-    worker: &Worker,
-    wait: &W,
-    (connection, event): (&Connection, Event),
-    mut call: impl FnMut(i32, MsgFlags) -> nix::Result<usize>,
-) -> io::Result<usize> {
-    loop {
-        match call(connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | wait.flags()) {
-            Ok(n) => {
-                wait.succeeded(event);
-                return Ok(n);
-            }
-            Err(nix::Error::EINTR) => {}
-            // Also a timeout inherited from the listener, or Fast Open without data in the SYN.
-            Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
-                if !wait.for_connection(connection, event)? && worker.is_over() {
-                    return Err(error.into());
+/// The calls of a loop on one connection.
+struct Calls<'a, W> {
+    worker: &'a Worker,
+    wait: &'a W,
+    connection: &'a Connection,
+    sends: u64,
+    receives: u64,
+}
+
+impl<'a, W: Wait> Calls<'a, W> {
+    fn new(worker: &'a Worker, wait: &'a W, connection: &'a Connection) -> Self {
+        Self { worker, wait, connection, sends: 0, receives: 0 }
+    }
+
+    /// Repeats a call that was interrupted, or that would block while the test goes on.
+    #[inline]
+    fn repeat(&self, event: Event, mut call: impl FnMut(i32, MsgFlags) -> nix::Result<usize>) -> io::Result<usize> {
+        loop {
+            match call(self.connection.socket.as_raw_fd(), MsgFlags::MSG_NOSIGNAL | self.wait.flags()) {
+                Ok(n) => {
+                    self.wait.succeeded(event);
+                    return Ok(n);
                 }
+                Err(nix::Error::EINTR) => {}
+                // Also a timeout inherited from the listener, or Fast Open without data in the SYN.
+                Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
+                    if !self.wait.for_connection(self.connection, event)? && self.worker.is_over() {
+                        return Err(error.into());
+                    }
+                }
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => return Err(error.into()),
+        }
+    }
+
+    /// Sends a whole request or response.
+    fn put(&mut self, tls: &mut Option<Secured>, bytes: &[u8]) -> io::Result<()> {
+        match tls {
+            Some(tls) => tls.send_all(self, bytes),
+            None => self.write_all(bytes),
+        }
+    }
+
+    /// Receives a whole request or response.
+    fn get(&mut self, tls: &mut Option<Secured>, buffer: &mut [u8]) -> io::Result<()> {
+        match tls {
+            Some(tls) => tls.receive_all(self, buffer),
+            None => self.read_exact(buffer),
+        }
+    }
+
+    /// Says that this end sends no more, which a connection without TLS does by its close.
+    fn end(&mut self, tls: &mut Option<Secured>) -> io::Result<()> {
+        tls.as_mut().map_or(Ok(()), |tls| tls.end(self))
+    }
+
+    /// Waits for the peer's end: 0, or the number of bytes that came in its place.
+    fn peer_end(&mut self, tls: &mut Option<Secured>) -> io::Result<usize> {
+        match tls {
+            Some(tls) => tls.peer_end(self),
+            None => self.read(&mut [0]),
         }
     }
 }
 
-#[inline]
-fn receive<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, buffer: &mut [u8]) -> io::Result<usize> {
-    repeat(worker, wait, (connection, Event::Input), |fd, flags| recv(fd, buffer, flags))
+impl<W: Wait> Read for Calls<'_, W> {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.repeat(Event::Input, |fd, flags| recv(fd, buffer, flags))?;
+        self.receives += 1;
+        Ok(n)
+    }
 }
 
-fn receive_all<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, buffer: &mut [u8]) -> io::Result<u64> {
-    let (mut got, mut calls) = (0, 0);
-    while got < buffer.len() {
-        let n = receive(worker, wait, connection, &mut buffer[got..])?;
-        if n == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        got += n;
-        calls += 1;
+impl<W: Wait> Write for Calls<'_, W> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.repeat(Event::Room, |fd, flags| send(fd, bytes, flags))?;
+        self.sends += 1;
+        Ok(n)
     }
-    Ok(calls)
-}
 
-fn send_all<W: Wait>(worker: &Worker, wait: &W, connection: &Connection, bytes: &[u8]) -> io::Result<u64> {
-    let (mut sent, mut calls) = (0, 0);
-    while sent < bytes.len() {
-        sent += repeat(worker, wait, (connection, Event::Room), |fd, flags| send(fd, &bytes[sent..], flags))?;
-        calls += 1;
+    /// In one call, so that one segment carries them.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let n = self.repeat(Event::Room, |fd, flags| sendmsg::<()>(fd, parts, &[], flags, None))?;
+        self.sends += 1;
+        Ok(n)
     }
-    Ok(calls)
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Counters of either side.
@@ -125,12 +170,11 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
     let Some(connector) = &link.connector else { return Ok(()) };
     let mut recorder = worker.latencies();
     let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
-    let mut tally = Tally::default();
+    let mut state = State::new(worker, worker.spec.sizes.response_bytes)?;
     let mut number = 0;
     let mut taken = 0;
-    let mut expected = worker.expected(worker.spec.sizes.response_bytes)?;
     let result = loop {
-        if tally.transactions >= worker.cell.limit() {
+        if state.tally.transactions >= worker.cell.limit() {
             break Ok(());
         }
         wait.yield_now();
@@ -149,8 +193,8 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
             Err(ConnectError::Port) => {
                 number += 1;
                 taken += 1;
-                tally.errors += 1;
-                worker.cell.operations.0.errors.store(tally.errors, Relaxed);
+                state.tally.errors += 1;
+                worker.cell.operations.0.errors.store(state.tally.errors, Relaxed);
                 if taken > TAKEN_PORTS {
                     break Err(WorkerError::Ports { flow: link.flow, tried: taken });
                 }
@@ -159,12 +203,12 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
             Err(ConnectError::Fatal(error)) => break Err(worker.error("connect")(error)),
         };
         (number, taken) = (number + 1, 0);
-        match transact(worker, wait, &connection, start, &mut tally, &mut expected) {
+        match transact(worker, wait, &connection, start, &mut state) {
             Ok(nanoseconds) => {
                 connector.present.leave(connection);
-                tally.transactions += 1;
+                state.tally.transactions += 1;
                 let (sent, received) = bytes(worker);
-                tally.store(worker, sent, received);
+                state.tally.store(worker, sent, received);
                 recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
                 if let Some(offer) = &mut offer {
                     offer.was_full();
@@ -204,67 +248,99 @@ fn bytes(worker: &Worker) -> (u64, u64) {
     if carries_data(worker) { (worker.spec.sizes.request_bytes, worker.spec.sizes.response_bytes) } else { (0, 0) }
 }
 
+/// A loop's state besides its worker: what it counts, the data that it expects, and the durations of its handshakes.
+struct State {
+    tally: Tally,
+    expected: Option<Expected>,
+    handshakes: Option<[Recorder; 3]>,
+}
+
+impl State {
+    /// Of a loop that receives messages of so many bytes.
+    fn new(worker: &Worker, bytes: u64) -> Result<Self, WorkerError> {
+        let expected = worker.expected(bytes)?;
+        Ok(Self { tally: Tally::default(), expected, handshakes: worker.handshakes() })
+    }
+}
+
 /// One connection at the near end, until it may be closed; returns its latency, nanoseconds.
 fn transact<W: Wait>(
     worker: &mut Worker,
     wait: &W,
     connection: &Connection,
     start: Instant,
-    tally: &mut Tally,
-    expected: &mut Option<Expected>,
+    state: &mut State,
 ) -> Result<u64, WorkerError> {
-    let mut done = Instant::now();
+    let mut tls = Secured::begin(&worker.link).map_err(worker.error("begin a TLS handshake"))?;
     if carries_data(worker) {
         worker.send_buffers.touch();
-        let request = worker.send_buffers.present();
-        tally.sends += send_all(worker, wait, connection, request).map_err(worker.error("send a request"))?;
+    }
+    let mut calls = Calls::new(worker, wait, connection);
+    let request = if carries_data(worker) { worker.send_buffers.present() } else { &[] };
+    let mut taken = 0;
+    if let Some(tls) = &mut tls {
+        let begun = Instant::now();
+        let kind;
+        (kind, taken) = tls.shake_hands(&mut calls, request).map_err(worker.error("make a TLS handshake"))?;
+        if let Some(handshakes) = &mut state.handshakes {
+            handshakes[kind].record(worker.cell.epoch(), between(begun, Instant::now()));
+        }
+    }
+    state.tally.receives += calls.receives;
+    let mut done = Instant::now();
+    if carries_data(worker) {
+        calls.put(&mut tls, &request[taken..]).map_err(worker.error("send a request"))?;
+        state.tally.sends += calls.sends;
         worker.send_buffers.advance();
-        tally.receives += take(worker, wait, connection, expected, "receive a response")?;
+        take(worker, wait, connection, (state, &mut tls), "receive a response")?;
         done = Instant::now();
     }
+    let mut calls = Calls::new(worker, wait, connection);
     if worker.spec.close == Close::NearFirst {
         // A peer that is gone has closed too.
+        let _ = calls.end(&mut tls);
         let _ = shutdown(connection.socket.as_raw_fd(), Shutdown::Write);
     }
-    match receive(worker, wait, connection, &mut [0]) {
+    match calls.peer_end(&mut tls) {
         Ok(0) => Ok(between(start, done)),
         Ok(_) => Err(WorkerError::Surplus { flow: worker.link.flow }),
         Err(error) => Err(worker.error("close a connection")(error)),
     }
 }
 
-/// Receives a whole request or response; returns the number of calls.
+/// Receives a whole request or response.
 fn take<W: Wait>(
     worker: &mut Worker,
     wait: &W,
     connection: &Connection,
-    expected: &mut Option<Expected>,
+    (state, tls): (&mut State, &mut Option<Secured>),
     what: &'static str,
-) -> Result<u64, WorkerError> {
+) -> Result<(), WorkerError> {
     let mut buffers = std::mem::take(&mut worker.receive_buffers);
-    let received = receive_all(worker, wait, connection, buffers.present_mut());
+    let mut calls = Calls::new(worker, wait, connection);
+    let received = calls.get(tls, buffers.present_mut());
+    state.tally.receives += calls.receives;
     worker.receive_buffers = buffers;
-    let calls = received.map_err(worker.error(what))?;
-    worker.check(expected, 0..worker.receive_buffers.size(), 0)?;
+    received.map_err(worker.error(what))?;
+    worker.check(&mut state.expected, 0..worker.receive_buffers.size(), 0)?;
     worker.receive_buffers.touch();
     worker.receive_buffers.advance();
-    Ok(calls)
+    Ok(())
 }
 
 /// The far end's loop.
 pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let Some(listener) = &link.listener else { return Ok(()) };
-    let mut expected = worker.expected(worker.spec.sizes.request_bytes)?;
-    let mut tally = Tally::default();
+    let mut state = State::new(worker, worker.spec.sizes.request_bytes)?;
     let result = loop {
         wait.yield_now();
         match next(worker, wait, listener) {
             Ok(Some(connection)) => {
-                match serve(worker, wait, &connection, &mut tally, &mut expected) {
-                    Ok(()) => tally.transactions += 1,
+                match serve(worker, wait, &connection, &mut state) {
+                    Ok(()) => state.tally.transactions += 1,
                     // A broken connection does not stop the others: the near end decides whether it counts.
-                    Err(WorkerError::Io { .. }) => tally.errors += 1,
+                    Err(WorkerError::Io { .. }) => state.tally.errors += 1,
                     Err(error) => {
                         let told = worker.end_of_loop(Err(error));
                         listener.present.leave(connection);
@@ -273,7 +349,7 @@ pub fn accept<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError>
                 }
                 listener.present.leave(connection);
                 let (received, sent) = bytes(worker);
-                tally.store(worker, sent, received);
+                state.tally.store(worker, sent, received);
             }
             Ok(None) if worker.is_over() && have_left(&worker.link, listener) => break Ok(()),
             Ok(None) => {}
@@ -313,18 +389,21 @@ fn serve<W: Wait>(
     worker: &mut Worker,
     wait: &W,
     connection: &Connection,
-    tally: &mut Tally,
-    expected: &mut Option<Expected>,
+    state: &mut State,
 ) -> Result<(), WorkerError> {
+    let mut tls = Secured::begin(&worker.link).map_err(worker.error("begin a TLS handshake"))?;
     if carries_data(worker) {
-        tally.receives += take(worker, wait, connection, expected, "receive a request")?;
+        take(worker, wait, connection, (state, &mut tls), "receive a request")?;
         worker.send_buffers.touch();
-        let sent = send_all(worker, wait, connection, worker.send_buffers.present());
-        tally.sends += sent.map_err(worker.error("send a response"))?;
+        let mut calls = Calls::new(worker, wait, connection);
+        let sent = calls.put(&mut tls, worker.send_buffers.present());
+        state.tally.sends += calls.sends;
+        sent.map_err(worker.error("send a response"))?;
         worker.send_buffers.advance();
     }
+    let mut calls = Calls::new(worker, wait, connection);
     if worker.spec.close == Close::NearFirst {
-        receive(worker, wait, connection, &mut [0]).map_err(worker.error("see a connection closed"))?;
+        calls.peer_end(&mut tls).map_err(worker.error("see a connection closed"))?;
     }
-    Ok(())
+    calls.end(&mut tls).map_err(worker.error("end a TLS connection"))
 }

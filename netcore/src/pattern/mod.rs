@@ -40,7 +40,7 @@ use crate::{
         one_way::TripsSlot,
         watch::Watch,
     },
-    spec::{Io, Receive, Role, Side, TestSpec, Transport, memory},
+    spec::{self, Io, Receive, Role, Side, TestSpec, Transport, memory},
     transport::{Link, link, stamp::Secret},
 };
 
@@ -65,6 +65,8 @@ pub struct Worker {
     pub latency_slot: Option<Arc<HistogramSlot>>,
     /// Slot for the gaps between a paced worker's sends.
     pub gaps: Option<Arc<HistogramSlot>>,
+    /// Slots for the durations of its handshakes, by kind.
+    pub handshakes: Option<[Arc<HistogramSlot>; 3]>,
     /// Slot for its round trips, if the directions are told apart.
     pub one_way: Option<Arc<TripsSlot>>,
     /// For packets to a reflector that proves them.
@@ -141,6 +143,11 @@ impl Worker {
     /// Recorder of the gaps between a paced worker's sends.
     fn gaps(&self) -> Recorder {
         Recorder::new(self.gaps.clone().unwrap_or_default(), self.cell.epoch())
+    }
+
+    /// Recorders of the handshakes of its connections, by kind.
+    fn handshakes(&self) -> Option<[Recorder; 3]> {
+        self.handshakes.clone().map(|slots| slots.map(|slot| Recorder::new(slot, self.cell.epoch())))
     }
 
     fn corrupt(&self, what: &'static str, at: u64) -> WorkerError {
@@ -266,7 +273,7 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
     }
-    if worker.spec.transport == Transport::Tls {
+    if worker.spec.records() == Some(spec::Records::User) {
         return match worker.spec.resolved_io() {
             Io::Nonblocking => by_records(worker, Poll),
             Io::Spin => {
@@ -329,7 +336,7 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     if worker.spec.transport == Transport::Mpi {
         return by_messages(worker, turns);
     }
-    if worker.spec.transport == Transport::Tls {
+    if worker.spec.records() == Some(spec::Records::User) {
         return by_records(worker, turns);
     }
     let link = worker.link.clone();

@@ -23,7 +23,7 @@ use crate::{
         sample::SampledFlow,
         watch::Watch,
     },
-    spec::{Arrival, Direction, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
+    spec::{Arrival, Direction, HANDSHAKES, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     sys,
     transport::Link,
 };
@@ -42,6 +42,8 @@ pub struct Assignment {
     pub latency_slot: Option<(&'static str, Arc<HistogramSlot>)>,
     /// Slot for the gaps between its sends, if it is paced.
     pub gaps: Option<Arc<HistogramSlot>>,
+    /// Slots for the durations of its handshakes, by kind ([`HANDSHAKES`]), if each of its connections has one.
+    pub handshakes: Option<[Arc<HistogramSlot>; 3]>,
     /// Slot for its round trips or arrivals, if the directions are told apart, and the kinds of their figures.
     pub one_way: Option<(&'static [&'static str], Arc<TripsSlot>)>,
 }
@@ -79,6 +81,7 @@ fn assignment(spec: &TestSpec, side: Side, flow: u32, role: Role, files: &FillFi
         conduit: conduit(spec, role)?,
         latency_slot: latency_kind(spec, role).map(|kind| (kind, Arc::default())),
         gaps: times_gaps(spec, role).then(Arc::default),
+        handshakes: times_handshakes(spec, role).then(Default::default),
         one_way: splits(spec, side, role).map(|kinds| {
             let watch = |(length_ns, gap_ns)| OutageWatch::new(length_ns, gap_ns, role == Role::Receiver);
             let outages = spec.outages().filter(|_| role != Role::Responder).map(watch);
@@ -114,6 +117,11 @@ fn times_gaps(spec: &TestSpec, role: Role) -> bool {
     spec.pace.is_some_and(|pace| pace.mode == PaceMode::User) && matches!(role, Role::Sender | Role::Requester)
 }
 
+/// Whether a worker times handshakes.
+fn times_handshakes(spec: &TestSpec, role: Role) -> bool {
+    role == Role::Requester && spec.session().is_some()
+}
+
 /// Kinds of the figures of a worker that keeps its round trips, or the arrivals of a stream.
 fn splits(spec: &TestSpec, side: Side, role: Role) -> Option<&'static [&'static str]> {
     match (role, side) {
@@ -144,7 +152,8 @@ pub const MOST_HISTOGRAM_BYTES: u64 = 6 * RECORDED_BYTES + one_way::BYTES + REME
 /// Bytes of the histograms of an end.
 pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
     let of_role = |role: &Role| {
-        let timed = u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role));
+        let handshakes = if times_handshakes(spec, *role) { HANDSHAKES.len() as u64 } else { 0 };
+        let timed = u64::from(latency_kind(spec, *role).is_some()) + u64::from(times_gaps(spec, *role)) + handshakes;
         let split = splits(spec, side, *role).map_or(0, |kinds| kinds.len() as u64 * RECORDED_BYTES + one_way::BYTES);
         let remembered = if split > 0 && spec.is_reflected() { REMEMBERED_BYTES } else { 0 };
         timed * RECORDED_BYTES + split + remembered
@@ -157,6 +166,12 @@ pub fn histogram_bytes(spec: &TestSpec, side: Side) -> u64 {
 }
 
 impl Assignment {
+    /// Slots of what it times, by kind.
+    pub fn latency_slots(&self) -> impl Iterator<Item = (&'static str, Arc<HistogramSlot>)> {
+        let handshakes = self.handshakes.iter().flat_map(|slots| HANDSHAKES.into_iter().zip(slots.clone()));
+        self.latency_slot.clone().into_iter().chain(handshakes)
+    }
+
     /// The flow as the sampler sees it.
     pub fn sampled(&self, spec: &TestSpec, link: &Link) -> SampledFlow {
         let role = if self.duplex { Role::Duplex } else { self.role };
@@ -165,7 +180,7 @@ impl Assignment {
             flow: self.flow,
             role,
             cell: Arc::new(FlowCell::default()),
-            latency_slots: self.latency_slot.clone().into_iter().collect(),
+            latency_slots: self.latency_slots().collect(),
             gaps: self.gaps.clone(),
             one_way: self.one_way.clone(),
             share: share(spec, role, self.flow),

@@ -23,7 +23,7 @@ pub use payload::Payload;
 pub use quantity::Bytes;
 pub use side::{Dialect, Mark, Role, Side};
 pub use socket::{Dscp, Ecn, Reuseport, SocketOptions};
-pub use tls::{Cipher, TlsOptions};
+pub use tls::{Cipher, HANDSHAKES, Records, Session, TlsOptions};
 
 use serde::{Deserialize, Serialize};
 

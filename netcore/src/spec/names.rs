@@ -112,8 +112,14 @@ impl Transport {
             },
             // The kernel (seen on 6.18) copies what splice gives it, and has no MSG_ZEROCOPY here.
             Self::Mptcp => Facts { name: "mptcp", ip: true, discards: true, ..BYTES },
-            // Records are sealed in this process: the kernel cannot take them from a file or from pages.
-            Self::Tls => Facts { name: "tls", ip: true, ..CONNECTIONS },
+            // Only the kernel can take them from a file or from pages, where it seals the records.
+            Self::Tls => Facts {
+                name: "tls",
+                ip: true,
+                stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice],
+                connect: BYTES.connect,
+                ..CONNECTIONS
+            },
             Self::Udp => Facts { name: "udp", ip: true, discards: true, ..DATAGRAMS },
             Self::UdpLite => Facts { name: "udplite", ip: true, discards: true, ..DATAGRAMS },
             // The kernel (seen on 6.1) reports the end of an association to blocking calls only.

@@ -3,18 +3,66 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Dialect, TestSpec, Transport,
+    Dialect, Io, Pattern, TestSpec, Transport,
     key::{self, Unsupported, refuse_if},
 };
 
-/// How the records of `tls` are sealed.
+/// How the records of `tls` are sealed, and how its connections begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
     /// The cipher of all records; AES-128-GCM by default.
     pub cipher: Cipher,
+    /// The place where records are sealed and opened; `user` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<Records>,
+    /// The handshakes of a connect pattern; `full` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
 }
+
+/// The place where the records of TLS are sealed and opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Records {
+    /// The data threads, by a library.
+    #[default]
+    User,
+    /// The kernel (kTLS).
+    Kernel,
+}
+
+impl Records {
+    /// Name in plans and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// The handshake of each connection of tls_cc and tls_crr (RFC 8446, section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Session {
+    /// With the certificate.
+    #[default]
+    Full,
+    /// With a ticket of an earlier connection of the flow, in the place of the certificate. A flow's first connection has none.
+    Resumed,
+    /// The same, with the request in the first flight (0-RTT).
+    Early,
+}
+
+/// Kinds of the handshakes' durations in reports: what each one was, whatever was asked for.
+pub const HANDSHAKES: [&str; 3] = ["full_handshake", "resumed_handshake", "early_handshake"];
+
+/// Largest request in the first flight, bytes: a record.
+const MOST_EARLY_BYTES: u64 = 16_384;
 
 /// A cipher of TLS 1.3 (RFC 8446, appendix B.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,13 +93,38 @@ impl TestSpec {
     pub fn cipher(&self) -> Option<Cipher> {
         (self.transport == Transport::Tls).then(|| self.tls.unwrap_or_default().cipher)
     }
+
+    /// The place of its records; `None`: it has no TLS.
+    pub fn records(&self) -> Option<Records> {
+        self.cipher().map(|_| self.tls.unwrap_or_default().records.unwrap_or_default())
+    }
+
+    /// The handshakes of its connections; `None`: each has one before the load.
+    pub fn session(&self) -> Option<Session> {
+        self.cipher()?;
+        self.pattern.is_connecting().then(|| self.tls.unwrap_or_default().session.unwrap_or_default())
+    }
 }
 
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         spec.tls.is_some() && spec.transport != Transport::Tls => key::tls,
-            "`tls` says how tls_stream and tls_rr seal their records, and this test runs over {}: leave it out",
+            "`tls` says how tls_stream, tls_rr and tls_crr seal their records, and this test runs over {}: leave it out",
             spec.transport.name();
+        spec.tls.is_some_and(|tls| tls.session.is_some()) && !spec.pattern.is_connecting() => key::tls,
+            "`tls.session` says how each connection begins, and those of this test have one handshake before the load: use \
+             tls_crr or tls_cc";
+        spec.records() == Some(Records::Kernel) && spec.pattern.is_connecting() => key::tls,
+            "`tls.records: kernel` is for tls_stream, tls_duplex and tls_rr: beside a handshake the records of one request do not show";
+        spec.records() == Some(Records::User) && matches!(spec.io, Io::Sendfile | Io::Splice | Io::Vmsplice) => key::io,
+            "`io: {}` lets the kernel take the data by itself, and they are sealed in the data thread: add `tls: {{records: kernel}}`, or \
+             choose blocking, nonblocking or spin",
+            spec.io.name();
+        spec.session() == Some(Session::Early) && spec.pattern == Pattern::Connect => key::tls,
+            "`tls.session: early` sends the request in the first flight, and tls_cc has none: use tls_crr";
+        spec.session() == Some(Session::Early) && spec.sizes.request_bytes > MOST_EARLY_BYTES => key::tls,
+            "`tls.session: early` sends requests of at most {} bytes in the first flight, and these have {}",
+            MOST_EARLY_BYTES, spec.sizes.request_bytes;
         spec.transport == Transport::Tls && spec.dialect != Dialect::Plumb => key::workload,
             "a certificate is made for each test and pinned over the control connection, so TLS needs plumb at both ends";
     }

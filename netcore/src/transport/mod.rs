@@ -8,6 +8,7 @@ pub mod datagram;
 pub mod flow_options;
 pub mod hops;
 pub mod icmp;
+pub mod ktls;
 pub mod link;
 pub mod listener;
 pub mod meeting;

@@ -2,7 +2,8 @@
 //! the handshake of each flow, and the keys that it leaves for the loops ([`super::records`]).
 //!
 //! The handshake comes after the proof of the session's token, so that no stranger reaches it, and before the load. It is read
-//! record by record: what belongs to the load stays in the socket.
+//! record by record: what belongs to the load stays in the socket. In a connect pattern each connection has a handshake of its own,
+//! within the load ([`Secured::begin`]).
 
 use std::{
     fmt, io,
@@ -15,8 +16,8 @@ use nix::{
     sys::socket::{MsgFlags, recv, send},
 };
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error, ExtractedSecrets, ServerConfig,
-    SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, DigitallySignedStruct, Error, ExtractedSecrets,
+    ServerConfig, ServerConnection, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
     client::{
         ClientConnectionData, Resumption, UnbufferedClientConnection,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -24,24 +25,32 @@ use rustls::{
     crypto::{self, CryptoProvider, ring},
     kernel::KernelConnection,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
-    server::{NoServerSessionStorage, ServerConnectionData, UnbufferedServerConnection},
+    server::{NoServerSessionStorage, ServerConnectionData, ServerSessionMemoryCache, UnbufferedServerConnection},
     unbuffered::{ConnectionState, EncodeError, UnbufferedConnectionCommon, UnbufferedStatus},
     version::TLS13,
 };
 use sha2::{Digest, Sha256};
 
 use super::{
-    Deadline, Link, connection,
+    Deadline, Link, connection, ktls,
     records::{Keys, Opener, Sealer, key_of},
 };
 use crate::{
     error::EndError,
     report::Granted,
-    spec::{Cipher, TestSpec},
+    spec::{Cipher, Records, Session, TestSpec},
 };
 
-/// The library, with its version and that of its ciphers.
-pub const LIBRARY: &str = env!("PLUMB_TLS");
+/// What seals the records: the library, with its version and that of its ciphers, or the kernel.
+pub fn library(records: Records) -> &'static str {
+    match records {
+        Records::User => env!("PLUMB_TLS"),
+        Records::Kernel => "kernel",
+    }
+}
+
+/// Tickets of a flow that both ends keep. A connection uses one and brings two.
+const TICKETS_PER_FLOW: usize = 16;
 
 /// The name in certificates. Nothing depends on it: the certificate itself is pinned.
 const NAME: &str = "plumb";
@@ -71,9 +80,22 @@ impl Identity {
             .with_protocol_versions(&[&TLS13])
             .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key));
         let mut config = config.map_err(|error| failed("cannot use a certificate", &error))?;
-        // A ticket would arrive within the load.
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
+        match spec.session() {
+            None | Some(Session::Full) => {
+                // A ticket would arrive within the load.
+                config.send_tls13_tickets = 0;
+                config.session_storage = Arc::new(NoServerSessionStorage {});
+            }
+            Some(session) => {
+                config.session_storage = ServerSessionMemoryCache::new(TICKETS_PER_FLOW * spec.flows() as usize);
+                if session == Session::Early {
+                    // Requests are small: the key is checked.
+                    config.max_early_data_size = u32::try_from(spec.sizes.request_bytes.max(1)).unwrap_or(u32::MAX);
+                    // The answer to an early request waits for nothing either.
+                    config.send_half_rtt_data = true;
+                }
+            }
+        }
         config.enable_secret_extraction = true;
         Ok(Some(Self { config: Arc::new(config), fingerprint }))
     }
@@ -148,11 +170,20 @@ impl ServerCertVerifier for Pin {
     }
 }
 
-/// The keys of a connection after its handshake, until its loops take them.
+/// The keys of a connection after its handshake, until its loops take them; of a connect pattern, what its handshakes begin with.
 pub struct Secured {
     halves: Mutex<(Option<Sealer>, Option<Opener>)>,
+    hands: Option<Hands>,
+    /// The place of the records.
+    records: Records,
     /// The cipher that both ends agreed on.
     cipher: Cipher,
+}
+
+/// An end's part in the handshake of every connection of a flow.
+enum Hands {
+    Near(Arc<ClientConfig>, ServerName<'static>),
+    Far(Arc<ServerConfig>),
 }
 
 impl fmt::Debug for Secured {
@@ -166,11 +197,25 @@ impl Secured {
         self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The cipher that was asked for, and the one that both ends agreed on.
-    pub fn granted(&self, flow: u32, spec: &TestSpec) -> Granted {
-        let granted = Some(self.cipher.name().to_owned());
-        let requested = spec.tls.map(|tls| tls.cipher.name().to_owned());
-        Granted { flow, option: "tls.cipher".to_owned(), requested, at_start: granted.clone(), at_end: granted }
+    /// The cipher that was asked for, and the one that both ends agreed on; and the place of the records.
+    pub fn granted(&self, flow: u32, spec: &TestSpec) -> [Granted; 2] {
+        let of = |option: &str, requested: Option<&str>, granted: &str| {
+            let granted = Some(granted.to_owned());
+            let requested = requested.map(str::to_owned);
+            Granted { flow, option: option.to_owned(), requested, at_start: granted.clone(), at_end: granted }
+        };
+        [
+            of("tls.cipher", spec.tls.map(|tls| tls.cipher.name()), self.cipher.name()),
+            of("tls.records", spec.tls.and_then(|tls| tls.records).map(Records::name), self.records.name()),
+        ]
+    }
+
+    /// Begins the handshake of the next connection; `None`: the flow has had its only one.
+    pub fn begin(&self) -> Option<Result<rustls::Connection, Error>> {
+        Some(match self.hands.as_ref()? {
+            Hands::Near(config, name) => ClientConnection::new(config.clone(), name.clone()).map(Into::into),
+            Hands::Far(config) => ServerConnection::new(config.clone()).map(Into::into),
+        })
     }
 
     /// Takes the half that sends; one loop has it.
@@ -193,24 +238,48 @@ pub enum Part<'a> {
     Near(Fingerprint),
 }
 
-/// Makes the handshakes of all flows, one after the other, in the same order at both ends.
+/// Makes the handshakes of all flows, one after the other, in the same order at both ends; of a connect pattern, prepares them.
 pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &Deadline<'_>) -> Result<(), EndError> {
     let Some(cipher) = spec.cipher() else { return Ok(()) };
+    if let Some(session) = spec.session() {
+        for link in links {
+            let hands = match part {
+                Part::Far(identity) => Hands::Far(identity.config.clone()),
+                Part::Near(fingerprint) => {
+                    let (mut config, name) =
+                        client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
+                    if session != Session::Full {
+                        config.resumption = Resumption::in_memory_sessions(TICKETS_PER_FLOW);
+                        config.enable_early_data = session == Session::Early;
+                    }
+                    Hands::Near(Arc::new(config), name)
+                }
+            };
+            // No other cipher is offered, so every handshake agrees on it or fails.
+            let _ = link.secured.set(Secured {
+                halves: Mutex::new((None, None)),
+                hands: Some(hands),
+                records: Records::User,
+                cipher,
+            });
+        }
+        return Ok(());
+    }
+    let records = spec.records().unwrap_or_default();
+    let within = (records, deadline);
     match part {
-        Part::Far(identity) => each(links, deadline, || UnbufferedServerConnection::new(identity.config.clone())),
+        Part::Far(identity) => each(links, within, || UnbufferedServerConnection::new(identity.config.clone())),
         Part::Near(fingerprint) => {
             let (config, name) =
                 client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
-            each(links, deadline, || UnbufferedClientConnection::new(config.clone(), name.clone()))
+            let config = Arc::new(config);
+            each(links, within, || UnbufferedClientConnection::new(config.clone(), name.clone()))
         }
     }
 }
 
 /// The near end's side of a handshake with a far end that has this certificate.
-pub(crate) fn client(
-    cipher: Cipher,
-    fingerprint: Fingerprint,
-) -> Result<(Arc<ClientConfig>, ServerName<'static>), Error> {
+pub(crate) fn client(cipher: Cipher, fingerprint: Fingerprint) -> Result<(ClientConfig, ServerName<'static>), Error> {
     let provider = provider(cipher);
     let pin = Pin { fingerprint, provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13])?;
@@ -218,16 +287,17 @@ pub(crate) fn client(
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     let name = ServerName::try_from(NAME).map_err(|error| Error::General(error.to_string()))?;
-    Ok((Arc::new(config), name))
+    Ok((config, name))
 }
 
 fn each<C: Connection>(
     links: &[Arc<Link>],
-    deadline: &Deadline<'_>,
+    (records, deadline): (Records, &Deadline<'_>),
     begin: impl Fn() -> Result<C, Error>,
 ) -> Result<(), EndError> {
     let done = |link: &Arc<Link>| {
-        let secured = begin().map_err(Fault::Tls).and_then(|connection| shake_hands(connection, &link.send, deadline));
+        let secured =
+            begin().map_err(Fault::Tls).and_then(|connection| shake_hands(connection, &link.send, records, deadline));
         let secured = secured.map_err(|fault| fault.of(link.flow, (links.len(), deadline)))?;
         // A link has one handshake.
         let _ = link.secured.set(secured);
@@ -256,17 +326,24 @@ impl Fault {
                 return deadline.missed(flow as usize, flows, "a TLS handshake did not end");
             }
             Self::Io(source) => return EndError::System { what: format!("flow {flow}: the TLS handshake"), source },
-            Self::Tls(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)) => {
-                "the certificate is not the one that the far end announced over the control connection: something between the two \
-                 ends answers in its place"
-                    .to_owned()
-            }
-            Self::Tls(Error::AlertReceived(alert)) => format!("the other end refused it ({alert:?})"),
-            Self::Tls(error) => error.to_string(),
+            Self::Tls(error) => because(&error),
             Self::Closed => "the other end closed the connection; its own report says why".to_owned(),
             Self::Unexpected(what) => what.to_owned(),
         };
         EndError::Impossible(format!("flow {flow}: the TLS handshake failed: {reason}"))
+    }
+}
+
+/// Why a handshake failed.
+pub fn because(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
+            "the certificate is not the one that the far end announced over the control connection: something between the two ends \
+             answers in its place"
+                .to_owned()
+        }
+        Error::AlertReceived(alert) => format!("the other end refused it ({alert:?})"),
+        error => error.to_string(),
     }
 }
 
@@ -310,7 +387,12 @@ macro_rules! connection {
 connection!(UnbufferedClientConnection, ClientConnectionData);
 connection!(UnbufferedServerConnection, ServerConnectionData);
 
-fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &Deadline<'_>) -> Result<Secured, Fault> {
+fn shake_hands<C: Connection>(
+    mut connection: C,
+    socket: &OwnedFd,
+    records: Records,
+    deadline: &Deadline<'_>,
+) -> Result<Secured, Fault> {
     let (mut input, mut output) = (Vec::new(), Vec::new());
     loop {
         let (mut used, mut is_done) = (0, false);
@@ -347,8 +429,16 @@ fn shake_hands<C: Connection>(mut connection: C, socket: &OwnedFd, deadline: &De
     }
     let suite = connection.suite().and_then(|suite| suite.tls13());
     let suite = suite.ok_or(Fault::Unexpected("no cipher of TLS 1.3 was agreed on"))?;
+    let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
     let (secrets, kernel) = connection.into_kernel()?;
-    secured(suite, secrets, Arc::new(Mutex::new(kernel)))
+    let halves = match records {
+        Records::User => halves(suite, secrets, Arc::new(Mutex::new(kernel)))?,
+        Records::Kernel => {
+            ktls::hand_over(socket, &secrets).map_err(Fault::Io)?;
+            (None, None)
+        }
+    };
+    Ok(Secured { halves: Mutex::new(halves), hands: None, records, cipher })
 }
 
 /// Appends what `data` encodes.
@@ -367,17 +457,16 @@ fn encode(output: &mut Vec<u8>, mut data: impl FnMut(&mut [u8]) -> Result<usize,
     }
 }
 
-fn secured(
+fn halves(
     suite: &'static Tls13CipherSuite,
     secrets: ExtractedSecrets,
     keys: Arc<Mutex<dyn Keys>>,
-) -> Result<Secured, Fault> {
+) -> Result<(Option<Sealer>, Option<Opener>), Fault> {
     let key = |secrets| key_of(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
     let ((sent, tx), (received, rx)) = (secrets.tx, secrets.rx);
     let sealer = Sealer::new(suite.aead_alg, key(tx)?, sent, keys.clone());
     let opener = Opener::new(suite.aead_alg, key(rx)?, received, keys);
-    let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
-    Ok(Secured { halves: Mutex::new((Some(sealer), Some(opener))), cipher })
+    Ok((Some(sealer), Some(opener)))
 }
 
 fn send_all(socket: &OwnedFd, mut bytes: &[u8], deadline: &Deadline<'_>) -> Result<(), Fault> {

@@ -67,6 +67,7 @@ columns! {
         congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";
         tls_cipher: Text = "Cipher of the records of TLS 1.3 that both ends agreed on.";
+        tls_records: Text = "Place where the sender's records of TLS are sealed: `user`, in the data threads, or `kernel`.";
         @ends {
             send_buffer_bytes (local_send_buffer_bytes remote_send_buffer_bytes): Integer = "SO_SNDBUF at the end of the run at `{end}`, as the kernel reports it.";
             receive_buffer_bytes (local_receive_buffer_bytes remote_receive_buffer_bytes): Integer = "SO_RCVBUF at the end of the run at `{end}`, as the kernel reports it.";
@@ -98,6 +99,14 @@ columns! {
         remote_connections: Integer = "Connections that `to` has accepted. In a row of one stream: by the listener of that stream, which with `reuseport` serves connections of every stream; the row's bytes are left out then.";
         errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
             => ("errors", Count, Lower, Count, "errors");
+        handshake_p50_us: Number = "Duration of the TLS handshakes of `…_cc` and `…_crr` at `from`, without TCP's part, median, microseconds; in a summary the mean over the iterations, as in the next three."
+            => ("handshake.p50", Microseconds, Lower, Gauge, "TLS handshake, median");
+        handshake_p99_us: Number = "The same, 99th percentile."
+            => ("handshake.p99", Microseconds, Lower, Gauge, "TLS handshake, 99th percentile");
+        resumed_ratio: Number = "Share of these handshakes that a ticket of an earlier connection began, in the place of the certificate, 0 … 1."
+            => ("resumed_ratio", Ratio, Neither, Gauge, "handshakes resumed");
+        early_ratio: Number = "Share of these handshakes with which the far end took the request (0-RTT), 0 … 1."
+            => ("early_ratio", Ratio, Neither, Gauge, "requests in the first flight");
         zerocopy_copied_ratio: Number = "Share of the zero-copy sends (`io: zerocopy`) whose bytes the kernel copied after all, of the sends whose completions the sender read in the window, 0 … 1; on loopback 1."
             => ("zerocopy_copied_ratio", Ratio, Lower, Gauge, "zero-copy sends copied");
     }
@@ -269,7 +278,7 @@ columns! {
         ranks: Integer = "Ranks of a test of several.";
         operation: Text = "Operation between the ranks.";
         algorithm: Text = "Algorithm of the operation, chosen by its size and the number of ranks; `library`: the library's own choice.";
-        library: Text = "Library that carried the data (MPI) or sealed it (TLS), with its version; empty: our own connections.";
+        library: Text = "Library that carried the data (MPI) or sealed it (TLS), with its version, or `kernel`; empty: our own connections.";
         class: Text = "Class of a NAS kernel: S, W, A or B.";
         operation_time_us: Number = "Time of an operation at its slowest rank, from entry to exit, mean over the operations, microseconds. Of very many operations every 2nd, 4th, … counts. In a row of one rank: at that rank."
             => ("operation_time", Microseconds, Lower, Gauge, "operation time");

@@ -4,6 +4,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     os::fd::OwnedFd,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -25,7 +26,7 @@ const CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chac
 
 fn spec(cipher: Cipher) -> TestSpec {
     let mut spec = TestSpec::new(Pattern::Stream, Transport::Tls);
-    spec.tls = Some(TlsOptions { cipher });
+    spec.tls = Some(TlsOptions { cipher, ..TlsOptions::default() });
     spec
 }
 
@@ -179,6 +180,7 @@ fn a_client_of_the_library_is_answered_only_with_the_right_certificate() {
         let (client, server) = thread::scope(|scope| {
             let server = scope.spawn(|| shake_hands(&far, spec, Part::Far(identity)).map_err(|e| e.to_string()));
             let (config, name) = client(Cipher::Aes128Gcm, fingerprint).unwrap();
+            let config = Arc::new(config);
             let mut connection = ClientConnection::new(config, name).unwrap();
             let client = rustls::Stream::new(&mut connection, &mut near).write(b"x").map_err(|e| e.to_string());
             // The alert is on its way before the connection ends.

@@ -130,7 +130,7 @@ pub struct TestBody {
     pub concurrent: Option<Concurrent>,
     /// Measurements besides byte counters.
     pub collect: Option<Vec<Collectable>>,
-    /// The cipher of tls_stream and tls_rr.
+    /// The cipher of TLS, and how the connections of tls_crr and tls_cc begin.
     pub tls: Option<TlsOptions>,
     /// Probe the hops of the path before the load and under it: where does the queue stand? Of a group, its first stream does.
     pub hops: Option<bool>,

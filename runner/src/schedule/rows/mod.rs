@@ -173,6 +173,7 @@ pub fn granted(row: &mut Row, way: Way, near: &SideReport, far: Option<&SideRepo
     row.congestion_control = of_sender("congestion_control");
     row.no_delay = of_sender("no_delay").and_then(|v| v.parse().ok());
     row.tls_cipher = of_sender("tls.cipher");
+    row.tls_records = of_sender("tls.records");
     row.gso = of_sender("gso").and_then(|v| v.parse().ok());
     row.gro = of_role("gro", Role::Receiver).and_then(|v| v.parse().ok());
     row.ecn = of_sender("ecn").map(|granted| granted != Ecn::Off.shown());

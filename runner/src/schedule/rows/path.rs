@@ -8,7 +8,7 @@ use analyze::{
 use netcore::{
     measure::histogram::{self, Histogram},
     report::{Counts, DatagramPhase, FlowWindow, Latencies, LossRuns, NicFacts, SideReport, TcpInfo, grown},
-    spec::{Dialect, Ecn, Pattern, Role, Side, TestSpec, Transport},
+    spec::{Dialect, Ecn, HANDSHAKES, Pattern, Role, Side, TestSpec, Transport},
 };
 use schemas::{
     columns::Row,
@@ -47,6 +47,24 @@ pub(super) fn quantiles_us<const N: usize>(name: &str, timed: &[&Latencies], qua
     let all = all.filter_map(|latencies| Merged::decode(LatencyKind::RoundTrip, &latencies.histogram));
     let merged = all.reduce(|a, b| a.with(&b)).filter(|merged| !merged.histogram.is_empty());
     quantiles.map(|quantile| merged.as_ref().map(|merged| merged.quantile_us(quantile)))
+}
+
+/// The handshakes of a window: how long they took, and the share of each kind.
+pub fn handshakes(row: &mut Row, timed: &[&Latencies]) {
+    let of_kind = |kind: &str| {
+        let all = timed.iter().filter(|latencies| latencies.kind == kind);
+        // The kind of what is merged has no part in it.
+        all.filter_map(|latencies| Merged::decode(LatencyKind::Connect, &latencies.histogram)).reduce(|a, b| a.with(&b))
+    };
+    let kinds = HANDSHAKES.map(of_kind);
+    let [_, resumed, early] = kinds.each_ref().map(|kind| kind.as_ref().map_or(0, |kind| kind.histogram.len()) as f64);
+    let Some(all) = kinds.into_iter().flatten().reduce(|a, b| a.with(&b)).filter(|all| !all.histogram.is_empty())
+    else {
+        return;
+    };
+    (row.handshake_p50_us, row.handshake_p99_us) = (Some(all.quantile_us(0.5)), Some(all.quantile_us(0.99)));
+    let count = all.histogram.len() as f64;
+    (row.resumed_ratio, row.early_ratio) = (Some((resumed + early) / count), Some(early / count));
 }
 
 impl Merged {

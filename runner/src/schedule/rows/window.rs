@@ -139,6 +139,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         latencies.fill(&mut row);
     }
     one_way::variation(&mut row, &timed);
+    path::handshakes(&mut row, &timed);
     if let Some(receive_calls) = path::receive_calls(&timed) {
         receive_calls.fill_receive_calls(&mut row);
     }
