@@ -37,13 +37,25 @@ fn answer(pair: &Pair, words: &[&str]) -> (Ran, Duration) {
     (ran, begun.elapsed())
 }
 
-/// The throughput of a direction, bit/s.
+/// The throughput of a direction, bit/s; of a path that lost segments at an edge of the window, as the notes put it right.
 fn measured(pair: &Pair, words: &[&str]) -> f64 {
     let (ran, _) = answer(pair, &[words, &["-J"]].concat());
     let answer: Value = serde_json::from_str(&ran.stdout).expect("one document");
     let rows = answer["rows"].as_array().expect("rows");
     let load = rows.iter().find(|row| row["throughput_bits_per_s"].as_f64() > Some(1e6)).expect("a row of a load");
-    load["throughput_bits_per_s"].as_f64().expect("a number")
+    let notes = answer["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let share = |note: &str, what: &str| -> Option<f64> {
+        let (before, _) = note.split_once(what)?;
+        before.rsplit(' ').next()?.parse().ok().map(|percent: f64| percent / 100.0)
+    };
+    let put_right: f64 = notes
+        .filter_map(|note| {
+            let early = share(note, " % of what was read while it measured had arrived before, and waited for lost segments");
+            let late = share(note, " % more arrived while it measured, waited for lost segments at its end");
+            late.or(early.map(|share| -share))
+        })
+        .sum();
+    load["throughput_bits_per_s"].as_f64().expect("a number") * (1.0 + put_right)
 }
 
 /// The same by iperf3: what its receiver counts.
@@ -65,10 +77,6 @@ fn ratio(pair: &Pair, rounds: usize, ours: &[&str], theirs: &[&str]) -> f64 {
 
 #[test]
 fn it_finds_what_iperf3_finds_over_a_bucket() {
-    despite_stalls(agrees_with_iperf3);
-}
-
-fn agrees_with_iperf3() {
     if !has_program("iperf3", "iperf3") {
         return;
     }
@@ -85,7 +93,8 @@ fn agrees_with_iperf3() {
             _ => [options, &["-t", "8"]].concat(),
         };
         if options == several {
-            // What the bucket carries: 1448 bytes of each frame of 1514. iperf3 counts data of its slow start here.
+            // What the bucket carries: 1448 bytes of each frame of 1514. iperf3 counts data of its slow start here, and says nothing of
+            // what eight streams that lose all the time hold back at an edge: up to 5 % of three windows of 2.7 s.
             let of_bucket = measured(&pair, &ours) / (100e6 * 1448.0 / 1514.0);
             assert!((of_bucket - 1.0).abs() < 0.01, "{options:?}: {of_bucket} of what the bucket carries");
             continue;
