@@ -144,8 +144,9 @@ pub struct TcpInfo {
     pub here: TcpInfoHere,
     /// Bytes acknowledged by the other end, the SYN counted as one.
     pub bytes_acked: Option<u64>,
-    /// Data segments that reached the other end, in order or not, each counted once; a 32-bit counter that wraps.
-    pub delivered_segments: Option<u64>,
+    /// Bytes that reached the other end, in order or not, each counted once. The kernel counts segments, which are taken for as long as
+    /// the mean of all that were sent. `None` past 2^32 segments, too.
+    pub delivered_bytes: Option<u64>,
     /// Delivery rate, bytes per second; `None` before it was sampled.
     pub delivery_rate_bytes_per_s: Option<u64>,
     /// Time with data to send or unacknowledged, microseconds; the next two are parts of it.

@@ -12,7 +12,7 @@ use crate::{
     loaded::{RATE, median, queue_us, witnessed},
     needs::has_program,
     netns::Pair,
-    program::{Folder, Ran, Serve, despite_stalls, end, number, of, rows},
+    program::{Folder, Ran, Serve, end, number, of, rows},
 };
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -50,7 +50,8 @@ fn measured(pair: &Pair, words: &[&str]) -> f64 {
     };
     let put_right: f64 = notes
         .filter_map(|note| {
-            let early = share(note, " % of what was read while it measured had arrived before, and waited for lost segments");
+            let early =
+                share(note, " % of what was read while it measured had arrived before, and waited for lost segments");
             let late = share(note, " % more arrived while it measured, waited for lost segments at its end");
             late.or(early.map(|share| -share))
         })

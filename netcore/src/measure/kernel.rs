@@ -295,14 +295,13 @@ pub fn time_wait_note(counts: &TimeWait, spec: &TestSpec) -> Option<String> {
     let taken = if own_range { counts.after.saturating_sub(counts.before) } else { counts.after };
     let share = taken as f64 / (counts.ports * addresses) as f64;
     (share > FELT).then(|| {
+        // The counts are in the rows, and below the table. The same sentence for each iteration is said once.
         format!(
-            "{} connections of the host in `from` are in TIME_WAIT ({} before the test), {:.0} % of the {} local ports there \
-             are for one destination: connecting gets slower from about a third of them on. Remedies: close: far_first or \
-             reset, more source addresses (bind), own ports in turn (ports)",
-            counts.after,
-            counts.before,
-            share * 100.0,
-            counts.ports * addresses
+            "of the {} local ports that the host in `from` has for one destination, more than {:.0} % were in TIME_WAIT: connecting \
+             gets slower from about a third of them on. Remedies: close: far_first or reset, more source addresses (bind), own ports \
+             in turn (ports)",
+            counts.ports * addresses,
+            FELT * 100.0
         )
     })
 }
@@ -436,11 +435,11 @@ ERR:          0
     fn a_third_of_the_ports_is_worth_a_word() {
         let mut spec = TestSpec::new(Pattern::Connect, Transport::Tcp);
         let counts = TimeWait { before: 7, after: 400, ports: 1000 };
-        assert!(time_wait_note(&counts, &spec).unwrap().contains("400 connections"));
+        assert!(time_wait_note(&counts, &spec).is_some());
         spec.near.port_count = Some(1000);
         let others = TimeWait { before: 380, ..counts };
         assert_eq!(time_wait_note(&others, &spec), None, "those from before are on other ports");
-        assert!(time_wait_note(&counts, &spec).unwrap().contains(" 39 % of the 1000 local ports"));
+        assert!(time_wait_note(&counts, &spec).unwrap().contains("of the 1000 local ports"));
         spec.near.port_count = None;
         spec.near.bind = vec!["127.0.0.1".parse().unwrap(), "127.0.0.2".parse().unwrap()];
         assert_eq!(time_wait_note(&counts, &spec), None);

@@ -65,7 +65,7 @@ impl Raw {
             cwnd_segments: self.u32_at(80)?,
             retransmits: u64::from(self.u32_at(100)?),
             bytes_acked: self.u64_at(120),
-            delivered_segments: self.u32_at(192).map(u64::from),
+            delivered_bytes: self.delivered_bytes(),
             // All bits are set before the first acknowledgement.
             min_rtt_us: self.u32_at(148).filter(|v| *v != u32::MAX),
             delivery_rate_bytes_per_s: self.u64_at(DELIVERY_RATE).filter(|v| *v != 0),
@@ -74,6 +74,17 @@ impl Raw {
             sndbuf_limited_us: self.u64_at(184),
             limits: None,
         })
+    }
+
+    fn delivered_bytes(&self) -> Option<u64> {
+        let [delivered, sent] = [self.u32_at(192)?, self.u32_at(156)?].map(u128::from);
+        let bytes = u128::from(self.u64_at(200)?);
+        // Both counters of segments wrap.
+        if sent == 0 || bytes > sent * u128::from(self.u32_at(16)?) {
+            return None;
+        }
+        // The SYN counts as delivered, and is no segment of data.
+        u64::try_from(bytes * delivered.saturating_sub(1) / sent).ok()
     }
 
     fn limits(&self) -> TcpLimits {
@@ -147,7 +158,7 @@ mod tests {
         let info = read(near.as_fd(), true).unwrap();
         // The kernel counts the SYN as one byte.
         assert_eq!(info.bytes_acked, Some(100_001));
-        assert!(info.delivered_segments.unwrap() * u64::from(info.mss_bytes) >= 100_000, "{info:?}");
+        assert!(info.delivered_bytes.is_some_and(|bytes| bytes.abs_diff(100_000) <= 1), "{info:?}");
         assert!(info.rtt_us > 0 && info.cwnd_segments > 0 && info.mss_bytes > 500);
         assert!(info.pmtu_bytes >= info.mss_bytes);
         let timestamps = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_timestamps").unwrap();
@@ -177,7 +188,7 @@ mod tests {
         let info = raw.info().unwrap();
         assert!(info.mss_bytes > 0);
         assert_eq!((info.bytes_acked, info.min_rtt_us, info.delivery_rate_bytes_per_s), (None, None, None));
-        assert_eq!(info.delivered_segments, None);
+        assert_eq!(info.delivered_bytes, None);
         assert_eq!((info.busy_us, info.rwnd_limited_us, info.sndbuf_limited_us), (None, None, None));
         let limits = raw.limits();
         assert_eq!(

@@ -228,7 +228,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         pmtu_bytes: u32::MAX,
         here: TcpInfoHere::default(),
         bytes_acked: Some(u64::MAX),
-        delivered_segments: Some(u32::MAX.into()),
+        delivered_bytes: Some(u64::MAX),
         delivery_rate_bytes_per_s: Some(u64::MAX),
         busy_us: Some(u64::MAX),
         rwnd_limited_us: Some(u64::MAX),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use netcore::{
     client::Outcome,
-    report::{Phase, SideReport, TcpInfo, Window, grown},
+    report::{Phase, SideReport, TcpInfo, Window},
     spec::{Pattern, Stop},
 };
 use schemas::units::{Unit, human, margin};
@@ -173,9 +173,8 @@ fn of_reader(sender: &Window, reader: &Window, apart_ns: u64) -> Option<Read> {
         let [start, end] = [from.tcp_at_start?, from.tcp_info?];
         read += flow.counts.bytes_received as f64;
         arrived += end.bytes_acked?.saturating_sub(start.bytes_acked?) as f64;
-        // Segments may be shorter, so this is the most that can have arrived.
-        let segments = end.delivered_segments.zip(start.delivered_segments).map(|(end, start)| grown(end, start));
-        delivered = delivered.zip(segments).map(|(sum, segments)| sum + segments as f64 * f64::from(end.mss_bytes));
+        let bytes = end.delivered_bytes.zip(start.delivered_bytes).and_then(|(end, start)| end.checked_sub(start));
+        delivered = delivered.zip(bytes).map(|(sum, bytes)| sum + bytes as f64);
         let window = |info: TcpInfo| f64::from(info.cwnd_segments) * f64::from(info.mss_bytes);
         grew += (window(end) - window(start)).max(0.0);
     }

@@ -214,25 +214,24 @@ fn a_window_in_which_was_read_what_had_arrived_before_is_measured_again() {
     let (_, rows) = go(&[step("a", 1, 1, None)], PLAIN, &mut bench);
     assert_eq!(rows.of("a")[1..3], ["iteration discarded 1", "iteration ok 1"]);
     assert!(rows.1[2].contains("60 % of what was read while it measured had arrived before"), "{:?}", rows.1);
-    // Data behind a lost segment were acknowledged together with it, and had arrived before. The counter wraps.
-    let out_of_order = |segments: u32| {
+    // Data behind a lost segment were acknowledged together with it, and had arrived before.
+    let out_of_order = |bytes: u64| {
         let mut measured = read(100, 10);
         let sender = &mut measured.members[0].near.phases[0].flows[0];
-        let start = u32::MAX - 50;
-        sender.tcp_at_start.as_mut().unwrap().delivered_segments = Some(start.into());
-        sender.tcp_info.as_mut().unwrap().delivered_segments = Some(start.wrapping_add(segments).into());
+        sender.tcp_at_start.as_mut().unwrap().delivered_bytes = Some(1000);
+        sender.tcp_info.as_mut().unwrap().delivered_bytes = Some(1000 + bytes);
         Ok(measured)
     };
     let before = "4.0 % of what was read while it measured had arrived before, and waited for lost segments";
     let after = "4.0 % more arrived while it measured, waited for lost segments at its end, and is not counted";
-    for (segments, said) in [([94, 98], before), ([92, 108], ""), ([99, 100], ""), ([102, 106], after)] {
+    for (bytes, said) in [([94, 98], before), ([92, 108], ""), ([99, 100], ""), ([102, 106], after)] {
         let mut bench = FakeBench::default();
-        bench.results.extend(segments.map(out_of_order));
+        bench.results.extend(bytes.map(out_of_order));
         let (_, rows) = go(&[step("a", 1, 2, None)], PLAIN, &mut bench);
         assert_eq!(rows.of("a")[..2], ["iteration ok 1", "iteration ok 2"]);
         let about = rows.1.iter().filter(|doubt| doubt.contains("lost segments"));
         let (wanted, all): (usize, Vec<&String>) = (usize::from(!said.is_empty()), about.collect());
-        assert!(all.len() == wanted && all.iter().all(|doubt| doubt.contains(said)), "{segments:?} {all:?}");
+        assert!(all.len() == wanted && all.iter().all(|doubt| doubt.contains(said)), "{bytes:?} {all:?}");
     }
 }
 
