@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     netns::{Chain, Namespace},
-    program::{Folder, Row, despite_stalls, is_interim, number, of, parse, plumb},
+    program::{Folder, Row, despite_stalls, is_interim, number, of, parse, plumb, until},
 };
 
 /// Sets a link down and up again after so long, at least; returns the longest and the least that it was down, microseconds.
@@ -32,6 +32,11 @@ fn start(chain: &Chain, folder: &Folder, hosts: &str, keys: &str) -> Child {
     run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Waits until a second of the load has passed the router.
+fn under_load(router: &Namespace) {
+    until("the load runs", || router.interface("east").received_packets > 1000);
+}
+
 fn row(folder: &Folder, child: Child, code: i32) -> (Row, String) {
     let ran = child.wait_with_output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -47,7 +52,7 @@ fn a_link_that_was_down_is_an_outage_of_its_length() {
     let (_daemon, hosts) = chain.serve(false);
     let folder = Folder::new();
     let child = start(&chain, &folder, &hosts, "workload: udp_rr, duration: 5s, assert: [outage.max < 100ms]");
-    sleep(Duration::from_millis(1500));
+    under_load(&chain.0[1]);
     let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
     // The assertion fails.
     let (row, said) = row(&folder, child, 1);
@@ -69,7 +74,7 @@ fn a_stream_tells_the_outage_of_each_direction() {
     let keys =
         "workload: udp_stream, message_size: 200, direction: bidirectional, duration: 5s, assert: [outage.max < 100ms]";
     let child = start(&chain, &folder, &hosts, keys);
-    sleep(Duration::from_millis(1500));
+    under_load(&chain.0[1]);
     let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
     let (_, said) = row(&folder, child, 1);
     let rows = parse(&std::fs::read_to_string(folder.name("rows.csv")).unwrap());

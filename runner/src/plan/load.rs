@@ -449,7 +449,7 @@ macro_rules! shipped {
 
 /// All of them, in the order in which `plumb plans` lists them: first those that a new user needs first.
 pub const PLANS: &[Shipped] = shipped![
-    "quick" "responsiveness" "message-size" "udp-loss" "find-rate" "aggregate" "burst" "cpu-cost" "fast-paths" "soak" "path"
+    "quick" "responsiveness" "message-size" "udp-loss" "find-rate" "aggregate" "burst" "cpu-cost" "fast-paths" "encrypted" "soak" "path"
     "fabric" "mpi" "nas" "netperf-classics" "netpipe" "lmbench" "hpcbench-tcp" "hpcbench-udp"
 ];
 
