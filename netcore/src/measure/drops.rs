@@ -13,7 +13,10 @@ use super::{
     kernel::again,
     netlink::{Netlink, QdiscDrops},
 };
-use crate::{report::grown, sys::opt};
+use crate::{
+    report::{Drops, grown},
+    sys::opt,
+};
 
 /// Place of the drops among the words of SO_MEMINFO.
 const SK_MEMINFO_DROPS: usize = 8;
@@ -30,17 +33,9 @@ pub struct DropSample {
     sockets: Option<Vec<u32>>,
 }
 
-/// Growth of the counters between two samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grown {
-    pub qdisc: Option<u64>,
-    pub interface: Option<u64>,
-    pub softnet: Option<u64>,
-    pub socket: Option<u64>,
-}
-
 impl DropSample {
-    pub fn since(&self, before: &Self) -> Grown {
+    /// Growth of the counters between two samples.
+    pub fn since(&self, before: &Self) -> Drops {
         let qdiscs = self.qdiscs.as_ref().zip(before.qdiscs.as_ref());
         let of_qdisc = |after: &QdiscDrops, before: &[QdiscDrops]| {
             let same = before.iter().find(|before| before.parent == after.parent);
@@ -51,7 +46,7 @@ impl DropSample {
             Some(after.iter().zip(before).map(|(after, before)| grown((*after).into(), (*before).into())).sum())
         };
         let difference = |(after, before): (u64, u64)| after.saturating_sub(before);
-        Grown {
+        Drops {
             qdisc: qdiscs.map(|(after, before)| after.iter().map(|one| of_qdisc(one, before)).sum()),
             interface: self.interface.zip(before.interface).map(difference),
             softnet: of_words(&self.softnet, &before.softnet),
@@ -276,6 +271,6 @@ mod tests {
         };
         assert_eq!(qdiscs(&[(1, 10), (2, 4)]).since(&qdiscs(&[(1, 7)])).qdisc, Some(7));
         assert_eq!(qdiscs(&[]).since(&qdiscs(&[])).qdisc, Some(0), "no discipline drops nothing");
-        assert_eq!(DropSample::default().since(&DropSample::default()), Grown::default());
+        assert_eq!(DropSample::default().since(&DropSample::default()), Drops::default());
     }
 }

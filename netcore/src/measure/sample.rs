@@ -186,9 +186,7 @@ impl EvidenceReader {
         let thread = busiest(before, after, &cpus);
         missing.extend(unknown_threads(after, thread.as_ref()));
         let peak = cpus.iter().copied().reduce(|peak, cpu| if cpu.softirq > peak.softirq { cpu } else { peak });
-        let grown = after.drops.since(&before.drops);
-        let drops =
-            Drops { qdisc: grown.qdisc, interface: grown.interface, softnet: grown.softnet, socket: grown.socket };
+        let drops = after.drops.since(&before.drops);
         missing.extend(self.unknown_drops(&drops));
         let ce_packets = after.ce_packets.zip(before.ce_packets).map(|(after, before)| after.saturating_sub(before));
         if ce_packets.is_none() && self.transport.uses_ip() {
