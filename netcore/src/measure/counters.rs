@@ -4,7 +4,10 @@
 //! relaxed ordering after each operation; the sampler reads whenever it likes. Words that different threads write never
 //! share a cache line, so counting costs a store to a line that the thread owns.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use crate::report::{Counts, DatagramPhase, LossRuns, Phase};
 
@@ -85,41 +88,8 @@ pub struct Received {
     pub last_ns: Counter,
     /// By the phase in the messages' header.
     pub of_phase: [PhaseOfSending; 4],
-    /// Runs of loss in the measure phase.
-    pub runs: Runs,
-}
-
-/// Runs of loss as in [`LossRuns`]; stored once, when the last message has been received.
-#[derive(Debug, Default)]
-pub struct Runs {
-    /// 1 once they are stored.
-    known: Counter,
-    first: Counter,
-    end: Counter,
-    count: Counter,
-    lost: Counter,
-    longest: Counter,
-}
-
-impl Runs {
-    pub fn store(&self, runs: LossRuns) {
-        self.first.store(runs.first, Relaxed);
-        self.end.store(runs.end, Relaxed);
-        self.count.store(runs.runs, Relaxed);
-        self.lost.store(runs.lost, Relaxed);
-        self.longest.store(runs.longest, Relaxed);
-        self.known.store(1, Relaxed);
-    }
-
-    fn load(&self) -> Option<LossRuns> {
-        (self.known.load(Relaxed) == 1).then(|| LossRuns {
-            first: self.first.load(Relaxed),
-            end: self.end.load(Relaxed),
-            runs: self.count.load(Relaxed),
-            lost: self.lost.load(Relaxed),
-            longest: self.longest.load(Relaxed),
-        })
-    }
+    /// Runs of loss in the measure phase; set when the last message has been received.
+    pub runs: OnceLock<LossRuns>,
 }
 
 /// Messages of one phase of sending, as they arrived.
@@ -254,7 +224,7 @@ impl FlowCell {
             duplicated: received.duplicated.load(Relaxed),
             numbered: Some(received.numbered.load(Relaxed)).filter(|numbered| *numbered > 0),
             before: self.sent.0.of_phase[..index].iter().map(|count| count.load(Relaxed)).sum(),
-            runs: self.received.0.runs.load().filter(|_| phase == Phase::Measure),
+            runs: self.received.0.runs.get().copied().filter(|_| phase == Phase::Measure),
         }
     }
 }

@@ -384,7 +384,7 @@ impl Ledger {
     /// Publishes the runs of loss, now that no message will come. Messages without our mark do not tell their phase.
     pub fn finish(&mut self, to: &Received) {
         if self.mark == Mark::Plumb {
-            to.runs.store(self.window.finish());
+            let _ = to.runs.set(self.window.finish());
         }
     }
 
