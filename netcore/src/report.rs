@@ -422,6 +422,14 @@ pub struct CounterChange {
     /// Value at the start.
     pub before: u64,
     /// Value at the end; smaller than `before` for a gauge, or after the counter restarted.
+impl Granted {
+    /// An option whose value does not change after the start.
+    pub fn constant(flow: u32, option: &str, requested: String, granted: Option<String>) -> Self {
+        let (option, requested) = (option.to_owned(), Some(requested));
+        Self { flow, option, requested, at_start: granted.clone(), at_end: granted }
+    }
+}
+
     pub after: u64,
 }
 

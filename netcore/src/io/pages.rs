@@ -184,14 +184,7 @@ impl Conduit {
     /// The capacity that was asked for, and the one that the kernel reports.
     pub fn granted(&self, flow: u32) -> Granted {
         let bytes = fcntl(&self.writer, FcntlArg::F_GETPIPE_SZ).ok().map(|bytes| bytes.to_string());
-        Granted {
-            flow,
-            option: OPTION.to_owned(),
-            requested: Some(ASKED_BYTES.to_string()),
-            at_start: bytes.clone(),
-            // It does not change by itself.
-            at_end: bytes,
-        }
+        Granted::constant(flow, OPTION, ASKED_BYTES.to_string(), bytes)
     }
 
     /// Sends at least one byte and at most `at_most`. `fill` puts pages into the pipe if it is empty, and never waits then.

@@ -52,13 +52,7 @@ fn segments_refused(name: &str, option: &str, since: &str, source: io::Error) ->
 ///
 /// The kernel is told the size of a segment and not the number of them, so the number is granted if the size is a message's.
 pub fn segments_granted(link: &Link, spec: &TestSpec, side: Side) -> Vec<Granted> {
-    let both = |option: &str, requested: String, granted: Option<String>| Granted {
-        flow: link.flow,
-        option: option.to_owned(),
-        requested: Some(requested),
-        at_start: granted.clone(),
-        at_end: granted,
-    };
+    let both = |option, requested, granted| Granted::constant(link.flow, option, requested, granted);
     let of_role = |role: &Role| {
         let segments = spec.segments(side, *role);
         let of_kernel = || opt::get_int(&link.send, opt::UDP_SEGMENT).ok();
@@ -209,8 +203,7 @@ pub fn ecn_granted(link: &Link, spec: &TestSpec, side: Side, v6: bool) -> Option
         _ => tcp_info::has_ecn(link.send.as_fd()) == Some(true),
     };
     let granted = if spec.roles(side, link.flow).iter().all(has_it) { ecn } else { Ecn::Off };
-    let (requested, granted) = (Some(ecn.shown()), Some(granted.shown()));
-    Some(Granted { flow: link.flow, option: "ecn".to_owned(), requested, at_start: granted.clone(), at_end: granted })
+    Some(Granted::constant(link.flow, "ecn", ecn.shown(), Some(granted.shown())))
 }
 
 /// Lets the kernel pace a flow, if the test asks for it and the kernel does it.

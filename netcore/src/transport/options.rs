@@ -239,13 +239,7 @@ fn fast_open_allows(setting: &str, side: Side) -> bool {
 /// These options, where the test asks for them. They do not change after the start.
 pub fn opening_granted(socket: &OwnedFd, flow: u32, options: &SocketOptions, side: Side) -> Vec<Granted> {
     let int = |option| opt::get_int(socket, option).ok();
-    let both = |option: &str, requested: String, granted: Option<String>| Granted {
-        flow,
-        option: option.to_owned(),
-        requested: Some(requested),
-        at_start: granted.clone(),
-        at_end: granted,
-    };
+    let both = |option, requested, granted| Granted::constant(flow, option, requested, granted);
     let fast = if side == Side::Near { opt::TCP_FASTOPEN_CONNECT } else { opt::TCP_FASTOPEN };
     let fastopen = options
         .fastopen
