@@ -188,6 +188,24 @@ pub struct Latencies {
 /// Counts of one flow in one phase or interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+impl FlowWindow {
+    /// Nothing but counts.
+    pub fn of(flow: u32, role: Role, counts: Counts) -> Self {
+        Self {
+            flow,
+            role,
+            counts,
+            latencies: Vec::new(),
+            tcp_at_start: None,
+            tcp_info: None,
+            retransmits: None,
+            datagrams: None,
+            jitter_ns: None,
+            pacing: None,
+        }
+    }
+}
+
 pub struct FlowWindow {
     /// Number of the flow, from 0, the same at both ends.
     pub flow: u32,

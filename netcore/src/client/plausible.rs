@@ -188,18 +188,7 @@ mod tests {
     };
 
     fn report(side: Side, counts: Counts) -> SideReport {
-        let flow = FlowWindow {
-            flow: 0,
-            role: Role::Sender,
-            counts,
-            latencies: Vec::new(),
-            tcp_at_start: None,
-            tcp_info: None,
-            retransmits: None,
-            datagrams: None,
-            jitter_ns: None,
-            pacing: None,
-        };
+        let flow = FlowWindow::of(0, Role::Sender, counts);
         let window = Window {
             phase: Phase::Measure,
             start_ns: 0,

@@ -254,16 +254,10 @@ impl Windows {
 /// Everything that flow `i` did until the sample.
 fn total(flow: &SampledFlow, i: usize, sample: &Sample) -> FlowWindow {
     FlowWindow {
-        flow: flow.flow,
-        role: flow.role,
-        counts: sample.counts[i],
-        latencies: Vec::new(),
-        tcp_at_start: None,
         tcp_info: sample.tcp[i],
         retransmits: sample.tcp[i].map(|info| info.retransmits),
-        datagrams: None,
         jitter_ns: (sample.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
-        pacing: None,
+        ..FlowWindow::of(flow.flow, flow.role, sample.counts[i])
     }
 }
 

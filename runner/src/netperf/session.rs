@@ -425,18 +425,7 @@ mod tests {
 
     fn window(bytes_sent: u64, transactions: u64) -> Window {
         let counts = Counts { bytes_sent, transactions, ..Counts::default() };
-        let flow = FlowWindow {
-            flow: 0,
-            role: Role::Sender,
-            counts,
-            latencies: Vec::new(),
-            tcp_at_start: None,
-            tcp_info: None,
-            retransmits: None,
-            datagrams: None,
-            jitter_ns: None,
-            pacing: None,
-        };
+        let flow = FlowWindow::of(0, Role::Sender, counts);
         Window {
             phase: Phase::Measure,
             start_ns: 0,

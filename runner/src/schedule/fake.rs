@@ -24,17 +24,11 @@ use crate::{
 };
 
 pub fn flow(flow: u32, role: Role, sent: u64, received: u64) -> FlowWindow {
+    let counts = Counts { bytes_sent: sent, bytes_received: received, sends: 1, receives: 1, ..Counts::default() };
     FlowWindow {
-        flow,
-        role,
-        counts: Counts { bytes_sent: sent, bytes_received: received, sends: 1, receives: 1, ..Counts::default() },
-        latencies: Vec::new(),
-        tcp_at_start: None,
         tcp_info: Some(TcpInfo { rtt_us: 50, cwnd_segments: 10, mss_bytes: 1000, ..TcpInfo::default() }),
         retransmits: Some(2),
-        datagrams: None,
-        jitter_ns: None,
-        pacing: None,
+        ..FlowWindow::of(flow, role, counts)
     }
 }
 

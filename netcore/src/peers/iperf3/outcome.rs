@@ -170,17 +170,11 @@ fn far_flow(spec: &TestSpec, near: &SideReport, flow: u32, stream: &StreamResult
         return Err(format!("of stream {} it lost more datagrams than there were", stream.id));
     }
     Ok(FlowWindow {
-        flow,
-        role,
-        counts,
-        latencies: Vec::new(),
-        tcp_at_start: None,
-        tcp_info: None,
         retransmits: stream.retransmits.filter(|_| !udp && role == Role::Sender),
         datagrams: udp.then_some(datagrams),
         jitter_ns: (udp && role == Role::Receiver)
             .then(|| Duration::try_from_secs_f64(stream.jitter_s).map_or(0, nanoseconds)),
-        pacing: None,
+        ..FlowWindow::of(flow, role, counts)
     })
 }
 
@@ -312,19 +306,8 @@ mod tests {
     use crate::spec::Pattern;
 
     fn flow(number: u32, role: Role, counts: Counts, datagrams: Option<DatagramPhase>) -> FlowWindow {
-        let none = FlowWindow {
-            flow: number,
-            role,
-            counts,
-            latencies: Vec::new(),
-            tcp_at_start: None,
-            tcp_info: None,
-            retransmits: None,
-            datagrams,
-            jitter_ns: None,
-            pacing: None,
-        };
-        FlowWindow { retransmits: (role == Role::Sender).then_some(3), ..none }
+        let retransmits = (role == Role::Sender).then_some(3);
+        FlowWindow { retransmits, datagrams, ..FlowWindow::of(number, role, counts) }
     }
 
     fn near(warmup: Option<Vec<FlowWindow>>, measure: Vec<FlowWindow>, totals: Vec<FlowWindow>) -> SideReport {

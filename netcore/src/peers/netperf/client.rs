@@ -236,18 +236,8 @@ impl AsFd for Client {
 pub fn report(spec: &TestSpec, response: &Message, results: &Message, near: &SideReport, ended_ns: u64) -> SideReport {
     let told =
         if spec.pattern == Pattern::Connect { classic(spec, response, results) } else { omni(spec, response, results) };
-    let flow = FlowWindow {
-        flow: 0,
-        role: spec.roles(Side::Far, 0).first().copied().unwrap_or(Role::Receiver),
-        counts: told.counts,
-        latencies: Vec::new(),
-        tcp_at_start: None,
-        tcp_info: None,
-        retransmits: told.retransmits,
-        datagrams: None,
-        jitter_ns: None,
-        pacing: None,
-    };
+    let role = spec.roles(Side::Far, 0).first().copied().unwrap_or(Role::Receiver);
+    let flow = FlowWindow { retransmits: told.retransmits, ..FlowWindow::of(0, role, told.counts) };
     let mut report = SideReport::empty(Side::Far, near.ending.clone());
     (report.options, report.notes, report.wall_start_ns) = (told.options, told.notes, near.wall_start_ns);
     let kept = near_only(spec).map(|name| format!("netperf cannot set {name}: only the near end has it"));
