@@ -32,7 +32,7 @@ pub use session::{Cutter, PeerFacts, Relayed, Session};
 pub const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
 /// A daemon, and how to talk to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Target {
     /// The host's name in sentences.
     pub name: String,
@@ -53,16 +53,7 @@ pub struct Target {
 
 impl Target {
     pub fn new(name: impl Into<String>, control: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            control: control.into(),
-            key: None,
-            bind: None,
-            netns: None,
-            relay: None,
-            cutter: None,
-            timeouts: Timeouts::default(),
-        }
+        Self { name: name.into(), control: control.into(), ..Self::default() }
     }
 }
 

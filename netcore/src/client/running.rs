@@ -71,7 +71,7 @@ pub struct Outcome {
 }
 
 /// The facts of a test that waiting for its end needs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// Whether the observer receives intervals.
     pub(super) watched: bool,
@@ -108,15 +108,10 @@ impl Plan {
 
     pub(super) fn of_ranks(spec: &RanksSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
         Self {
-            watched: false,
-            settles_within_ns: None,
             length_ns: spec.length_ns(),
             counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
-            datagrams: false,
-            near_receives: false,
-            idle: Duration::ZERO,
             timeouts,
-            frame: None,
+            ..Self::default()
         }
     }
 

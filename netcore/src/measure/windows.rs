@@ -18,6 +18,7 @@ use crate::{
 };
 
 /// The windows of one end.
+#[derive(Default)]
 pub struct Windows {
     /// Start of the measure phase; until it has begun, its due time.
     origin_ns: u64,
@@ -49,21 +50,7 @@ impl Windows {
     /// `origin_ns`: due time of the measure phase. `keeps_intervals`: the test asks for intervals; `reports_cpu`: for CPU
     /// use.
     pub fn new(origin_ns: u64, keeps_intervals: bool, reports_cpu: bool) -> Self {
-        Self {
-            origin_ns,
-            wall_start_ns: 0,
-            clocks: None,
-            phases: Vec::new(),
-            intervals: Vec::new(),
-            keeps_intervals,
-            reports_cpu,
-            by_phase: HashMap::new(),
-            by_epoch: HashMap::new(),
-            encoded: 0,
-            left_out_from: None,
-            gaps: HashMap::new(),
-            dropped: HashMap::new(),
-        }
+        Self { origin_ns, keeps_intervals, reports_cpu, ..Self::default() }
     }
 
     /// Start of the measure phase on the monotonic clock, nanoseconds; 0: it never came.

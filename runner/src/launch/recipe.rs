@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_mins(1);
 const WAIT_IN_QUEUE: Duration = Duration::from_mins(10);
 
 /// One launcher process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Recipe {
     /// The engine's key in the plan.
     pub engine: &'static str,
@@ -130,20 +130,7 @@ impl Recipe {
     }
 
     pub fn new(engine: &'static str, argv: Vec<String>, copy: Option<Copy>) -> Self {
-        Self {
-            engine,
-            ends: Vec::new(),
-            argv,
-            copy,
-            relay: false,
-            input: true,
-            wait: WAIT,
-            hopeless: None,
-            cleanup: None,
-            reaches: None,
-            check: None,
-            pod: None,
-        }
+        Self { engine, argv, copy, input: true, wait: WAIT, ..Self::default() }
     }
 }
 
