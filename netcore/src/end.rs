@@ -26,7 +26,7 @@ use crate::{
         counter_log::CounterLog,
         kernel, nic,
         sample::{EvidenceReader, SampledFlow},
-        sampler::{OnInterval, Sampled, Sampler},
+        sampler::{OnInterval, Sampler},
         tasks::Tasks,
         watch::Watch,
     },
@@ -409,7 +409,8 @@ struct Conclusion {
 }
 
 impl Conclusion {
-    fn report(self, sampled: Sampled) -> SideReport {
+    /// Completes what was sampled.
+    fn report(self, sampled: SideReport) -> SideReport {
         let Self {
             watch,
             spec,
@@ -430,20 +431,7 @@ impl Conclusion {
             options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
         }
         let time_wait = time_wait.map(|before| kernel::time_wait_after(before, &spec));
-        let Sampled {
-            phases,
-            intervals,
-            totals,
-            counters,
-            wall_start_ns,
-            monotonic_start_ns,
-            clocks,
-            one_way,
-            outages,
-            reflector,
-            ending,
-            mut notes,
-        } = sampled;
+        let mut notes = sampled.notes;
         notes.extend(
             spec.end(side)
                 .socket
@@ -469,26 +457,18 @@ impl Conclusion {
                 .records()
                 .map(|records| tls::library(records).to_owned())
                 .or_else(|| transport::mpi::library(spec.transport)),
-            phases,
-            intervals,
-            totals,
             options,
             nic,
             ipv6: peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),
-            counters,
-            wall_start_ns,
-            monotonic_start_ns,
-            clocks,
-            under_load_ns: if monotonic_start_ns == 0 { 0 } else { monotonic_start_ns.max(watch.began_ns()) },
-            shared_ns: 0,
+            under_load_ns: match sampled.monotonic_start_ns {
+                0 => 0,
+                start_ns => start_ns.max(watch.began_ns()),
+            },
             time_wait,
             path: hops.map(HopProbes::finish),
-            one_way,
-            outages,
-            reflector,
             spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
-            ending,
             notes,
+            ..sampled
         }
     }
 }

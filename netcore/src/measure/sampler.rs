@@ -15,9 +15,7 @@ use super::{
     windows::Windows,
 };
 use crate::{
-    report::{
-        ClockReading, CounterWindow, Counts, Ending, FlowWindow, OneWay, Outages, Phase, Reflector, Span, Window,
-    },
+    report::{Counts, Ending, Phase, SideReport, Span, Window},
     spec::{Collect, Pace, Phases, Stop},
 };
 
@@ -35,28 +33,6 @@ const TOLERANCE_NS: u64 = 250_000_000;
 /// The first sample is taken this long before the load's start, nanoseconds. Where many ends share a machine, their
 /// samplers must be out of the way when the data threads begin. CPU shares cannot resolve so short a time.
 const LEAD_NS: u64 = 2_000_000;
-
-/// The sampler's result.
-pub struct Sampled {
-    pub phases: Vec<Window>,
-    pub intervals: Vec<Window>,
-    /// Each flow from its first byte to its last.
-    pub totals: Vec<FlowWindow>,
-    pub counters: Vec<CounterWindow>,
-    /// Wall clock at the measure phase's start.
-    pub wall_start_ns: i64,
-    /// The same instant on the monotonic clock, nanoseconds; 0: it never came.
-    pub monotonic_start_ns: u64,
-    /// The clocks at both edges of the measure phase.
-    pub clocks: Option<(ClockReading, ClockReading)>,
-    /// Relation of the clocks of both ends, where the directions are told apart.
-    pub one_way: Option<OneWay>,
-    pub outages: Option<Outages>,
-    pub reflector: Option<Reflector>,
-    pub ending: Ending,
-    /// Facts for the reader of the numbers.
-    pub notes: Vec<String>,
-}
 
 /// Receives each interval.
 pub type OnInterval = Box<dyn FnMut(&Window) + Send>;
@@ -103,8 +79,8 @@ impl Sampler {
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
 
-    /// Runs to the end of the load and of draining.
-    pub fn run(mut self) -> Sampled {
+    /// Runs to the end of the load and of draining. The report has what was sampled; the end adds its own facts.
+    pub fn run(mut self) -> SideReport {
         crate::sys::precise_timers();
         let reports_cpu = self.collect.cpu || self.collect.cpu_per_core;
         let cpu = if reports_cpu || self.evidence.is_some() { CpuReader::open().ok() } else { None };
@@ -210,7 +186,7 @@ impl Sampler {
         notes.extend(windows.lacks_histograms().then(|| lacks("latencies")));
         let lacks_counters = self.counter_log.as_ref().is_some_and(CounterLog::lacks_intervals);
         notes.extend(lacks_counters.then(|| lacks("counters")));
-        Sampled { one_way, outages, reflector: trips.reflector(), ..self.finish(windows, ending, notes) }
+        SideReport { one_way, outages, reflector: trips.reflector(), ..self.finish(windows, ending, notes) }
     }
 
     fn begin_measuring(&mut self, windows: &mut Windows, sample: &Sample) {
@@ -347,13 +323,13 @@ impl Sampler {
         notes
     }
 
-    fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> Sampled {
+    fn finish(self, windows: Windows, ending: Ending, notes: Vec<String>) -> SideReport {
         let end = Sample::take(&self.flows, &mut Readers::default(), Edge::Interval, |_| ());
         let (wall_start_ns, monotonic_start_ns) = (windows.wall_start_ns, windows.monotonic_start_ns());
         let clocks = windows.clocks;
         let counters = self.counter_log.map_or_else(Vec::new, |log| log.into_windows(windows.origin_ns()));
         let (phases, intervals, totals) = windows.finish(&self.flows, self.pace.as_ref(), &end);
-        Sampled {
+        SideReport {
             phases,
             intervals,
             totals,
@@ -361,11 +337,9 @@ impl Sampler {
             wall_start_ns,
             monotonic_start_ns,
             clocks,
-            one_way: None,
-            outages: None,
-            reflector: None,
             ending,
             notes,
+            ..SideReport::default()
         }
     }
 }
