@@ -29,35 +29,13 @@ pub use one_way::OneWay;
 pub use outages::{Outage, Outages};
 pub use ranks::{MOST_INSTANTS, NasResult, RankReport, RankTraffic};
 pub use reflector::Reflector;
+pub use schemas::words::{Phase, Span};
 
 /// Warm-up, measurement and cool-down.
 pub const PHASES: usize = 3;
 
 /// Limit of the kinds of latencies of a flow.
 pub const MOST_HISTOGRAMS: usize = 8;
-
-/// A phase of an iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Load, not counted.
-    Warmup,
-    /// The measurement.
-    Measure,
-    /// Load, not counted.
-    Cooldown,
-}
-
-impl Phase {
-    /// The phase's name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Warmup => "warmup",
-            Self::Measure => "measure",
-            Self::Cooldown => "cooldown",
-        }
-    }
-}
 
 /// Counters of a flow, or a difference of two samples of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,24 +166,6 @@ pub struct Latencies {
 /// Counts of one flow in one phase or interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-impl FlowWindow {
-    /// Nothing but counts.
-    pub fn of(flow: u32, role: Role, counts: Counts) -> Self {
-        Self {
-            flow,
-            role,
-            counts,
-            latencies: Vec::new(),
-            tcp_at_start: None,
-            tcp_info: None,
-            retransmits: None,
-            datagrams: None,
-            jitter_ns: None,
-            pacing: None,
-        }
-    }
-}
-
 pub struct FlowWindow {
     /// Number of the flow, from 0, the same at both ends.
     pub flow: u32,
@@ -226,6 +186,24 @@ pub struct FlowWindow {
     pub jitter_ns: Option<u64>,
     /// Accuracy of a paced sender's schedule; only in windows that are phases.
     pub pacing: Option<Pacing>,
+}
+
+impl FlowWindow {
+    /// Nothing but counts.
+    pub fn of(flow: u32, role: Role, counts: Counts) -> Self {
+        Self {
+            flow,
+            role,
+            counts,
+            latencies: Vec::new(),
+            tcp_at_start: None,
+            tcp_info: None,
+            retransmits: None,
+            datagrams: None,
+            jitter_ns: None,
+            pacing: None,
+        }
+    }
 }
 
 /// Accuracy of a paced sender's schedule, from its own clock.
@@ -401,20 +379,6 @@ pub struct Window {
     pub evidence: Option<Evidence>,
 }
 
-/// The stretch of time that [`CounterWindow`] covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Span {
-    /// The machine at rest before the load began.
-    Before,
-    /// One interval of the measurement.
-    Interval,
-    /// The measure phase.
-    Measure,
-    /// The machine at rest after the load ended.
-    After,
-}
-
 /// Counters of the kernel and its interfaces over a stretch of time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -440,14 +404,6 @@ pub struct CounterChange {
     /// Value at the start.
     pub before: u64,
     /// Value at the end; smaller than `before` for a gauge, or after the counter restarted.
-impl Granted {
-    /// An option whose value does not change after the start.
-    pub fn constant(flow: u32, option: &str, requested: String, granted: Option<String>) -> Self {
-        let (option, requested) = (option.to_owned(), Some(requested));
-        Self { flow, option, requested, at_start: granted.clone(), at_end: granted }
-    }
-}
-
     pub after: u64,
 }
 
@@ -464,6 +420,14 @@ pub struct Granted {
     pub at_start: Option<String>,
     /// Value at the end of the test.
     pub at_end: Option<String>,
+}
+
+impl Granted {
+    /// An option whose value does not change after the start.
+    pub fn constant(flow: u32, option: &str, requested: String, granted: Option<String>) -> Self {
+        let (option, requested) = (option.to_owned(), Some(requested));
+        Self { flow, option, requested, at_start: granted.clone(), at_end: granted }
+    }
 }
 
 /// The end of the measurement at one end.

@@ -112,9 +112,15 @@ words! {
         Probe = "probe",
     }
 
+    /// A phase of an iteration.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
     Phase {
+        /// Load, not counted.
         Warmup = "warmup",
+        /// The measurement.
         Measure = "measure",
+        /// Load, not counted.
         Cooldown = "cooldown",
     }
 
@@ -268,6 +274,8 @@ words! {
     }
 
     /// The stretch of time that counters cover.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
     Span {
         Before = "before" ("the machine at rest before the load"),
         Interval = "interval",

@@ -176,7 +176,7 @@ impl Shown {
         let whole_ns = measure_ns.map(|length| warmup_ns.saturating_add(length).saturating_add(phases.cooldown_ns));
         Live {
             member: self.name.clone(),
-            phase: phase.name(),
+            phase: phase.as_str(),
             elapsed: Duration::from_nanos(elapsed_ns),
             planned: planned_ns.map(Duration::from_nanos),
             rate: self.rate,
@@ -218,7 +218,7 @@ fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
 fn interim_line(name: &str, news: &IntervalReport, value: f64, unit: Unit) -> String {
     let ending = DateTime::from_timestamp_nanos(news.wall_end_ns).format("%H:%M:%S%.3fZ");
     let seconds = news.elapsed_ns as f64 / 1e9;
-    format!("{name}  {}  {}  over {seconds:.3} s, ending {ending}", news.phase.name(), human(unit, value))
+    format!("{name}  {}  {}  over {seconds:.3} s, ending {ending}", news.phase.as_str(), human(unit, value))
 }
 
 #[cfg(test)]

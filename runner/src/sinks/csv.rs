@@ -12,11 +12,8 @@ use std::{
 };
 
 use analyze::table::sync_folder;
-use netcore::report::{CounterWindow, SideReport, Span};
-use schemas::{
-    columns::{self, Column, CounterRow, Row, names},
-    words,
-};
+use netcore::report::SideReport;
+use schemas::columns::{self, Column, CounterRow, Row, names};
 use tempfile::TempPath;
 
 use crate::{
@@ -309,7 +306,7 @@ pub fn counter_lines(step: &Step, iteration: u32, measured: &Measured) -> Vec<u8
                     member: row.member.clone(),
                     iteration: Some(iteration.into()),
                     host: Some((*host).to_owned()),
-                    span: Some(span(window)),
+                    span: Some(window.span),
                     start_s: Some(window.start_ns as f64 / 1e9),
                     source: Some(change.source.clone()),
                     key: Some(change.key.clone()),
@@ -326,15 +323,6 @@ pub fn counter_lines(step: &Step, iteration: u32, measured: &Measured) -> Vec<u8
         }
     }
     text.finish()
-}
-
-fn span(window: &CounterWindow) -> words::Span {
-    match window.span {
-        Span::Before => words::Span::Before,
-        Span::Interval => words::Span::Interval,
-        Span::Measure => words::Span::Measure,
-        Span::After => words::Span::After,
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
-    words::{self, Confidence, LimitedBy, Record, Status, Way},
+    words::{Confidence, LimitedBy, Record, Status, Way},
 };
 
 use super::{one_way, pairs, path::Merged, window};
@@ -58,7 +58,7 @@ pub fn total_row(identity: &Row, parts: &[Part<'_>], own: bool) -> Result<Row, N
     }
     let mut total = identity.clone();
     total.record = Some(Record::Iteration);
-    total.phase = Some(words::Phase::Measure);
+    total.phase = Some(Phase::Measure);
     total.status = Some(Status::Ok);
     total.elapsed_s = Some(high - low);
     total.time = parts.iter().filter_map(|p| p.row.time.clone()).min();
@@ -149,7 +149,7 @@ pub fn join(step: &Step, written: &mut [Row], measured: &mut [(usize, Way, Row)]
         };
         measured.iter_mut().filter(|(at, ..)| *at == m).for_each(|(.., row)| fill(row));
         let is_whole = |row: &&mut Row| {
-            row.record == Some(Record::Iteration) && row.phase == Some(words::Phase::Measure) && is_of(row, member)
+            row.record == Some(Record::Iteration) && row.phase == Some(Phase::Measure) && is_of(row, member)
         };
         written.iter_mut().filter(is_whole).for_each(fill);
     }
@@ -233,7 +233,7 @@ fn bins<'r>(rows: &'r [Row], member: &Member, probe: &Member) -> Option<Vec<Vec<
     };
     let is_interval = |row: &&Row| {
         row.record == Some(Record::Interval)
-            && row.phase == Some(words::Phase::Measure)
+            && row.phase == Some(Phase::Measure)
             && row.direction == Some(way)
             && is_of(row, member)
     };

@@ -314,7 +314,7 @@ fn tcp_infos(end: &SideReport) -> impl Iterator<Item = &TcpInfo> {
 #[cfg(test)]
 mod tests {
     use netcore::{
-        report::{self, Window},
+        report::Window,
         spec::Direction,
     };
 
@@ -327,7 +327,7 @@ mod tests {
             flow.datagrams = *counts;
             flow
         });
-        let measure: Window = window(report::Phase::Measure, 1_000_000_000, flows.collect());
+        let measure: Window = window(Phase::Measure, 1_000_000_000, flows.collect());
         fake::report(side, vec![measure])
     }
 

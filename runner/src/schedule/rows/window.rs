@@ -5,12 +5,12 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, Phase, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, TcpInfo, Window},
     spec::{Direction, Mark, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::{Row, results::ends},
-    words::{self, DemandUnit, LatencyKind, OfferedUnit, Status, Way},
+    words::{DemandUnit, LatencyKind, OfferedUnit, Status, Way},
 };
 
 use super::{limits, one_way, path};
@@ -118,7 +118,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         _ => near.as_ref().or(far.as_ref()),
     };
     if let Some(head) = head {
-        row.phase = Some(phase(head.window.phase));
+        row.phase = Some(head.window.phase);
         row.time = Some(schemas::time::from_unix_ns(head.window.wall_end_ns));
         row.start_s = Some(head.window.start_ns as f64 / 1e9);
         row.elapsed_s = Some(head.seconds());
@@ -150,14 +150,6 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
         limits::of_ends(&mut row, pair);
     }
     row
-}
-
-fn phase(phase: Phase) -> words::Phase {
-    match phase {
-        Phase::Warmup => words::Phase::Warmup,
-        Phase::Measure => words::Phase::Measure,
-        Phase::Cooldown => words::Phase::Cooldown,
-    }
 }
 
 /// Whether both ends send and receive. A sum then needs both of them: half of it would be a wrong number.

@@ -11,7 +11,7 @@ use netcore::{
 use schemas::{
     columns::Row,
     units::{self, Unit, human},
-    words::{Phase as RowPhase, Record, Status},
+    words::{Record, Status},
 };
 
 use super::{Failure, Run, checked};
@@ -253,7 +253,7 @@ fn elapsed(report: &SideReport) -> Option<u64> {
 
 /// Marks the rows of an iteration that was cut off. Intervals that came to their end stay as they are, and so do phases.
 pub(super) fn mark(rows: &mut [Row], sentence: &str) {
-    let is_measure = |row: &Row| row.phase == Some(RowPhase::Measure);
+    let is_measure = |row: &Row| row.phase == Some(Phase::Measure);
     let measured = rows.iter().any(|row| is_measure(row) && row.record != Some(Record::Interval));
     let end = |row: &Row| row.start_s.unwrap_or(0.0) + row.elapsed_s.unwrap_or(0.0);
     // The longest interval of a member and a way, and the end of the last.
@@ -287,7 +287,7 @@ mod tests {
     fn the_iteration_and_its_last_interval_are_marked() {
         let interval = |start_s, elapsed_s| Row {
             record: Some(Record::Interval),
-            phase: Some(RowPhase::Measure),
+            phase: Some(Phase::Measure),
             status: Some(Status::Ok),
             start_s: Some(start_s),
             elapsed_s: Some(elapsed_s),
@@ -297,13 +297,13 @@ mod tests {
         // One that was sampled late is followed by a short one.
         let times = [(0.0, 0.5), (0.5, 0.8), (1.3, 0.2), (1.5, 0.1)];
         let intervals: Vec<Row> = times.into_iter().map(|(start_s, elapsed_s)| interval(start_s, elapsed_s)).collect();
-        let mut rows = [&intervals[..], &[phase(RowPhase::Warmup), phase(RowPhase::Measure)]].concat();
+        let mut rows = [&intervals[..], &[phase(Phase::Warmup), phase(Phase::Measure)]].concat();
         mark(&mut rows, "why");
         let marked: Vec<bool> = rows.iter().map(|r| r.status == Some(Status::Cut)).collect();
         assert_eq!(marked, [false, false, false, true, false, true]);
         assert_eq!(rows[5].error.as_deref(), Some("why"));
         // Cut off before it measured, the phase before that is not whole.
-        let mut rows = [phase(RowPhase::Warmup)];
+        let mut rows = [phase(Phase::Warmup)];
         mark(&mut rows, "why");
         assert_eq!(rows[0].status, Some(Status::Cut));
     }
