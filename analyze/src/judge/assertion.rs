@@ -76,6 +76,13 @@ pub struct Judgement {
     pub reason: Option<String>,
 }
 
+impl Judgement {
+    /// A verdict alone.
+    pub fn of(verdict: Verdict, n: usize) -> Self {
+        Self { verdict, observed: None, statistic: "", interval: None, n, needed: None, reason: None }
+    }
+}
+
 /// Judges `assertion` against one value per iteration at a confidence level. `observations` is the number of
 /// transactions behind a latency percentile, if known. A percentile with fewer than ten observations beyond it is
 /// inconclusive.
@@ -83,15 +90,8 @@ pub fn judge(assertion: &Assertion, samples: &[f64], observations: Option<u64>, 
     let mut samples: Vec<f64> = samples.iter().copied().filter(|v| v.is_finite()).collect();
     quantiles::sort(&mut samples);
     if samples.is_empty() {
-        return Judgement {
-            verdict: Verdict::Fail,
-            observed: None,
-            statistic: "",
-            interval: None,
-            n: 0,
-            needed: None,
-            reason: Some(format!("there is no sample of {}", assertion.metric.name)),
-        };
+        let reason = Some(format!("there is no sample of {}", assertion.metric.name));
+        return Judgement { reason, ..Judgement::of(Verdict::Fail, 0) };
     }
     if let Some(cause) = assertion.cause {
         return judge_cause(assertion, cause, &samples);
@@ -136,15 +136,7 @@ fn judge_cause(assertion: &Assertion, cause: LimitedBy, samples: &[f64]) -> Judg
     } else {
         verdict(assertion.operator.holds(by.index(), assertion.limit))
     };
-    Judgement {
-        verdict: outcome,
-        observed: None,
-        statistic: "",
-        interval: None,
-        n: samples.len(),
-        needed: None,
-        reason: Some(counts),
-    }
+    Judgement { reason: Some(counts), ..Judgement::of(outcome, samples.len()) }
 }
 
 /// Judges whether at least half of all iterations would keep the statement. The samples are sorted.
@@ -203,15 +195,9 @@ fn needed(broken: usize, n: usize, level: f64) -> Option<u64> {
 fn judge_mean(assertion: &Assertion, samples: &[f64], level: f64) -> Judgement {
     let mean = moments::mean(samples);
     let interval = confidence::t_interval(samples, level).map(|i| i.within(assertion.range()));
-    Judgement {
-        verdict: verdict(mean.is_some_and(|mean| assertion.operator.holds(mean, assertion.limit))),
-        observed: mean,
-        statistic: "mean",
-        interval: interval.filter(|i| i.half_width() > 0.0),
-        n: samples.len(),
-        needed: None,
-        reason: None,
-    }
+    let outcome = verdict(mean.is_some_and(|mean| assertion.operator.holds(mean, assertion.limit)));
+    let interval = interval.filter(|i| i.half_width() > 0.0);
+    Judgement { observed: mean, statistic: "mean", interval, ..Judgement::of(outcome, samples.len()) }
 }
 
 /// Judges counts and exact statements: one bad iteration is enough to fail.
@@ -222,13 +208,10 @@ fn judge_each(assertion: &Assertion, samples: &[f64]) -> Judgement {
     let count = broken.count();
     let of = samples.len();
     Judgement {
-        verdict: if count == 0 { Verdict::Pass } else { Verdict::Fail },
         observed: worst.or_else(|| samples.iter().copied().max_by(f64::total_cmp)),
         statistic: "worst",
-        interval: None,
-        n: of,
-        needed: None,
         reason: (count > 0 && of > 1).then(|| format!("in {count} of {of} iterations")),
+        ..Judgement::of(verdict(count == 0), of)
     }
 }
 

@@ -125,21 +125,10 @@ impl Surveyed {
             Some(false) => Verdict::Fail,
         };
         if verdict != Verdict::Pass {
-            let suspects = self.suspects();
-            reasons.extend(suspects.iter().take(MOST_NAMED).cloned());
-            if suspects.len() > MOST_NAMED {
-                reasons.push(format!("and {} more", suspects.len() - MOST_NAMED));
-            }
+            reasons.extend(first_few(self.suspects().into_iter(), MOST_NAMED));
         }
-        Judgement {
-            verdict,
-            observed,
-            statistic: "",
-            interval: None,
-            n: self.found.measured,
-            needed: None,
-            reason: (!reasons.is_empty()).then(|| reasons.join("; ")),
-        }
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        Judgement { observed, reason, ..Judgement::of(verdict, self.found.measured) }
     }
 }
 
