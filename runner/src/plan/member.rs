@@ -76,27 +76,8 @@ impl Expander<'_> {
             }
             body.remove(key::extends);
             let Some(typed) = decode::<TestBody>(&resolve::with_far_end(&body), out) else { continue };
-            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Ranks { .. })) {
-                out.error(
-                    body.key_span(key::workload).unwrap_or(member.key_span),
-                    "a test of ranks cannot be a member of a group",
-                    "make it a test of its own",
-                );
-            }
-            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Responsiveness)) {
-                out.error(
-                    body.key_span(key::workload).unwrap_or(member.key_span),
-                    "responsiveness is a group itself, and cannot be a member of one",
-                    "make it a test of its own",
-                );
-            }
-            if typed.workload.as_ref().is_some_and(|w| matches!(w.kind, Kind::Command)) {
-                let span = body.key_span(key::workload).unwrap_or(member.key_span);
-                out.error(
-                    span,
-                    "a command cannot be a member of a group",
-                    "the common window cannot be cut out of its result; start it in a hook, or make it a test",
-                );
+            if let Some((message, help)) = typed.workload.as_ref().and_then(|workload| no_member(workload.kind)) {
+                out.error(body.key_span(key::workload).unwrap_or(member.key_span), message, help);
             }
             members.extend(self.member(&member.key, &body, &typed, member.key_span, out));
         }
@@ -303,6 +284,21 @@ impl Expander<'_> {
                 left_out
             }
         }
+    }
+}
+
+/// Why such a test is no member of a group, and what to do.
+fn no_member(kind: Kind) -> Option<(&'static str, &'static str)> {
+    match kind {
+        Kind::Traffic { .. } => None,
+        Kind::Ranks { .. } => Some(("a test of ranks cannot be a member of a group", "make it a test of its own")),
+        Kind::Responsiveness => {
+            Some(("responsiveness is a group itself, and cannot be a member of one", "make it a test of its own"))
+        }
+        Kind::Command => Some((
+            "a command cannot be a member of a group",
+            "the common window cannot be cut out of its result; start it in a hook, or make it a test",
+        )),
     }
 }
 
