@@ -218,6 +218,11 @@ pub fn path_of_option(name: &str) -> Option<String> {
     KEYS.iter().find(inner).map(|key| format!("{}.{name}", key.name))
 }
 
+/// Whether it is a key of the plan itself, and not of its tests.
+pub fn is_of_plan(key: &str) -> bool {
+    !plan_schema_once()["properties"][key].is_null()
+}
+
 /// A sentence about a key of a test, from the published schema.
 pub fn about(key: &str) -> Option<&'static str> {
     inner_keys(&plan_schema_once()["properties"]["defaults"])?[key]["description"].as_str()

@@ -6,6 +6,7 @@ use std::{cell::Cell, collections::BTreeMap};
 
 use super::{
     diagnostics::{Diagnostic, Diagnostics, Sources, Span, suggest},
+    keys,
     resolve::BodySet,
     tree::{self, MAX_BYTES, Node, Scalar, Value},
 };
@@ -145,24 +146,6 @@ impl Vars {
     }
 }
 
-/// The keys of a plan.
-const TOP: [&str; 14] = [
-    "version",
-    "name",
-    "description",
-    "labels",
-    "vars",
-    "hosts",
-    "require",
-    "defaults",
-    "profiles",
-    "run",
-    "tests",
-    "baseline",
-    "gate",
-    "output",
-];
-
 /// `--set PATH=VALUE`.
 pub(super) fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<BodySet>, out: &mut Diagnostics) {
     let Some((path, written)) = text.split_once('=') else {
@@ -202,10 +185,10 @@ pub(super) fn set(text: &str, root: &mut Node, vars: &mut Vars, sets: &mut Vec<B
                 out.push(Diagnostic::bare(format!("--set {text}: unknown test `{name}`")).help(suggest(name, &names)));
             }
         }
-        [head, ..] if TOP.contains(head) && !["version", "name", "tests"].contains(head) => root.set(path, value),
-        [head, ..] if TOP.contains(head) => {
+        [head @ ("version" | "name" | "tests"), ..] => {
             out.push(Diagnostic::bare(format!("--set {text}: `{head}` cannot be set from outside")));
         }
+        [head, ..] if keys::is_of_plan(head) => root.set(path, value),
         _ => sets.push(BodySet { test: None, path: path.to_owned(), value }),
     }
 }
