@@ -158,7 +158,8 @@ impl Progress {
     }
 
     /// Without plain information and notes, for a command that has its own first lines.
-    pub fn brief(mode: Mode) -> Self {
+    pub fn brief() -> Self {
+        let mode = if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent };
         Self { brief: true, ..Self::new(mode) }
     }
 

@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    io::{IsTerminal, Write},
+    io::Write,
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -224,7 +224,7 @@ pub fn power(plan: &mut Plan, change: f64, key: Option<Key>) -> Result<Exit, Err
     let interrupts = Interrupts::install(announce)?;
     let power = Arc::new(Power::of(plan, change));
     let options = Options { key, until: Some(Arc::clone(&power) as _), ..Options::default() };
-    let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });
+    let mut progress = Progress::brief();
     let report = campaign::run(std::slice::from_ref(plan), &options, None, &interrupts, &mut progress)?;
     if let Some(exit) = interrupts.exit() {
         return Ok(exit);

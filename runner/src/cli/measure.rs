@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{IsTerminal, Write},
+    io::Write,
     net::ToSocketAddrs,
     path::PathBuf,
     time::{Duration, Instant},
@@ -33,7 +33,7 @@ use crate::{
         self, Format, LoadOptions, Plan,
         workload::{Kind, Workload},
     },
-    progress::{Mode, Progress},
+    progress::Progress,
     schedule::step,
     signals::Interrupts,
     why::{self, Means, Source},
@@ -277,7 +277,7 @@ fn of_version(host: String, args: &Args) -> Result<String, Error> {
 }
 
 fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interrupts) -> Result<Report, Error> {
-    let mut progress = Progress::brief(if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent });
+    let mut progress = Progress::brief();
     let mut met = None;
     if asked.speaks.is_none() {
         let first = load(asked)?;
@@ -319,8 +319,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
         Some(row)
     };
     let rows: Vec<Row> = why::limited(report.summaries().iter().cloned()).into_iter().filter_map(of_load).collect();
-    let mode = if std::io::stderr().is_terminal() { Mode::Line } else { Mode::Silent };
-    let mut means = Means { key, interrupts, progress: Progress::brief(mode) };
+    let mut means = Means { key, interrupts, progress: Progress::brief() };
     let answers = super::why::prove(&source, &rows, &mut means)?;
     let mut out = anstream::stdout().lock();
     super::shown(writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)))
