@@ -92,6 +92,13 @@ impl Error {
         move |source| Self::Output { to, source }
     }
 
+    /// Its first line, without the mark of a plan's diagnostics.
+    pub fn sentence(&self) -> String {
+        let text = self.to_string();
+        let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        line.trim_start_matches("error: ").to_owned()
+    }
+
     /// Its exit code. A closed pipe is success: `head` has what it wanted.
     pub fn exit(&self) -> Exit {
         match self {

@@ -38,7 +38,7 @@ use crate::{
         baseline::{self, Request},
         confirm::{Question, Until},
     },
-    plan::{self, Format, LoadOptions, Plan, model::OnUncertain},
+    plan::{self, LoadOptions, Plan, model::OnUncertain},
     programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
@@ -223,12 +223,8 @@ fn load(args: &BisectArgs) -> Result<Plan, Error> {
             args.plan
         )));
     }
-    let mut plan = plan::load(&args.plan, &args.selection.options())
-        .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))?;
-    let refused = programs::check(&plan, args.allowed).render(Format::Human);
-    if !refused.is_empty() {
-        return Err(Error::Plan(refused));
-    }
+    let mut plan = plan::load(&args.plan, &args.selection.options())?;
+    programs::permit(&plan, args.allowed, "")?;
     plan.output = <_>::default();
     Ok(plan)
 }
@@ -354,7 +350,7 @@ pub fn promote(args: &PromoteArgs) -> Result<Exit, Error> {
 pub fn prepare_gate(args: &mut Args) -> Result<(), Error> {
     let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
     let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
-    let plan = plan::load(&path, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    let plan = plan::load(&path, &options)?;
     args.terms = baseline::terms(&plan);
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
         args.inconclusive = Some(OnInconclusive::Fail);

@@ -215,10 +215,7 @@ const ITERATIONS: [u32; 2] = [5, 30];
 
 /// Measures the noise of a plan, and prints how many iterations show a change of this size.
 pub fn power(plan: &mut Plan, change: f64, key: Option<Key>) -> Result<Exit, Error> {
-    let refused = programs::check(plan, Allowed::default()).render(Format::Human);
-    if !refused.is_empty() {
-        return Err(Error::Plan(format!("{refused}--power runs no programs: leave these tests out with --only\n")));
-    }
+    programs::permit(plan, Allowed::default(), "--power runs no programs: leave these tests out with --only\n")?;
     let has = measured(plan).map(|case| case.policy.max).min();
     prepare(plan);
     let interrupts = Interrupts::install(announce)?;
@@ -332,8 +329,7 @@ pub struct HostsArgs {
 }
 
 pub fn hosts(args: &HostsArgs) -> Result<Exit, Error> {
-    let plan = plan::load(&args.plan, &args.selection.options())
-        .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))?;
+    let plan = plan::load(&args.plan, &args.selection.options())?;
     let warnings = plan.warnings.render(Format::Human);
     if !warnings.is_empty() {
         style::tell(warnings.trim_end());

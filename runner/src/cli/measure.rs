@@ -30,7 +30,7 @@ use crate::{
         plan::{Asked, Direction},
     },
     plan::{
-        self, Format, LoadOptions, Plan,
+        self, LoadOptions, Plan,
         workload::{Kind, Workload},
     },
     progress::Progress,
@@ -326,8 +326,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
 }
 
 fn load(asked: &Asked) -> Result<Plan, Error> {
-    plan::load_str("measure", &asked.plan(), &LoadOptions::default())
-        .map_err(|diagnostics| Error::Plan(diagnostics.render(Format::Human)))
+    Ok(plan::load_str("measure", &asked.plan(), &LoadOptions::default())?)
 }
 
 /// The program that answers on its own port where no daemon does.

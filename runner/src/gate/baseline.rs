@@ -28,7 +28,7 @@ use schemas::{
 use crate::{
     error::{Error, replace},
     plan::{
-        self, Format, LoadOptions, Plan,
+        self, LoadOptions, Plan,
         case::{Case, Member},
         diagnostics::Span,
         model::Comparison,
@@ -177,8 +177,7 @@ fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
     let plan = record.plans.first().cloned().unwrap_or_default();
     let of_run = plan.overrides.iter().filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
     let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
-    let loaded =
-        plan::load_str(known(&plan.path), &plan.text, &options).map_err(|e| Error::Plan(e.render(Format::Human)))?;
+    let loaded = plan::load_str(known(&plan.path), &plan.text, &options)?;
     loaded.baseline.map(|(baseline, _)| baseline.source).ok_or_else(|| {
         Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
     })
@@ -387,7 +386,7 @@ mod tests {
                 "version: 1\nname: t\nbaseline: {{source: b.csv, compare: [{compare}]}}\n\
                  tests: {{bulk: {{workload: tcp_stream}}, rr: {{workload: tcp_rr}}}}\n"
             );
-            let plan = load_str("t", &text, &LoadOptions::default()).map_err(|e| e.render(Format::Human)).unwrap();
+            let plan = load_str("t", &text, &LoadOptions::default()).map_err(Error::from).unwrap();
             let name = |id: &String| plan.cases.iter().find(|case| case.id == *id).unwrap().name.clone();
             let terms = terms(&plan).unwrap();
             let of = |p: &Promise| {

@@ -11,6 +11,8 @@ use codespan_reporting::{
 use schemas::{text::plain_lines, vocabulary};
 use serde_json::{Value, json};
 
+use crate::error::Error;
+
 /// A range of bytes in one of a plan's sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -191,6 +193,12 @@ const LONGEST_NAME: usize = 100;
 pub struct Diagnostics {
     pub sources: Sources,
     list: Vec<Diagnostic>,
+}
+
+impl From<Diagnostics> for Error {
+    fn from(wrong: Diagnostics) -> Self {
+        Self::Plan(wrong.render(Format::Human))
+    }
 }
 
 impl Diagnostics {

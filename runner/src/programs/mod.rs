@@ -30,7 +30,7 @@ use crate::{
     plan::{
         Plan,
         case::{Endpoint, is_here},
-        diagnostics::Diagnostics,
+        diagnostics::{Diagnostics, Format},
         model::{Command, Host},
         output::OutputParser,
     },
@@ -233,4 +233,10 @@ pub fn check(plan: &Plan, allowed: Allowed) -> Diagnostics {
         }
     }
     out
+}
+
+/// The same as one error, with a further line of advice.
+pub fn permit(plan: &Plan, allowed: Allowed, advice: &str) -> Result<(), Error> {
+    let refused = check(plan, allowed).render(Format::Human);
+    if refused.is_empty() { Ok(()) } else { Err(Error::Plan(refused + advice)) }
 }

@@ -29,7 +29,7 @@ use super::levels;
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
-    plan::{self, Format, LoadOptions},
+    plan::{self, LoadOptions},
     programs::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
@@ -67,12 +67,11 @@ impl Settings {
 
     /// A plan from its text, checked as `plumb run` does.
     pub fn load(&self, text: &str) -> Result<plan::Plan, Error> {
-        let mut plan = plan::load_str(&self.plan, text, &self.options)
-            .map_err(|wrong| Error::Plan(wrong.render(Format::Human)))?;
-        let refused = programs::check(&plan, self.allowed).render(Format::Human);
+        let mut plan = plan::load_str(&self.plan, text, &self.options)?;
+        programs::permit(&plan, self.allowed, "")?;
         // Results of each cycle would pile up; the history has them.
         plan.output = plan::model::Output::default();
-        if refused.is_empty() { Ok(plan) } else { Err(Error::Plan(refused)) }
+        Ok(plan)
     }
 }
 
@@ -192,7 +191,7 @@ fn keep(settings: &Settings) -> Result<String, Error> {
 
 fn failed(error: &Error) -> Outcome {
     let status = if is_unwritten(error) { CycleStatus::Unwritten } else { CycleStatus::Down };
-    Outcome::of(status, sentence(error))
+    Outcome::of(status, error.sentence())
 }
 
 /// Whether the results could not be written.
@@ -213,13 +212,6 @@ fn is_unwritten(error: &Error) -> bool {
     }
 }
 
-/// The first line of an error, without the mark of a plan's diagnostics.
-pub fn sentence(error: &Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    line.trim_start_matches("error: ").to_owned()
-}
-
 /// The cases that could not be measured, in one sentence.
 fn failures(report: &Report) -> String {
     let mut all = report.failures();
@@ -234,7 +226,7 @@ fn failures(report: &Report) -> String {
 /// Looks at the history with the new run: thins it out, tells new levels.
 fn look(settings: &Settings, outcome: &Outcome) -> Result<(), Error> {
     if let Err(error) = compact(settings) {
-        style::tell(format_args!("the history stays as long as it is: {}", sentence(&error)));
+        style::tell(format_args!("the history stays as long as it is: {}", error.sentence()));
     }
     let plan = plan_of(&settings.table())?;
     let asked = levels::asked(&plan, settings.min_effect);

@@ -41,7 +41,7 @@ use signal_hook::{
 };
 
 use self::{
-    cycle::{Outcome, Settings, sentence},
+    cycle::{Outcome, Settings},
     probe::{Prober, Turn},
     process::{Systemd, own_program, signal, start},
     starts::{Now, Starts, Tick, When},
@@ -49,7 +49,7 @@ use self::{
 use crate::{
     error::{Error, Exit},
     metrics::{Cycle, Server, WatchState},
-    plan::{self, Format, Plan, answers::span},
+    plan::{self, Plan, answers::span},
     schedule::history::rows,
     sinks::files::{Files, OutputLock},
     style,
@@ -294,7 +294,10 @@ impl Watch<'_> {
             Ok(()) => self.unkept.clear(),
             Err(error) => {
                 let count = self.unkept.len();
-                style::tell(format_args!("{count} cycles wait for a place to be written: {}", sentence(&error.into())));
+                style::tell(format_args!(
+                    "{count} cycles wait for a place to be written: {}",
+                    Error::from(error).sentence()
+                ));
                 if count > MOST_UNKEPT {
                     self.unkept.remove(0);
                 }
@@ -383,7 +386,7 @@ fn starts_of(timing: &Timing, plan: &Plan, host: &str, now: Now) -> Starts {
 
 /// The text of the plan, and the plan.
 fn read(settings: &Settings) -> Result<(String, Plan), Error> {
-    let (_, text) = plan::read(&settings.plan).map_err(|wrong| Error::Plan(wrong.render(Format::Human)))?;
+    let (_, text) = plan::read(&settings.plan)?;
     let plan = settings.load(&text)?;
     Ok((text, plan))
 }
@@ -394,7 +397,7 @@ fn lock(history: &Path) -> Result<OutputLock, Error> {
     let files = Files { locked: vec![history.join("watch")], ..Files::default() };
     OutputLock::of(&files).map_err(|error| match error {
         Error::Measurement(_) => {
-            let holder = sentence(&error);
+            let holder = error.sentence();
             Error::Measurement(format!(
                 "{holder}\n       one watch at a time keeps a history: name another folder with --history"
             ))

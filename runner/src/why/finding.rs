@@ -25,7 +25,7 @@ use super::{
     changes::{Change, Expected},
     trial::ChangeOutcome,
 };
-use crate::{error::Error, sinks::table::write_sentences};
+use crate::sinks::table::write_sentences;
 
 /// The answer about one test.
 #[derive(Debug)]
@@ -149,12 +149,6 @@ impl Finding {
             (said, ..) => said.as_str().to_owned(),
         }
     }
-}
-
-/// The first line of an error, without its kind.
-pub fn first_line(error: &Error) -> String {
-    let text = error.to_string();
-    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
 /// Writes the answers as lines: the cause, what was changed, and what to change in the plan.

@@ -31,7 +31,7 @@ use crate::{
     campaign::{self, Options},
     error::Error,
     measure::plan::SETTLING,
-    plan::{self, Format, LoadOptions, Plan, case::Case, job::Job, model::Order},
+    plan::{self, LoadOptions, Plan, case::Case, job::Job, model::Order},
     programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
@@ -62,14 +62,12 @@ impl Source {
     /// The plan, which may run no programs.
     pub fn load(&self) -> Result<Plan, Error> {
         let plan = self.read(&self.options)?;
-        match programs::check(&plan, Allowed::default()).render(Format::Human) {
-            none if none.is_empty() => Ok(plan),
-            text => Err(Error::Plan(format!("{text}why runs no programs: leave these tests out with --only\n"))),
-        }
+        programs::permit(&plan, Allowed::default(), "why runs no programs: leave these tests out with --only\n")?;
+        Ok(plan)
     }
 
     fn read(&self, options: &LoadOptions) -> Result<Plan, Error> {
-        plan::load_str(&self.name, &self.text, options).map_err(|e| Error::Plan(e.render(Format::Human)))
+        Ok(plan::load_str(&self.name, &self.text, options)?)
     }
 
     /// The plan with further values set, and the case that this one is in it.
@@ -188,7 +186,7 @@ impl Asked<'_> {
                     trying.push(Trying { finding, set, case });
                 }
                 other => {
-                    let why = other.err().map_or("it has this value already".to_owned(), |e| finding::first_line(&e));
+                    let why = other.err().map_or("it has this value already".to_owned(), |e| e.sentence());
                     finding.note = Some(why);
                     findings.push(finding);
                 }
