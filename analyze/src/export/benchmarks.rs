@@ -58,9 +58,7 @@ pub fn read(
     };
     let columns: Vec<usize> = known.iter().map(|(_, column)| *column).collect();
     let samples = Samples::read(table, selection, &columns, None)?;
-    if let Some(note) = &samples.note {
-        crate::warn(note);
-    }
+    samples.note.iter().for_each(|note| crate::warn(note));
     let index = Index::new(&samples.cases);
     let (mut all, mut seen, mut without) = (Vec::new(), HashSet::new(), Vec::new());
     for case in &samples.cases {

@@ -44,9 +44,7 @@ pub fn write(
         columns.push(by);
     }
     let rows = Rows::read(table, selection, &columns)?;
-    if let Some(note) = &rows.note {
-        crate::warn(note);
-    }
+    rows.note.iter().for_each(|note| crate::warn(note));
     let curves = curves(&rows)?;
     if curves.is_empty() {
         return Err(table.error(format!("no row that counts has both a {x} and a {y}")));

@@ -56,9 +56,7 @@ impl Measurements {
             columns.push(table.require(metric.column)?);
         }
         let rows = Rows::read(table, selection, &columns)?;
-        if let Some(note) = &rows.note {
-            crate::warn(note);
-        }
+        rows.note.iter().for_each(|note| crate::warn(note));
         let valued = |index: usize| rows.rows.iter().any(|row| !row.get(index).is_empty());
         if metrics.is_empty() {
             return Err(table.error(

@@ -89,9 +89,7 @@ pub fn write_influx(
     // InfluxDB sorts the tags of a line that has them in another order.
     tags.sort();
     let rows = Rows::read(table, selection, &chosen)?;
-    if let Some(note) = &rows.note {
-        crate::warn(note);
-    }
+    rows.note.iter().for_each(|note| crate::warn(note));
     let mut seen = HashSet::new();
     for row in &rows.rows {
         let values = values(&rows, row, &fields)?;

@@ -105,9 +105,7 @@ fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(Record, Groups),
             }
         },
     )?;
-    if let Some(note) = picker.note() {
-        crate::warn(&note);
-    }
+    picker.note().iter().for_each(|note| crate::warn(note));
     Ok(kept.into_kept().unwrap_or((Record::Iteration, Groups::default())))
 }
 

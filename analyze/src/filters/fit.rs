@@ -190,9 +190,7 @@ fn fits(table: &mut Table, selection: &Selection, group: &[String], wire: Option
         measured.chain([Field::latency_kind, Field::transport].iter().filter_map(|f| table.header().place(*f))),
     );
     let rows = Rows::read(table, selection, &columns)?;
-    if let Some(note) = &rows.note {
-        crate::warn(note);
-    }
+    rows.note.iter().for_each(|note| crate::warn(note));
     let mut groups: IndexMap<Vec<String>, Sizes> = IndexMap::new();
     for row in &rows.rows {
         let value = |i: usize| rows.value(row, MEASURED[i]);

@@ -80,9 +80,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }
     }
     let groups = kept.into_kept().map(|(_, groups)| groups).unwrap_or_default();
-    if let Some(note) = picker.note() {
-        crate::warn(&note);
-    }
+    picker.note().iter().for_each(|note| crate::warn(note));
     if groups.kinds.len() > 1 {
         crate::warn(&format!(
             "rows differ in latency_kind ({}): they time different things; choose with --where latency_kind=…, or add it to -g",

@@ -83,9 +83,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         Cases::read(&mut table)?.table(&[])
     } else {
         let view = view::View::choose(&mut table, &choice)?;
-        if let Some(note) = &view.note {
-            crate::warn(note);
-        }
+        view.note.iter().for_each(|note| crate::warn(note));
         view.columns(args.raw)
     };
     let all_columns = !args.columns.is_empty();

@@ -118,9 +118,7 @@ impl Evidence {
         let (columns, indices): (Vec<_>, Vec<_>) = columns(statements, baseline).into_iter().filter_map(found).unzip();
         let with_streams = statements.iter().any(|s| s.scope == Scope::Stream);
         let (samples, streams) = Samples::read_with_streams(table, selection, &indices, with_streams)?;
-        if let Some(note) = &samples.note {
-            crate::warn(note);
-        }
+        samples.note.iter().for_each(|note| crate::warn(note));
         Ok(Self::of(columns, samples, streams, false))
     }
 

@@ -120,9 +120,7 @@ impl Results {
     fn read(table: &mut Table, selection: &Selection) -> Result<Self, Error> {
         let columns: Vec<usize> = READ.iter().filter_map(|field| table.header().place(*field)).collect();
         let rows = Rows::read(table, selection, &columns)?;
-        if let Some(note) = &rows.note {
-            crate::warn(note);
-        }
+        rows.note.iter().for_each(|note| crate::warn(note));
         Ok(Self(rows.rows.iter().map(|row| seen(&rows, row)).collect::<Result<_, _>>()?))
     }
 

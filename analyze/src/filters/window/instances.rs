@@ -212,9 +212,7 @@ pub fn read(
         },
     )?;
     let groups = all.groups();
-    if let Some(note) = picker.note() {
-        crate::warn(&note);
-    }
+    picker.note().iter().for_each(|note| crate::warn(note));
     if groups.is_empty() {
         crate::warn("there are no interval rows: run the plan with an interval (interval: 1s)");
     }
