@@ -39,3 +39,14 @@ pub(crate) use error::warn;
 
 pub use error::{Error, Verdict};
 pub use filters::Filter;
+
+/// The items in their order, equal ones once. For few: each is compared with all others.
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}

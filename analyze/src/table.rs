@@ -32,7 +32,10 @@ pub use select::{Picker, Selection};
 pub(crate) use blocks::{Block, Blocks, Unchecked};
 pub(crate) use row::{Records, fields, unquoted};
 
-use crate::error::{Error, Place};
+use crate::{
+    distinct,
+    error::{Error, Place},
+};
 use schemas::{
     columns::COLUMNS,
     vocabulary::{self, Meaning, Unresolved},
@@ -301,12 +304,7 @@ impl Table {
     fn from_readers(inputs: Vec<(String, Box<dyn Read + Send>)>) -> Result<Self, Error> {
         let mut sources =
             inputs.into_iter().map(|(name, input)| Source::open(&name, input)).collect::<Result<Vec<_>, _>>()?;
-        let mut names: Vec<String> = Vec::new();
-        for name in sources.iter().flat_map(|source| &source.shape.columns) {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
+        let names = distinct(sources.iter().flat_map(|source| source.shape.columns.clone()));
         for (input, Source { shape, .. }) in sources.iter_mut().enumerate() {
             shape.input = input;
             let own = |column: &String| shape.columns.iter().position(|name| name == column);

@@ -5,7 +5,7 @@ mod sinks;
 
 use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
-use analyze::judge::environment::Environment;
+use analyze::{distinct, judge::environment::Environment};
 use netcore::control::key::Key;
 
 pub use self::report::Report;
@@ -73,12 +73,7 @@ pub fn run(
     interrupts: &Interrupts,
     progress: &mut Progress,
 ) -> Result<Report, Error> {
-    let mut axis_paths: Vec<String> = Vec::new();
-    for path in plans.iter().flat_map(|p| &p.axis_paths) {
-        if !axis_paths.contains(path) {
-            axis_paths.push(path.clone());
-        }
-    }
+    let axis_paths = distinct(plans.iter().flat_map(|plan| plan.axis_paths.clone()));
     let new = Start::new();
     let output = Output {
         table: options.output.as_deref(),

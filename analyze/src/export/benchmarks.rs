@@ -2,6 +2,7 @@
 
 use super::Measurements;
 use crate::{
+    distinct,
     error::Error,
     judge::samples::{Case, Index, Samples},
     stats::{confidence, moments},
@@ -104,13 +105,7 @@ fn of_case(case: &Case, known: &[(&'static Metric, usize)], usual: bool) -> Vec<
     let place = |name: &str| known.iter().position(|(m, _)| m.name == name).filter(|i| has(*i));
     let headline = case.family.headlines().iter().find_map(|name| place(name));
     let beside = case.family.beside().iter().filter_map(|name| place(name));
-    let mut chosen: Vec<usize> = Vec::new();
-    for i in headline.into_iter().chain(beside) {
-        if !chosen.contains(&i) {
-            chosen.push(i);
-        }
-    }
-    chosen
+    distinct(headline.into_iter().chain(beside))
 }
 
 // Bencher Metric Format: `{benchmark: {measure: {value, lower_value, upper_value}}}`.

@@ -2,6 +2,7 @@
 
 use super::{aggregate::parse_level, compare::parse_effect};
 use crate::{
+    distinct,
     error::{Error, Verdict, even_unread},
     survey::{self, DISTURBED, FAILED, Kind, Limit, Pairs, Role, Rule, Survey, survey},
     table::{Table, TableArgs, layout::Sheet},
@@ -207,12 +208,7 @@ impl Row {
 
 /// Findings as rows, with a row for each survey as a whole before its own.
 fn csv(surveys: &[Judged], output: &mut dyn Write) -> Result<(), Error> {
-    let mut keys: Vec<&str> = Vec::new();
-    for (name, _) in surveys.iter().flat_map(|s| &s.pairs.key) {
-        if !keys.contains(&name.as_str()) {
-            keys.push(name);
-        }
-    }
+    let keys: Vec<&str> = distinct(surveys.iter().flat_map(|s| &s.pairs.key).map(|(name, _)| name.as_str()));
     let mut writer = csv::Writer::from_writer(output);
     writer.write_record(keys.iter().chain(&COLUMNS))?;
     for survey in surveys {

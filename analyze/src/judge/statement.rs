@@ -10,6 +10,7 @@ use super::{
     worsening::{self, Worse},
 };
 use crate::{
+    distinct,
     error::Error,
     table::{Selection, Table},
 };
@@ -96,13 +97,7 @@ pub fn columns(statements: &[Statement], baseline: Option<&Baseline>) -> Vec<&'s
     let surveyed = statements.iter().filter_map(|s| Some(s.survey.as_ref()?.metric.column));
     let subtracted = statements.iter().filter_map(|s| s.assertion.difference.as_ref()?.subtracted());
     let asserted = statements.iter().map(|s| s.assertion.metric).chain(subtracted).map(|metric| metric.column);
-    let mut columns: Vec<&'static str> = Vec::new();
-    for name in asserted.chain(surveyed).chain(promised).chain(offered::COLUMNS) {
-        if !columns.contains(&name) {
-            columns.push(name);
-        }
-    }
-    columns
+    distinct(asserted.chain(surveyed).chain(promised).chain(offered::COLUMNS))
 }
 
 impl Evidence {

@@ -11,7 +11,7 @@ use super::{
     records::{Columns, Records, TELLING, Wanted},
     series::{self, Condense, Point},
 };
-use crate::{error::Error, stats::quantiles};
+use crate::{distinct, error::Error, stats::quantiles};
 
 /// The largest number of rows. On the largest page more would touch.
 const MOST: usize = 100;
@@ -255,12 +255,7 @@ fn figure_of_bars(options: &Options, first: &Measure, beside: &[Measure]) -> Fig
     let records = &first.own.records;
     let x = first.axis();
     let y = Axis::of_names(Groups::title(records), first.own.names.clone());
-    let mut notes = Vec::new();
-    for note in std::iter::once(first).chain(beside).map(|measure| measure.note(options)) {
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
+    let notes = distinct(std::iter::once(first).chain(beside).map(|measure| measure.note(options)));
     let beside: Vec<Column> =
         beside.iter().map(|measure| Column { x: measure.axis(), layers: measure.layers() }).collect();
     let axes = std::iter::once(&x).chain(beside.iter().map(|column| &column.x));

@@ -5,6 +5,7 @@
 
 use super::{options::Options, quantity::Quantity};
 use crate::{
+    distinct,
     error::{Error, Place},
     table::{Record as RecordKind, parse_number},
 };
@@ -166,14 +167,7 @@ impl Records {
 
     /// The distinct values of a column, in the order of the input.
     pub fn distinct(&self, column: &str) -> Vec<&str> {
-        let mut seen = Vec::new();
-        for record in &self.list {
-            let value = self.text(record, column);
-            if !value.is_empty() && !seen.contains(&value) {
-                seen.push(value);
-            }
-        }
-        seen
+        distinct(self.list.iter().map(|record| self.text(record, column)).filter(|value| !value.is_empty()))
     }
 
     pub fn error(&self, record: &Record, column: &str, reason: impl Into<String>) -> Error {
@@ -254,12 +248,7 @@ impl Records {
     /// A sentence about rows that were left out, for each thing that they lack.
     pub(super) fn left_out(&self) -> Vec<String> {
         const NAMED: usize = 3;
-        let mut columns: Vec<&str> = Vec::new();
-        for (column, _) in self.lacking.keys() {
-            if !columns.contains(&column.as_str()) {
-                columns.push(column);
-            }
-        }
+        let columns = distinct(self.lacking.keys().map(|(column, _)| column.as_str()));
         let sentence = |column: &str| {
             let mine: Vec<(&String, u64)> =
                 self.lacking.iter().filter(|e| e.0.0 == column).map(|e| (&e.0.1, *e.1)).collect();

@@ -6,7 +6,10 @@ use super::{
     font::Metrics,
     layer::Layer,
 };
-use crate::table::layout::{Sheet, size_or};
+use crate::{
+    distinct,
+    table::layout::{Sheet, size_or},
+};
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
@@ -127,12 +130,7 @@ impl Screen {
                 _ => None,
             })
         };
-        let mut colours = Vec::new();
-        for (_, colour) in areas() {
-            if !colours.contains(&colour) {
-                colours.push(colour);
-            }
-        }
+        let colours = distinct(areas().map(|(_, colour)| colour));
         for (points, colour) in areas() {
             self.fill(points, colour, pattern(&colours, colour));
         }

@@ -11,7 +11,7 @@ use super::{
     records::{Columns, Records, Wanted},
     series,
 };
-use crate::error::Error;
+use crate::{distinct, error::Error};
 use schemas::{units::Unit, words::Phase};
 
 /// The intervals of one iteration (and stream) of a series.
@@ -164,12 +164,7 @@ fn figure(
     let high = if layers.is_empty() || spacing.is_logarithmic() { high } else { high * 1.08 };
     let y_axis = Axis::new(quantity, spacing, low, high, options.zoom);
 
-    let mut names: Vec<&str> = Vec::new();
-    for track in &own.lines {
-        if !names.contains(&track.name.as_str()) {
-            names.push(&track.name);
-        }
-    }
+    let names = distinct(own.lines.iter().map(|track| track.name.as_str()));
     let mut legend = Vec::new();
     let most = own.lines.iter().map(|t| t.points.len()).max().unwrap_or(0);
     let iterations = records.distinct("iteration").len();

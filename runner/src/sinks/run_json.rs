@@ -10,6 +10,7 @@ use std::{
     rc::Rc,
 };
 
+use analyze::distinct;
 use netcore::{control::clock::ClockOffset, measure::host::HostFacts, report::SideReport};
 use schemas::run_record::{self, CaseRecord, HookRecord, PlanRecord};
 use serde::{Deserialize, Serialize};
@@ -89,12 +90,8 @@ impl RunJson {
                 "" => step.id.clone(),
                 name => format!("{}/{name}", step.id),
             };
-            let mut notes: Vec<String> = Vec::new();
-            for note in std::iter::once(&reports.near).chain(&reports.far).flat_map(|r: &SideReport| &r.notes) {
-                if !notes.contains(note) {
-                    notes.push(note.clone());
-                }
-            }
+            let ends = std::iter::once(&reports.near).chain(&reports.far);
+            let notes = distinct(ends.flat_map(|end: &SideReport| end.notes.clone()));
             let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
                 case: step.name.clone(),

@@ -2,6 +2,7 @@
 
 use super::{Object, RECEIVED, SENT, datagrams, put, socket, traffic};
 use crate::{
+    distinct,
     error::Error,
     table::{Field, Picker, Rows, Selection, Table, rows::OwnedRow},
 };
@@ -108,9 +109,7 @@ impl Found {
 
     /// The only run that is left, or an error that says what to select by.
     pub fn choose(&self) -> Result<Run<'_>, Error> {
-        if let Some(note) = &self.note {
-            crate::warn(note);
-        }
+        self.note.iter().for_each(|note| crate::warn(note));
         // The row of a group of concurrent members has no direction of its own, as the sum of both directions.
         let totals: Vec<Line<'_>> =
             self.chosen.iter().map(|i| self.line(*i)).filter(|l| !l.is_both() || !l.is_ok()).collect();
@@ -119,12 +118,7 @@ impl Found {
             return Err(Error::Usage(format!("-f iperf3: the rows that are selected have {what}")));
         };
         for (i, field) in KEY.iter().enumerate() {
-            let mut values: Vec<&str> = Vec::new();
-            for line in &totals {
-                if !values.contains(&line.key()[i]) {
-                    values.push(line.key()[i]);
-                }
-            }
+            let values: Vec<&str> = distinct(totals.iter().map(|line| line.key()[i]));
             if values.len() > 1 {
                 return Err(ambiguous(field.name(), &values));
             }

@@ -2,6 +2,7 @@
 
 use super::{Compared, Contrast, Sides};
 use crate::{
+    distinct,
     error::Error,
     judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, verdicts::Format},
     table::{
@@ -144,12 +145,7 @@ fn machine(records: &[Vec<RunRecord>; 2]) -> String {
     if base.is_empty() || new.is_empty() {
         return "same machine: unknown (no run.json beside both)".to_owned();
     }
-    let mut differences = Vec::new();
-    for difference in base.iter().flat_map(|b| new.iter().flat_map(|n| b.differences(n))) {
-        if !differences.contains(&difference) {
-            differences.push(difference);
-        }
-    }
+    let differences = distinct(base.iter().flat_map(|b| new.iter().flat_map(|n| b.differences(n))));
     let other = differences.iter().any(|d| d.machine);
     match said(&differences) {
         None => "same machine: yes".to_owned(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use schemas::{columns::axis_column, metrics, run_record::RunRecord, words::Way};
 use serde_json::Value;
 
+use crate::distinct;
 use crate::error::Error;
 use crate::judge::samples::{Case, Index, Key, Samples};
 
@@ -94,15 +95,10 @@ pub struct Contrast {
 /// one. Cases are paired by everything else. A setting that has one value for each value of the column, and another for
 /// each other, changes together with it and does not keep cases apart.
 pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&str>) -> Result<Vec<Contrast>, Error> {
-    let mut parts: Vec<&str> = Vec::new();
     let of_both = |case: &Case| column == DIRECTION && case.key.part == Way::Both.as_str();
     let cases: Vec<(&Case, Settings)> =
         samples.cases.iter().filter(|c| !c.key.part.is_empty() && !of_both(c)).map(|c| (c, settings(c))).collect();
-    for (case, _) in &cases {
-        if !parts.contains(&case.key.part.as_str()) {
-            parts.push(&case.key.part);
-        }
-    }
+    let parts = distinct(cases.iter().map(|(case, _)| case.key.part.as_str()));
     let base = match base_value {
         None => parts.first().copied(),
         Some(value) => parts.iter().find(|part| **part == value).copied(),
@@ -218,7 +214,6 @@ pub fn settle(base: &mut Samples, new: &mut Samples, records: [&[RunRecord]; 2])
     for i in &olds {
         by_name.entry(named(&base.cases[*i])).or_default().push(*i);
     }
-    let mut differences: Vec<Setting> = Vec::new();
     let mut paired: HashMap<usize, usize> = HashMap::new();
     for j in &news {
         if let Some([i]) = by_name.get(&named(&new.cases[*j])).map(Vec::as_slice)
@@ -227,14 +222,8 @@ pub fn settle(base: &mut Samples, new: &mut Samples, records: [&[RunRecord]; 2])
             paired.insert(*j, *i);
         }
     }
-    for (j, i) in &paired {
-        let ids = [&base.cases[*i].key.id, &new.cases[*j].key.id];
-        for setting in of_records(ids, records) {
-            if !differences.contains(&setting) {
-                differences.push(setting);
-            }
-        }
-    }
+    let ids = |(j, i): (&usize, &usize)| [&base.cases[*i].key.id, &new.cases[*j].key.id];
+    let mut differences = distinct(paired.iter().flat_map(|pair| of_records(ids(pair), records)));
     differences.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.values.cmp(&b.values)));
     if !paired.is_empty() && differences.is_empty() {
         let [was, is] = ["another case_id", "matched by the case's name"].map(str::to_owned);

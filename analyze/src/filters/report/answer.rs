@@ -9,6 +9,7 @@ use schemas::{
 
 use crate::{
     cases::Case,
+    distinct,
     export::page::{Block, Tone},
     judge,
 };
@@ -71,12 +72,9 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
 /// `1 of 8 cases failed: loaded (the members started too far apart).`
 fn failed(cases: &[Case]) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
-    let mut all: Vec<&str> = Vec::new();
+    let all = distinct(cases.iter().map(Case::name));
     let mut reason = "";
     for case in cases {
-        if !all.contains(&case.name()) {
-            all.push(case.name());
-        }
         if case.failed() && !names.contains(&case.name()) {
             names.push(case.name());
             reason = match case.left_out.last() {

@@ -1,6 +1,7 @@
 //! iperf3's text. Three digits of each figure are all that it has; `-J` has them all.
 
 use crate::{
+    distinct,
     error::ParseError,
     import::imported::{ImportedRows, count, host, measured, number, set_messages, without_noise},
 };
@@ -337,12 +338,8 @@ fn finish(run: Option<Run>, imported: &mut ImportedRows) -> Result<(), ParseErro
         return Err(ParseError::new(run.line, "the run that begins here has no summary: it failed, or was cut off"));
     }
     let base = run.base(imported)?;
-    let mut ids: Vec<&str> = Vec::new();
-    for figures in run.intervals.iter().map(|(f, _)| f).chain(&run.ends) {
-        if figures.id != "SUM" && !ids.contains(&figures.id) {
-            ids.push(figures.id);
-        }
-    }
+    let figures = run.intervals.iter().map(|(f, _)| f).chain(&run.ends);
+    let ids = distinct(figures.map(|f| f.id).filter(|id| *id != "SUM"));
     let index = |id: &str| ids.iter().position(|i| *i == id).map(|i| i as u64);
     let omitted = run.intervals.iter().filter(|(f, _)| f.omitted).map(|(f, _)| f.end).fold(0.0, f64::max);
     for (figures, sends) in run.intervals.iter().filter(|(f, _)| f.id != "SUM") {
