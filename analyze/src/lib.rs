@@ -40,6 +40,13 @@ pub(crate) use error::warn;
 pub use error::{Error, Verdict};
 pub use filters::Filter;
 
+/// The first of some texts, and how many more there are.
+pub fn first_few(texts: impl ExactSizeIterator<Item = String>, most: usize) -> Vec<String> {
+    let more = texts.len().saturating_sub(most);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    texts.take(most).chain(rest).collect()
+}
+
 /// The items in their order, equal ones once. For few: each is compared with all others.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();

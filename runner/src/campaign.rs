@@ -5,7 +5,7 @@ mod sinks;
 
 use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
-use analyze::{distinct, judge::environment::Environment};
+use analyze::{distinct, first_few, judge::environment::Environment};
 use netcore::control::key::Key;
 
 pub use self::report::Report;
@@ -152,7 +152,7 @@ fn interruption(
     if open.is_empty() {
         return None;
     }
-    let named = open.iter().take(MOST_NAMED).map(|case| {
+    let named = open.iter().map(|case| {
         let done = match (case.iterations, case.of) {
             (0, _) => String::new(),
             (done, 0) => format!("{done} probes"),
@@ -164,15 +164,11 @@ fn interruption(
         let remarks: Vec<&str> = [done.as_str(), reason].into_iter().filter(|text| !text.is_empty()).collect();
         if remarks.is_empty() { case.case.clone() } else { format!("{} ({})", case.case, remarks.join("; ")) }
     });
-    let mut named: Vec<String> = named.collect();
-    if open.len() > MOST_NAMED {
-        named.push(format!("and {} more", open.len() - MOST_NAMED));
-    }
     let mut sentence = format!(
         "interrupted by {signal}: {} of {} cases not measured to the end: {}",
         open.len(),
         report.measured,
-        named.join(", ")
+        first_few(named, MOST_NAMED).join(", ")
     );
     let place = match (&files.dir, &files.results) {
         (Some(dir), Some(results)) if results.parent() == Some(dir) => Some(dir),

@@ -6,6 +6,7 @@ mod settings;
 use super::{aggregate::parse_level, parsed};
 use crate::{
     error::{Error, Place, Verdict, even_unread},
+    first_few,
     judge::{
         self, VerdictRow,
         comparison::{self, Comparison, Rule, Test},
@@ -475,10 +476,7 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRe
     if args.match_by.is_none() && args.self_test.is_none() {
         const MOST: usize = 5;
         let found = settings::settle(&mut base, &mut new, [&records[0], &records[1]]);
-        said.extend(found.iter().take(MOST).map(ToString::to_string));
-        if found.len() > MOST {
-            said.push(format!("and {} more", found.len() - MOST));
-        }
+        said = first_few(found.iter().map(ToString::to_string), MOST);
     }
     Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
 }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    first_few,
     table::{
         InputArgs, Selection, Table,
         beside::{self, Beside},
@@ -353,10 +354,7 @@ pub fn said(differences: &[Difference]) -> Option<String> {
     const MOST: usize = 5;
     let mut sorted: Vec<&Difference> = differences.iter().collect();
     sorted.sort_by_key(|d| !d.machine);
-    let mut texts: Vec<String> = sorted.iter().take(MOST).map(|d| d.text.clone()).collect();
-    if sorted.len() > MOST {
-        texts.push(format!("and {} more", sorted.len() - MOST));
-    }
+    let texts = first_few(sorted.iter().map(|d| d.text.clone()), MOST);
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 

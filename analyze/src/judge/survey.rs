@@ -2,7 +2,7 @@
 
 use super::Judgement;
 use crate::{
-    limits,
+    first_few, limits,
     survey::{self, Cell, Ends, Limit, Matrix, Rule},
 };
 use schemas::{
