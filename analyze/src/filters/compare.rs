@@ -131,13 +131,17 @@ pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
     units::parse_ratio(text).map_err(|e| e.to_string())
 }
 
-/// A worsening, which is more than nothing.
 pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
+    parse_share(text, "10%")
+}
+
+/// More than nothing and less than all; such as this one.
+pub fn parse_share(text: &str, such_as: &str) -> Result<f64, String> {
     let ratio = parse_effect(text)?;
     if ratio > 0.0 && ratio < 1.0 {
         Ok(ratio)
     } else {
-        Err(format!("`{text}`: write a share between 0 and 100 %, such as 10%"))
+        Err(format!("`{text}`: write a share between 0 and 100 %, such as {such_as}"))
     }
 }
 

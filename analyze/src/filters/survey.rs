@@ -1,6 +1,6 @@
 //! `plumb survey`: which host, and which link, of a fabric is slow.
 
-use super::{aggregate::parse_level, compare::parse_effect};
+use super::{aggregate::parse_level, compare::parse_share};
 use crate::{
     distinct,
     error::{Error, Verdict, even_unread},
@@ -74,13 +74,7 @@ pub enum Format {
 }
 
 fn parse_least_effect(text: &str) -> Result<f64, String> {
-    parse_effect(text).and_then(|ratio| {
-        if ratio > 0.0 && ratio < 1.0 {
-            Ok(ratio)
-        } else {
-            Err(format!("`{text}`: write a share between 0 and 100 %, such as 3%"))
-        }
-    })
+    parse_share(text, "3%")
 }
 
 /// A survey and what it tells.

@@ -10,7 +10,10 @@ use std::{
 };
 
 use analyze::{
-    filters::gate::{Args, OnInconclusive},
+    filters::{
+        compare::parse_share,
+        gate::{Args, OnInconclusive},
+    },
     history::commits,
     judge::{
         VerdictRow,
@@ -118,12 +121,7 @@ fn parse_metric(text: &str) -> Result<&'static Metric, String> {
 }
 
 pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
-    let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
-    if ratio > 0.0 && ratio < 1.0 {
-        Ok(ratio)
-    } else {
-        Err(format!("`{text}`: write a share between 0 and 100 %, such as 3%"))
-    }
+    parse_share(text, "3%")
 }
 
 fn parse_alpha(text: &str) -> Result<f64, String> {
