@@ -86,13 +86,10 @@ pub fn clip(cell: &str) -> String {
     }
 }
 
-/// A decimal number as it is written.
+/// A decimal number as it is written, or a difference of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A whole number from 0 on.
-    Whole(u64),
-    /// A negative whole number.
-    Below(i64),
+    Whole(i128),
     /// A number with its digits after the decimal point.
     Real(f64, u8),
 }
@@ -105,10 +102,8 @@ impl Value {
             return None;
         }
         if digits.iter().all(u8::is_ascii_digit) {
-            return match text.parse::<u64>() {
-                Ok(v) => Some(Self::Whole(v)),
-                Err(_) => text.parse::<i64>().ok().map(Self::signed),
-            };
+            let whole = text.parse::<u64>().map(i128::from).or_else(|_| text.parse::<i64>().map(i128::from));
+            return whole.ok().map(Self::Whole);
         }
         if !digits.iter().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-')) {
             return None;
@@ -118,23 +113,39 @@ impl Value {
         Some(Self::Real(value, u8::try_from(fraction).unwrap_or(u8::MAX)))
     }
 
-    fn signed(v: i64) -> Self {
-        u64::try_from(v).map_or(Self::Below(v), Self::Whole)
+    pub fn whole(self) -> Option<i128> {
+        if let Self::Whole(v) = self { Some(v) } else { None }
     }
 
-    pub fn whole(self) -> Option<i128> {
+    pub fn is_zero(self) -> bool {
         match self {
-            Self::Whole(v) => Some(v.into()),
-            Self::Below(v) => Some(v.into()),
-            Self::Real(..) => None,
+            Self::Whole(v) => v == 0,
+            Self::Real(v, _) => v == 0.0,
         }
     }
 
     pub fn real(self) -> f64 {
         match self {
             Self::Whole(v) => v as f64,
-            Self::Below(v) => v as f64,
             Self::Real(v, _) => v,
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Whole(a), Self::Whole(b)) => Self::Whole(a + b),
+            (Self::Real(_, d), _) | (_, Self::Real(_, d)) => Self::Real(self.real() + other.real(), d),
+        }
+    }
+}
+
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(v) => write!(f, "{v}"),
+            // A number without a decimal point (`1e9`) has no digits to keep.
+            Self::Real(v, 0) => write!(f, "{v}"),
+            Self::Real(v, digits) => write!(f, "{v:.*}", usize::from(*digits)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The meaning of the differences, in sentences.
 
 use super::{
+    Value,
     diff::{Change, Note},
     line_at,
 };
@@ -36,7 +37,7 @@ impl Look<'_, '_> {
 }
 
 fn whole<'c, 'a: 'c>(changes: impl Iterator<Item = &'c Change<'a>>) -> i128 {
-    changes.filter_map(|c| if let Some(super::diff::Delta::Whole(v)) = c.delta { Some(v) } else { None }).sum()
+    changes.filter_map(|c| c.delta?.whole()).sum()
 }
 
 fn times(count: i128) -> String {
@@ -202,7 +203,7 @@ fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'sta
         // XDP programs drop on purpose.
         if TROUBLE.iter().any(|t| key.contains(t))
             && !change.key.contains("xdp")
-            && let Some(super::diff::Delta::Whole(v)) = change.delta
+            && let Some(v) = change.delta.and_then(Value::whole)
             && v > 0
         {
             found.push(format!("{} {v}", change.key));

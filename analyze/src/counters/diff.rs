@@ -45,57 +45,6 @@ impl Note {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Delta {
-    Whole(i128),
-    /// A value with its digits after the decimal point.
-    Real(f64, u8),
-}
-
-impl Delta {
-    pub fn is_zero(self) -> bool {
-        match self {
-            Self::Whole(v) => v == 0,
-            Self::Real(v, _) => v == 0.0,
-        }
-    }
-
-    pub fn real(self) -> f64 {
-        match self {
-            Self::Whole(v) => v as f64,
-            Self::Real(v, _) => v,
-        }
-    }
-
-    pub(super) fn plus(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Whole(a), Self::Whole(b)) => Self::Whole(a + b),
-            (Self::Real(_, d), _) | (_, Self::Real(_, d)) => Self::Real(self.real() + other.real(), d),
-        }
-    }
-}
-
-impl From<Value> for Delta {
-    fn from(value: Value) -> Self {
-        match value {
-            Value::Whole(v) => Self::Whole(v.into()),
-            Value::Below(v) => Self::Whole(v.into()),
-            Value::Real(v, d) => Self::Real(v, d),
-        }
-    }
-}
-
-impl std::fmt::Display for Delta {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Whole(v) => write!(f, "{v}"),
-            // A number without a decimal point (`1e9`) has no digits to keep.
-            Self::Real(v, 0) => write!(f, "{v}"),
-            Self::Real(v, digits) => write!(f, "{v:.*}", usize::from(*digits)),
-        }
-    }
-}
-
 /// A number before and after.
 #[derive(Clone, Debug)]
 pub struct Change<'a> {
@@ -104,11 +53,11 @@ pub struct Change<'a> {
     /// The CPU, where this is its part of the counter.
     pub cpu: Option<u32>,
     /// The value in BEFORE, summed where CPUs or queues are.
-    pub before: Option<Delta>,
+    pub before: Option<Value>,
     /// The value in AFTER.
-    pub after: Option<Delta>,
+    pub after: Option<Value>,
     /// `None` where the difference is unknown.
-    pub delta: Option<Delta>,
+    pub delta: Option<Value>,
     pub note: Note,
     /// Place and length in AFTER's text, in bytes.
     pub at: Option<(usize, usize)>,
@@ -168,10 +117,10 @@ pub fn differences<'a>(
             let reason = format!("`{}` of {} is not in BEFORE", counter.key, counter.source);
             return Err(ParseError::new(line_at(after.text, counter.at), reason).of(after.file));
         }
-        let zero = (note == Note::New).then_some(Delta::Whole(0)).filter(|_| delta.is_some());
+        let zero = (note == Note::New).then_some(Value::Whole(0)).filter(|_| delta.is_some());
         changes.push(Change {
-            before: old.map(Delta::from).or(zero),
-            after: Some(counter.value.into()),
+            before: old.or(zero),
+            after: Some(counter.value),
             delta,
             note,
             at: Some((counter.at, counter.len)),
@@ -179,7 +128,7 @@ pub fn differences<'a>(
         });
     }
     let gone = before.counters.iter().zip(gone).filter(|(_, gone)| *gone);
-    changes.extend(gone.map(|(old, _)| Change { before: Some(old.value.into()), note: Note::Gone, ..Change::of(old) }));
+    changes.extend(gone.map(|(old, _)| Change { before: Some(old.value), note: Note::Gone, ..Change::of(old) }));
     Ok(changes)
 }
 
@@ -208,7 +157,7 @@ fn partners(before: &Snapshot<'_>, after: &Snapshot<'_>) -> Vec<Option<usize>> {
 }
 
 /// The difference of a counter of AFTER to its value in BEFORE.
-fn judge(counter: &Counter, old: Option<Value>, format: Format, settings: &Settings) -> (Option<Delta>, Note) {
+fn judge(counter: &Counter, old: Option<Value>, format: Format, settings: &Settings) -> (Option<Value>, Note) {
     let is_gauge = || settings.gauges.as_ref().is_some_and(|g| g.is_match(&counter.key));
     let started_at_zero = || {
         settings.missing == Missing::Zero
@@ -217,14 +166,14 @@ fn judge(counter: &Counter, old: Option<Value>, format: Format, settings: &Setti
     match old {
         _ if counter.kind == Kind::Gauge || is_gauge() => (None, Note::Gauge),
         Some(old) => subtract(old, counter.value, counter.kind, settings),
-        None => (started_at_zero().then(|| counter.value.into()), Note::New),
+        None => (started_at_zero().then_some(counter.value), Note::New),
     }
 }
 
 const WRAP: i128 = 1 << 32;
 
 /// Subtracts BEFORE's value from AFTER's, by the kind of the number.
-fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<Delta>, Note) {
+fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<Value>, Note) {
     let (Some(before), Some(now)) = (old.whole(), new.whole()) else {
         let digits = |v| if let Value::Real(_, d) = v { d } else { 0 };
         let difference = new.real() - old.real();
@@ -232,7 +181,7 @@ fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<
             Kind::Counter(_) if difference < 0.0 => (None, Note::Reset),
             _ => {
                 let note = if difference < 0.0 { Note::Fell } else { Note::None };
-                (Some(Delta::Real(difference, digits(old).max(digits(new)))), note)
+                (Some(Value::Real(difference, digits(old).max(digits(new)))), note)
             }
         };
     };
@@ -244,7 +193,7 @@ fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<
     let difference = now - before;
     if difference >= 0 {
         let unseen = bits == Bits::ThirtyTwo && possible.is_some_and(|most| most >= WRAP as f64);
-        return (Some(Delta::Whole(difference)), if unseen { Note::Ambiguous } else { Note::None });
+        return (Some(Value::Whole(difference)), if unseen { Note::Ambiguous } else { Note::None });
     }
     let round = difference + WRAP;
     let fits = (0..WRAP).contains(&before) && now >= 0 && possible.is_none_or(|most| round as f64 <= most);
@@ -257,9 +206,9 @@ fn subtract(old: Value, new: Value, kind: Kind, settings: &Settings) -> (Option<
             Bits::SixtyFour => false,
         };
     match kind {
-        _ if wrapped => (Some(Delta::Whole(round)), Note::Wrapped),
+        _ if wrapped => (Some(Value::Whole(round)), Note::Wrapped),
         Kind::Counter(_) => (None, Note::Reset),
-        Kind::Number | Kind::Gauge => (Some(Delta::Whole(difference)), Note::Fell),
+        Kind::Number | Kind::Gauge => (Some(Value::Whole(difference)), Note::Fell),
     }
 }
 
@@ -299,7 +248,7 @@ pub fn folded<'c, 'a>(changes: &'c [Change<'a>], per_cpu: bool, queues: bool) ->
 
 /// A sum is known where all its parts are.
 fn add(sum: &mut Change<'_>, part: &Change<'_>) {
-    let both = |a: Option<Delta>, b: Option<Delta>| Some(a?.plus(b?));
+    let both = |a: Option<Value>, b: Option<Value>| Some(a?.plus(b?));
     sum.before = both(sum.before, part.before);
     sum.after = both(sum.after, part.after);
     sum.delta = both(sum.delta, part.delta);
@@ -343,19 +292,19 @@ fn without_queue(key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn sub(old: u64, new: u64, bits: Bits, settings: &Settings) -> (Option<Delta>, Note) {
-        subtract(Value::Whole(old), Value::Whole(new), Kind::Counter(bits), settings)
+    fn sub(old: u64, new: u64, bits: Bits, settings: &Settings) -> (Option<Value>, Note) {
+        subtract(Value::Whole(old.into()), Value::Whole(new.into()), Kind::Counter(bits), settings)
     }
 
     #[test]
     fn wraps_resets_and_what_cannot_be_told() {
         let s = Settings::default();
-        assert_eq!(sub(10, 30, Bits::SixtyFour, &s), (Some(Delta::Whole(20)), Note::None));
+        assert_eq!(sub(10, 30, Bits::SixtyFour, &s), (Some(Value::Whole(20)), Note::None));
         assert_eq!(sub(30, 10, Bits::SixtyFour, &s), (None, Note::Reset));
-        assert_eq!(sub(u64::from(u32::MAX), 9, Bits::ThirtyTwo, &s), (Some(Delta::Whole(10)), Note::Wrapped));
+        assert_eq!(sub(u64::from(u32::MAX), 9, Bits::ThirtyTwo, &s), (Some(Value::Whole(10)), Note::Wrapped));
         // A step over most of the range is a reset.
         assert_eq!(sub(1_000, 10, Bits::ThirtyTwo, &s), (None, Note::Reset));
-        assert_eq!(sub(4_294_967_000, 100, Bits::Unknown, &s), (Some(Delta::Whole(396)), Note::Wrapped));
+        assert_eq!(sub(4_294_967_000, 100, Bits::Unknown, &s), (Some(Value::Whole(396)), Note::Wrapped));
         assert_eq!(sub(2_000_000_000, 100, Bits::Unknown, &s), (None, Note::Reset));
         assert_eq!(sub(1 << 40, 100, Bits::ThirtyTwo, &s), (None, Note::Reset));
     }

@@ -165,7 +165,7 @@ pub fn softnet(b: &mut Builder<'_>) -> Result<(), ParseError> {
         let cpu = u32::try_from(cpu).unwrap_or(u32::MAX);
         for &(index, name, kind) in SOFTNET {
             if let Some((cell, value)) = hex(index)? {
-                b.push(&source, Some(cpu), name, cell, Value::Whole(value), kind);
+                b.push(&source, Some(cpu), name, cell, Value::Whole(value.into()), kind);
             }
         }
     }

@@ -8,8 +8,11 @@ use std::ops::Range;
 use schemas::{columns::number, units::three_digits};
 use serde_json::{Value as Json, json};
 
-use super::diff::{Change, Delta, Note};
 use super::{Format, Snapshot};
+use super::{
+    Value,
+    diff::{Change, Note},
+};
 use crate::error::Error;
 
 /// The header of the `counters` table.
@@ -150,7 +153,7 @@ impl Page<'_> {
         let shown = match (change.delta, per_s) {
             (None, _) => placeholder(format, change.note).to_owned(),
             (Some(delta), Some(seconds)) => three_digits(delta.real() / seconds),
-            (Some(Delta::Whole(v)), None) if format == Format::Softnet && v >= 0 => {
+            (Some(Value::Whole(v)), None) if format == Format::Softnet && v >= 0 => {
                 format!("{v:0w$x}", w = digits.len())
             }
             (Some(delta), None) => delta.to_string(),
@@ -185,7 +188,7 @@ fn placeholder(format: Format, note: Note) -> &'static str {
     }
 }
 
-fn cell(value: Option<Delta>) -> String {
+fn cell(value: Option<Value>) -> String {
     value.map(|v| v.to_string()).unwrap_or_default()
 }
 
@@ -255,14 +258,14 @@ fn rate(change: &Change<'_>, elapsed: Option<f64>) -> Option<f64> {
 /// The rows of the `counters` table as JSON objects.
 pub fn objects(format: Format, host: &str, changes: &[Change<'_>], wanted: &Wanted, elapsed: Option<f64>) -> Vec<Json> {
     let mut keys = Keys::of(format);
-    let exact = |value: Option<Delta>| match value {
+    let exact = |value: Option<Value>| match value {
         None => Json::Null,
-        Some(Delta::Whole(v)) => match (u64::try_from(v), i64::try_from(v)) {
+        Some(Value::Whole(v)) => match (u64::try_from(v), i64::try_from(v)) {
             (Ok(v), _) => json!(v),
             (_, Ok(v)) => json!(v),
             _ => json!(v as f64),
         },
-        Some(delta @ Delta::Real(..)) => json!(delta.to_string().parse::<f64>().unwrap_or(delta.real())),
+        Some(delta @ Value::Real(..)) => json!(delta.to_string().parse::<f64>().unwrap_or(delta.real())),
     };
     changes
         .iter()

@@ -2,8 +2,8 @@
 //! written after the documentation of the formats.
 
 use super::{
-    Format, Options, Snapshot,
-    diff::{self, Change, Delta, Note, Settings},
+    Format, Options, Snapshot, Value,
+    diff::{self, Change, Note, Settings},
     render::{self, Wanted},
 };
 use proptest::prelude::*;
@@ -39,11 +39,11 @@ fn find<'c, 'a>(changes: &'c [Change<'a>], source: &str, key: &str) -> &'c Chang
     found.unwrap_or_else(|| panic!("no {key} of {source} in {:?}", changes.iter().map(|c| &c.key).collect::<Vec<_>>()))
 }
 
-fn delta(changes: &[Change<'_>], source: &str, key: &str) -> Option<Delta> {
+fn delta(changes: &[Change<'_>], source: &str, key: &str) -> Option<Value> {
     find(changes, source, key).delta
 }
 
-const SENT: Option<Delta> = Some(Delta::Whole(155_804));
+const SENT: Option<Value> = Some(Value::Whole(155_804));
 
 #[test]
 fn one_truth_in_six_formats() {
@@ -51,9 +51,9 @@ fn one_truth_in_six_formats() {
         assert_eq!(format, Format::NetstatS);
         assert_eq!(delta(c, "netstat-s", "Tcp: segments sent out"), SENT);
         // The same words under two headings, and a plural.
-        assert_eq!(delta(c, "netstat-s", "Icmp: ICMP input histogram: destination unreachable"), Some(Delta::Whole(7)));
+        assert_eq!(delta(c, "netstat-s", "Icmp: ICMP input histogram: destination unreachable"), Some(Value::Whole(7)));
         let output = find(c, "netstat-s", "Icmp: ICMP output histogram: destination unreachable");
-        assert_eq!((output.delta, output.note), (Some(Delta::Whole(7)), Note::New));
+        assert_eq!((output.delta, output.note), (Some(Value::Whole(7)), Note::New));
         assert_eq!(find(c, "netstat-s", "Ip: Forwarding").note, Note::Gauge);
         assert!(c.iter().all(|c| c.delta.is_some() || c.note == Note::Gauge));
     });
@@ -61,12 +61,12 @@ fn one_truth_in_six_formats() {
         assert_eq!(format, Format::Snmp);
         assert_eq!(delta(c, "snmp", "TcpOutSegs"), SENT);
         // The kernel leaves out ICMP types that never occurred.
-        assert_eq!(delta(c, "snmp", "IcmpMsgOutType3"), Some(Delta::Whole(7)));
+        assert_eq!(delta(c, "snmp", "IcmpMsgOutType3"), Some(Value::Whole(7)));
         assert_eq!(find(c, "snmp", "TcpMaxConn").note, Note::Gauge);
     });
     with(pair!("nstat", "txt"), |format, c| {
         assert_eq!((format, delta(c, "nstat", "TcpOutSegs")), (Format::Nstat, SENT));
-        assert_eq!(delta(c, "nstat", "IpExtInOctets"), Some(Delta::Whole(4_293_440_198)));
+        assert_eq!(delta(c, "nstat", "IpExtInOctets"), Some(Value::Whole(4_293_440_198)));
     });
     with(pair!("nstat-json", "json"), |format, c| {
         assert_eq!((format, delta(c, "nstat-json", "TcpOutSegs")), (Format::NstatJson, SENT));
@@ -74,7 +74,7 @@ fn one_truth_in_six_formats() {
         let octets = find(c, "nstat-json", "IpExtInOctets");
         assert_eq!((octets.delta, octets.note), (None, Note::Reset));
     });
-    let bytes = Some(Delta::Whole(4_293_440_344));
+    let bytes = Some(Value::Whole(4_293_440_344));
     with(pair!("dev", "txt"), |format, c| {
         assert_eq!((format, delta(c, "dev:lo", "rx_bytes")), (Format::Dev, bytes));
     });
@@ -98,17 +98,17 @@ fn one_truth_in_six_formats() {
 fn per_cpu_files_add_up() {
     with(pair!("softnet", "txt"), |format, c| {
         assert_eq!(format, Format::Softnet);
-        assert_eq!(delta(&diff::folded(c, false, false), "softnet", "processed"), Some(Delta::Whole(155_867)));
+        assert_eq!(delta(&diff::folded(c, false, false), "softnet", "processed"), Some(Value::Whole(155_867)));
         assert_eq!(c.iter().filter(|c| c.key == "processed").count(), 2);
     });
     with(pair!("softirqs", "txt"), |format, c| {
         assert_eq!(format, Format::Softirqs);
-        assert_eq!(delta(&diff::folded(c, false, false), "softirqs", "NET_RX"), Some(Delta::Whole(153_609)));
+        assert_eq!(delta(&diff::folded(c, false, false), "softirqs", "NET_RX"), Some(Value::Whole(153_609)));
     });
     with(pair!("interrupts", "txt"), |format, c| {
         assert_eq!(format, Format::Interrupts);
-        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "LOC"), Some(Delta::Whole(32_090)));
-        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "42 virtio3-tx"), Some(Delta::Whole(2)));
+        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "LOC"), Some(Value::Whole(32_090)));
+        assert_eq!(delta(&diff::folded(c, false, false), "interrupts", "42 virtio3-tx"), Some(Value::Whole(2)));
     });
 }
 
@@ -125,7 +125,7 @@ fn the_other_captures_are_told_apart() {
     }
     with(pair!("vmstat", "txt"), |_, c| {
         assert_eq!(find(c, "key-value", "nr_free_pages").note, Note::Gauge);
-        assert_eq!(delta(c, "key-value", "numa_hit"), Some(Delta::Whole(140_543)));
+        assert_eq!(delta(c, "key-value", "numa_hit"), Some(Value::Whole(140_543)));
     });
 }
 
@@ -162,7 +162,7 @@ fn interfaces_and_cpus_come_and_go() {
     let before = format!("{HEAD}  lo: 10 1 10 1\nveth0: 900 9 900 9\n");
     let after = format!("{HEAD}veth1: 50 5 60 6\n  lo: 30 3 30 3\n");
     with((&before, &after), |_, c| {
-        assert_eq!(delta(c, "dev:lo", "rx_bytes"), Some(Delta::Whole(20)));
+        assert_eq!(delta(c, "dev:lo", "rx_bytes"), Some(Value::Whole(20)));
         let new = find(c, "dev:veth1", "tx_packets");
         assert_eq!((new.delta, new.note), (None, Note::New));
         assert_eq!(find(c, "dev:veth0", "tx_packets").note, Note::Gone);
@@ -172,7 +172,7 @@ fn interfaces_and_cpus_come_and_go() {
 
     let (before, after) = ("     CPU0 CPU1\nRES: 5 7\n", "     CPU0 CPU2\nRES: 6 1\n");
     with((before, after), |_, c| {
-        assert_eq!(c[0].delta, Some(Delta::Whole(1)));
+        assert_eq!(c[0].delta, Some(Value::Whole(1)));
         // A sum is unknown where one of its parts is.
         let folded = diff::folded(c, false, false);
         assert_eq!((folded[0].delta, folded[0].note), (None, Note::Gone));
@@ -185,7 +185,7 @@ fn a_line_that_repeats_is_counted_from_the_top() {
     let after = "new:\n  7 drops\na:\n  2 drops\n  12 drops\nb:\n  4 drops\n";
     with((before, after), |_, c| {
         let deltas: Vec<_> = c.iter().map(|c| c.delta).collect();
-        assert_eq!(deltas, [None, Some(Delta::Whole(1)), Some(Delta::Whole(2)), Some(Delta::Whole(3))]);
+        assert_eq!(deltas, [None, Some(Value::Whole(1)), Some(Value::Whole(2)), Some(Value::Whole(3))]);
     });
 }
 
@@ -195,7 +195,7 @@ fn a_key_that_repeats_pairs_with_the_next_or_the_first_that_is_left() {
     let after = "b: 2\na: 11\na: 3\na: 9\n";
     with((before, after), |_, c| {
         let deltas: Vec<_> = c.iter().map(|c| c.delta).collect();
-        assert_eq!(deltas, [Some(Delta::Whole(0)), Some(Delta::Whole(1)), Some(Delta::Whole(2)), None]);
+        assert_eq!(deltas, [Some(Value::Whole(0)), Some(Value::Whole(1)), Some(Value::Whole(2)), None]);
     });
     with((after, before), |_, c| assert_eq!(c.iter().filter(|c| c.note == Note::Gone).count(), 1));
 }
@@ -205,7 +205,7 @@ fn columns_that_a_new_kernel_adds_move_nothing() {
     let before = "Tcp: InSegs OutSegs\nTcp: 100 200\n";
     let after = "Tcp: InSegs Fresh OutSegs\nTcp: 150 7 260\n";
     with((before, after), |_, c| {
-        assert_eq!(delta(c, "snmp", "TcpOutSegs"), Some(Delta::Whole(60)));
+        assert_eq!(delta(c, "snmp", "TcpOutSegs"), Some(Value::Whole(60)));
         assert_eq!(find(c, "snmp", "TcpFresh").delta, None);
     });
 }
@@ -217,7 +217,7 @@ fn hardware_counters_wrap_and_drivers_reset() {
     with((before, after), |format, c| {
         assert_eq!(format, Format::Ethtool);
         let wrapped = find(c, "ethtool", "rx_bytes");
-        assert_eq!((wrapped.delta, wrapped.note), (Some(Delta::Whole(1000)), Note::Wrapped));
+        assert_eq!((wrapped.delta, wrapped.note), (Some(Value::Whole(1000)), Note::Wrapped));
         let reset = find(c, "ethtool", "tx_bytes");
         assert_eq!((reset.delta, reset.note), (None, Note::Reset));
     });
@@ -232,7 +232,7 @@ fn queues_are_added_up_on_request() {
     with((before, after), |_, c| {
         let folded = diff::folded(c, false, true);
         assert_eq!(folded.len(), 2);
-        assert_eq!(delta(&folded, "ethtool", "rx_queue_*_bytes"), Some(Delta::Whole(30)));
+        assert_eq!(delta(&folded, "ethtool", "rx_queue_*_bytes"), Some(Value::Whole(30)));
     });
 }
 
@@ -242,8 +242,8 @@ fn json_by_path_and_name() {
     let after = r#"{"nics": [{"name": "b", "rx": 15, "load": 0.75}, {"name": "a", "rx": 3}], "up": true}"#;
     with((before, after), |format, c| {
         assert_eq!(format, Format::Json);
-        assert_eq!(delta(c, "json", "nics.a.rx"), Some(Delta::Whole(2)));
-        assert_eq!(delta(c, "json", "nics.b.rx"), Some(Delta::Whole(5)));
+        assert_eq!(delta(c, "json", "nics.a.rx"), Some(Value::Whole(2)));
+        assert_eq!(delta(c, "json", "nics.b.rx"), Some(Value::Whole(5)));
     });
     let shown = text((before, after), &Wanted::default());
     assert_eq!(shown.trim(), after.replace("15", "5").replace("0.75", "0.50").replace("3}", "2}"));
@@ -253,7 +253,7 @@ fn json_by_path_and_name() {
     );
     with(ethtool, |format, c| {
         assert_eq!(format, Format::EthtoolJson);
-        assert_eq!(delta(c, "ethtool-json:eth0", "eth-phy.SymbolErrorDuringCarrier"), Some(Delta::Whole(2)));
+        assert_eq!(delta(c, "ethtool-json:eth0", "eth-phy.SymbolErrorDuringCarrier"), Some(Value::Whole(2)));
     });
 }
 
@@ -266,7 +266,7 @@ fn many_interfaces_are_found_by_name() {
     };
     with((&nics(0), &nics(7)), |_, c| {
         assert_eq!(c.len(), 40_000);
-        assert!(c.iter().all(|c| c.delta == Some(Delta::Whole(7))));
+        assert!(c.iter().all(|c| c.delta == Some(Value::Whole(7))));
     });
 }
 
@@ -280,10 +280,10 @@ fn openmetrics_by_series() {
                  # TYPE rpc histogram\nrpc_bucket{le=\"0.1\"} 9\nrpc_sum 2.5 # {a=\"b\"} 1\nodd_total{x=\"a } b\"} NaN\n# EOF\n";
     with((before, after), |format, c| {
         assert_eq!(format, Format::Openmetrics);
-        assert_eq!(delta(c, "openmetrics", "http_requests_total{code=\"200\",method=\"get\"}"), Some(Delta::Whole(3)));
+        assert_eq!(delta(c, "openmetrics", "http_requests_total{code=\"200\",method=\"get\"}"), Some(Value::Whole(3)));
         assert_eq!(find(c, "openmetrics", "temperature").note, Note::Gauge);
-        assert_eq!(delta(c, "openmetrics", "rpc_bucket{le=\"0.1\"}"), Some(Delta::Whole(4)));
-        assert_eq!(delta(c, "openmetrics", "rpc_sum"), Some(Delta::Real(1.25, 2)));
+        assert_eq!(delta(c, "openmetrics", "rpc_bucket{le=\"0.1\"}"), Some(Value::Whole(4)));
+        assert_eq!(delta(c, "openmetrics", "rpc_sum"), Some(Value::Real(1.25, 2)));
     });
 }
 
@@ -293,8 +293,8 @@ fn csv_by_its_text_columns() {
     let after = "nic,dir,bytes,\"pack,ets\"\neth0,tx,260,3\n\"eth0\",rx,130,\"5\"\n";
     with((before, after), |format, c| {
         assert_eq!(format, Format::Csv);
-        assert_eq!(delta(c, "csv", "eth0 rx bytes"), Some(Delta::Whole(30)));
-        assert_eq!(delta(c, "csv", "eth0 tx pack,ets"), Some(Delta::Whole(1)));
+        assert_eq!(delta(c, "csv", "eth0 rx bytes"), Some(Value::Whole(30)));
+        assert_eq!(delta(c, "csv", "eth0 tx pack,ets"), Some(Value::Whole(1)));
     });
 }
 
@@ -333,7 +333,7 @@ proptest! {
         for format in [None, format] {
             if let Ok(s) = Snapshot::read("f", &text, &Options { format, ..Options::default() }) {
                 let changes = diff::differences(&s, &s, &Settings::default()).unwrap();
-                prop_assert!(changes.iter().all(|c| c.delta.is_none_or(Delta::is_zero)));
+                prop_assert!(changes.iter().all(|c| c.delta.is_none_or(Value::is_zero)));
                 render::text(&s, &changes, &Wanted::default(), None);
             }
         }
@@ -372,7 +372,7 @@ proptest! {
         let changes = diff::differences(&b, &a, &Settings::default()).unwrap();
         for (key, (_, d)) in &values {
             let change = changes.iter().find(|c| c.key == format!("c{key}_total")).unwrap();
-            prop_assert_eq!(change.delta, Some(Delta::Whole(i128::from(*d))));
+            prop_assert_eq!(change.delta, Some(Value::Whole(i128::from(*d))));
         }
     }
 }
