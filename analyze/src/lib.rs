@@ -40,6 +40,11 @@ pub(crate) use error::warn;
 pub use error::{Error, Verdict};
 pub use filters::Filter;
 
+/// A value as the command line has it.
+pub fn word(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
+
 /// The first of some texts, and how many more there are.
 pub fn first_few(texts: impl ExactSizeIterator<Item = String>, most: usize) -> Vec<String> {
     let more = texts.len().saturating_sub(most);

@@ -17,7 +17,10 @@ pub mod render;
 
 pub use builder::Value;
 
-use crate::error::{Error, ParseError};
+use crate::{
+    error::{Error, ParseError},
+    word,
+};
 use builder::Builder;
 use std::rc::Rc;
 
@@ -61,29 +64,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name in `--format`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NetstatS => "netstat-s",
-            Self::Snmp => "snmp",
-            Self::Snmp6 => "snmp6",
-            Self::Dev => "dev",
-            Self::Softnet => "softnet",
-            Self::Nstat => "nstat",
-            Self::NstatJson => "nstat-json",
-            Self::Ethtool => "ethtool",
-            Self::EthtoolJson => "ethtool-json",
-            Self::IpJson => "ip-json",
-            Self::Interrupts => "interrupts",
-            Self::Softirqs => "softirqs",
-            Self::KeyValue => "key-value",
-            Self::Json => "json",
-            Self::Openmetrics => "openmetrics",
-            Self::Csv => "csv",
-            Self::Text => "text",
-        }
-    }
-
     /// Whether programs leave out zeros in this format, so that a new counter started at zero.
     fn hides_zeros(self) -> bool {
         matches!(self, Self::NetstatS | Self::Nstat | Self::NstatJson | Self::Snmp)
@@ -165,7 +145,7 @@ impl<'a> Snapshot<'a> {
             return Err(ParseError::new(0, "the snapshot is empty").of(file));
         }
         let format = options.format.unwrap_or_else(|| detect(text));
-        let mut b = Builder::new(text, options.source.as_deref().unwrap_or(format.name()));
+        let mut b = Builder::new(text, &options.source.clone().unwrap_or_else(|| word(&format)));
         match format {
             Format::NetstatS | Format::Text => {
                 prose::read(&mut b, format == Format::NetstatS);
@@ -196,9 +176,9 @@ impl<'a> Snapshot<'a> {
             return Err(Error::Usage(format!(
                 "{} looks like {}, {} like {}: say which it is with --format",
                 before.file,
-                before.format.name(),
+                word(&before.format),
                 after.file,
-                after.format.name()
+                word(&after.format)
             )));
         }
         Ok((before, after))

@@ -22,8 +22,10 @@ pub use imported::ImportedRows;
 
 pub(crate) use imported::fnv1a;
 
-use crate::error::{Error, ParseError};
-use clap::ValueEnum as _;
+use crate::{
+    error::{Error, ParseError},
+    word,
+};
 use format::Format;
 use schemas::columns::{AXIS_PREFIX, CellError, Row};
 
@@ -146,7 +148,7 @@ impl ImportedRows {
         let Some((program, reader)) = reader(program, text) else {
             return fail("no known program writes this; say whose output it is with --from, if it is one of theirs");
         };
-        let name = program.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+        let name = word(&program);
         if self.given.unit.is_some() && program != Program::Netperf {
             return fail(&format!("{name} prints its units: leave --unit out"));
         }

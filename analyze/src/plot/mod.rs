@@ -36,8 +36,8 @@ pub use options::{Log, Options, Paper, Plot};
 use crate::{
     error::Error,
     table::{OutputArgs, replace},
+    word,
 };
-use clap::ValueEnum as _;
 use figure::{Drawing, Figure};
 use font::Metrics;
 use schemars::JsonSchema;
@@ -135,7 +135,7 @@ fn refuse_unused(kind: Kind, options: &Options) -> Result<(), Error> {
     let Some((option, _)) = given.iter().find(|(option, given)| *given && unused(kind).contains(option)) else {
         return Ok(());
     };
-    let name = kind.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let name = word(&kind);
     Err(Error::Usage(format!("`{name}` does not use {option}: leave it out, or choose another kind of picture")))
 }
 
