@@ -1,6 +1,7 @@
 //! Conditions on the cells of a row: `--where`.
 
 use schemas::{
+    assertion::Operator,
     columns::{self, results::column, verdicts},
     units::{self, Rate, Unit},
     vocabulary::{self, Meaning},
@@ -87,25 +88,21 @@ pub(crate) fn quantity(text: &str) -> Option<f64> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Test {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
+    Is(Operator),
     Contains,
 }
 
 impl Condition {
     pub(super) fn parse(text: &str, table: &Table) -> Result<Self, Error> {
+        use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         const TESTS: [(&str, Test); 8] = [
-            ("==", Test::Equal),
-            ("!=", Test::NotEqual),
-            ("<=", Test::LessOrEqual),
-            (">=", Test::GreaterOrEqual),
-            ("=", Test::Equal),
-            ("<", Test::Less),
-            (">", Test::Greater),
+            ("==", Test::Is(Equal)),
+            ("!=", Test::Is(NotEqual)),
+            ("<=", Test::Is(LessOrEqual)),
+            (">=", Test::Is(GreaterOrEqual)),
+            ("=", Test::Is(Equal)),
+            ("<", Test::Is(Less)),
+            (">", Test::Is(Greater)),
             ("~", Test::Contains),
         ];
         let (at, symbol, test) = text
@@ -122,7 +119,7 @@ impl Condition {
         let name = &table.header().names()[column];
         let scale = Scale::of(name);
         let number = scale.read(value);
-        let ordered = matches!(test, Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual);
+        let ordered = matches!(test, Test::Is(Less | LessOrEqual | Greater | GreaterOrEqual));
         if ordered && number.is_none() {
             return Err(Error::Usage(format!("--where `{text}`: {}", scale.refusal(name, value))));
         }
@@ -135,22 +132,13 @@ impl Condition {
         let cell = row.get(self.column);
         Ok(match (self.test, self.number) {
             (Test::Contains, _) => cell.contains(&self.text),
-            #[expect(clippy::float_cmp, reason = "a written value is looked up, nothing is computed")]
-            (Test::Equal | Test::NotEqual, Some(limit)) => {
-                let equal = cell == self.text || self.scale.cell(cell).is_some_and(|v| v == limit);
-                equal == (self.test == Test::Equal)
+            (Test::Is(operator @ (Operator::Equal | Operator::NotEqual)), limit) => {
+                let equal = cell == self.text || limit.is_some_and(|v| self.scale.cell(cell) == Some(v));
+                equal == (operator == Operator::Equal)
             }
-            (Test::Equal, None) => cell == self.text,
-            (Test::NotEqual, None) => cell != self.text,
-            (test, limit) => match (self.number(row)?, limit) {
-                (Some(value), Some(limit)) => match test {
-                    Test::Less => value < limit,
-                    Test::LessOrEqual => value <= limit,
-                    Test::Greater => value > limit,
-                    _ => value >= limit,
-                },
-                _ => false,
-            },
+            (Test::Is(operator), limit) => {
+                self.number(row)?.zip(limit).is_some_and(|(value, limit)| operator.holds(value, limit))
+            }
         })
     }
 
