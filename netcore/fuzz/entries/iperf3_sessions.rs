@@ -23,7 +23,7 @@ use crate::{
     measure::clock::monotonic_ns,
     peers::{Conversation, DataPath, Host, Sessions, Share},
     report::SideReport,
-    spec::{Dialect, Pattern, Stop, TestSpec, Transport, support},
+    spec::{Dialect, Direction, Pattern, Stop, TestSpec, Transport, support},
     transport::Deadline,
 };
 
@@ -157,7 +157,7 @@ fn play_client(mut control: TcpStream, address: SocketAddr, script: Script<'_>, 
     };
     let asked = Parameters {
         protocol: if script.udp { super::parameters::Protocol::Udp } else { super::parameters::Protocol::Tcp },
-        way: if script.reverse { super::parameters::Way::Reverse } else { super::parameters::Way::Forward },
+        direction: if script.reverse { Direction::Reverse } else { Direction::Forward },
         parallel: 1,
         len: 1000,
         bandwidth: 1_000_000,

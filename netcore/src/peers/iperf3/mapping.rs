@@ -3,7 +3,7 @@
 use super::{
     parameters::{
         MOST_BLOCK_BYTES, MOST_BURST, MOST_OMIT_SECONDS, MOST_SECONDS, MOST_STREAMS, MOST_WINDOW_BYTES, Parameters,
-        Protocol, UDP_BLOCK_BYTES, Way,
+        Protocol, UDP_BLOCK_BYTES,
     },
     wire::{Code, Fault},
 };
@@ -45,11 +45,7 @@ pub fn parameters(spec: &TestSpec) -> Result<Parameters, Unsupported> {
     Ok(Parameters {
         protocol: if spec.transport == Transport::Udp { Protocol::Udp } else { Protocol::Tcp },
         mptcp: spec.transport == Transport::Mptcp,
-        way: match spec.direction {
-            Direction::Forward | Direction::Duplex => Way::Forward,
-            Direction::Reverse => Way::Reverse,
-            Direction::Bidirectional => Way::Bidirectional,
-        },
+        direction: if spec.direction == Direction::Duplex { Direction::Forward } else { spec.direction },
         omit_s: spec.phases.warmup_ns / NS,
         time_s,
         num,
@@ -89,11 +85,7 @@ pub fn test(parameters: &Parameters, longest_ns: u64) -> Result<TestSpec, Fault>
     let mut spec = TestSpec::new(Pattern::Stream, transport);
     spec.dialect = Dialect::Iperf3 { wide_counter: parameters.wide_counter };
     spec.family = Family::Any;
-    spec.direction = match parameters.way {
-        Way::Forward => Direction::Forward,
-        Way::Reverse => Direction::Reverse,
-        Way::Bidirectional => Direction::Bidirectional,
-    };
+    spec.direction = parameters.direction;
     spec.streams = parameters.parallel;
     (spec.sizes.message_bytes, spec.sizes.receive_bytes) = (parameters.len, parameters.len);
     let omit_ns = parameters.omit_s * NS;
@@ -144,7 +136,7 @@ fn pace(parameters: &Parameters) -> Option<Pace> {
         (0, _) => return None,
         (rate, _) => (rate, PaceMode::User),
     };
-    if parameters.way == Way::Forward {
+    if parameters.direction == Direction::Forward {
         return None;
     }
     let events_per_s = bits_per_s as f64 / 8.0 / parameters.len as f64;
@@ -318,7 +310,7 @@ mod tests {
         spec.far.socket.dscp = Some(Dscp(46));
         let expected = Parameters {
             protocol: Protocol::Udp,
-            way: Way::Reverse,
+            direction: Direction::Reverse,
             omit_s: 2,
             time_s: 2,
             parallel: 4,
@@ -355,7 +347,7 @@ mod tests {
     fn a_server_that_receives_discards_on_request() {
         let mut asked = Parameters { parallel: 1, len: 1000, skip_rx_copy: true, ..Parameters::default() };
         assert_eq!(test(&asked, HOUR).unwrap().receive, Receive::Discard);
-        asked.way = Way::Reverse;
+        asked.direction = Direction::Reverse;
         assert_eq!(test(&asked, HOUR).unwrap().receive, Receive::Copy);
     }
 
@@ -363,7 +355,7 @@ mod tests {
     fn only_a_server_that_sends_is_paced() {
         let mut asked = Parameters { parallel: 1, len: 1250, bandwidth: 1_000_000, burst: 10, ..Parameters::default() };
         assert_eq!(test(&asked, HOUR).unwrap().pace, None);
-        asked.way = Way::Reverse;
+        asked.direction = Direction::Reverse;
         let pace = test(&asked, HOUR).unwrap().pace.unwrap();
         assert!((pace.events_per_s - 100.0).abs() < 1e-9 && pace.burst == 10 && pace.catch_up == 10, "{pace:?}");
         (asked.bandwidth, asked.fq_rate) = (0, 8_000_000);
@@ -375,14 +367,14 @@ mod tests {
         #[test]
         fn the_engines_run_every_test(
             flags: [bool; 9],
-            way in prop_oneof![Just(Way::Forward), Just(Way::Reverse), Just(Way::Bidirectional)],
+            direction in prop_oneof![Just(Direction::Forward), Just(Direction::Reverse), Just(Direction::Bidirectional)],
             (parallel, len, omit_s, time_s) in (1..=4u32, 16..=65_507u64, 0..=600u64, 0..=2000u64),
             (bandwidth, fq_rate, burst, mss, tos) in (0..1u64 << 50, 0..1u64 << 50, 0..=1000u32, 0..=9216u64, any::<u8>()),
         ) {
             let asked = Parameters {
                 protocol: if flags[0] { Protocol::Udp } else { Protocol::Tcp },
                 mptcp: flags[1],
-                way, omit_s, time_s, parallel, len, mss, tos,
+                direction, omit_s, time_s, parallel, len, mss, tos,
                 bandwidth: if flags[2] { bandwidth } else { 0 },
                 fq_rate,
                 burst,

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::wire::{self, Code, Fault, Malformed};
+use crate::spec::Direction;
 
 /// Bounds of a server, each inclusive.
 pub const MOST_STREAMS: u32 = 128;
@@ -29,24 +30,14 @@ pub enum Protocol {
     Udp,
 }
 
-/// The sender of the two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way {
-    /// The client.
-    #[default]
-    Forward,
-    /// The server.
-    Reverse,
-    Bidirectional,
-}
-
 /// A test. A number of 0 is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of the protocol")]
 pub struct Parameters {
     pub protocol: Protocol,
     pub mptcp: bool,
-    pub way: Way,
+    /// Seen from the client, as in a test.
+    pub direction: Direction,
     /// Uncounted seconds before `time_s`.
     pub omit_s: u64,
     /// 0: the client ends the test after a count, or when it likes.
@@ -100,8 +91,8 @@ impl Parameters {
         set("parallel", json!(self.parallel));
         let flags = [
             ("nodelay", self.nodelay),
-            ("reverse", self.way == Way::Reverse),
-            ("bidirectional", self.way == Way::Bidirectional),
+            ("reverse", self.direction == Direction::Reverse),
+            ("bidirectional", self.direction == Direction::Bidirectional),
             ("mptcp", self.mptcp),
         ];
         for (key, _) in flags.into_iter().filter(|(_, is_on)| *is_on) {
@@ -143,10 +134,10 @@ impl Parameters {
             return Err(Fault::new(Code::NoSctp, "SCTP is not served"));
         }
         let protocol = if read.flag("udp")? { Protocol::Udp } else { Protocol::Tcp };
-        let way = match (read.flag("reverse")?, read.flag("bidirectional")?) {
-            (_, true) => Way::Bidirectional,
-            (true, false) => Way::Reverse,
-            (false, false) => Way::Forward,
+        let direction = match (read.flag("reverse")?, read.flag("bidirectional")?) {
+            (_, true) => Direction::Bidirectional,
+            (true, false) => Direction::Reverse,
+            (false, false) => Direction::Forward,
         };
         let (block, code) = match protocol {
             Protocol::Udp => (UDP_BLOCK_BYTES, Code::UdpBlockSize),
@@ -162,7 +153,7 @@ impl Parameters {
         Ok(Self {
             protocol,
             mptcp: read.flag("mptcp")?,
-            way,
+            direction,
             omit_s: read.number("omit", 0, MOST_OMIT_SECONDS, Code::Omit)?,
             time_s: read.number("time", 0, MOST_SECONDS, Code::Duration)?,
             num: read.number("num", 0, u64::MAX, Code::Parameters)?,
@@ -265,14 +256,14 @@ mod tests {
         let both = decode(
             r#"{"tcp":true,"omit":0,"time":1,"num":0,"blockcount":0,"parallel":2,"bidirectional":true,"len":131072,"pacing_timer":1000,"client_version":"3.12"}"#,
         );
-        assert_eq!(both, Parameters { way: Way::Bidirectional, parallel: 2, ..expected.clone() });
+        assert_eq!(both, Parameters { direction: Direction::Bidirectional, parallel: 2, ..expected.clone() });
         // -u -b 5M -t 1 -R --udp-counters-64bit
         let datagrams = decode(
             r#"{"udp":true,"omit":0,"time":1,"num":0,"blockcount":0,"parallel":1,"reverse":true,"len":32768,"bandwidth":5000000,"pacing_timer":1000,"udp_counters_64bit":1,"client_version":"3.12"}"#,
         );
         let reverse = Parameters {
             protocol: Protocol::Udp,
-            way: Way::Reverse,
+            direction: Direction::Reverse,
             len: 32_768,
             bandwidth: 5_000_000,
             wide_counter: true,
@@ -307,8 +298,8 @@ mod tests {
             assert!(!text.contains(key), "{text}");
         }
         assert_eq!(
-            decode(r#"{"tcp":true,"reverse":false,"nodelay":false,"udp":false,"zerocopy":0}"#).way,
-            Way::Forward
+            decode(r#"{"tcp":true,"reverse":false,"nodelay":false,"udp":false,"zerocopy":0}"#).direction,
+            Direction::Forward
         );
         assert_eq!(code(r#"{"tcp":true,"reverse":"no"}"#), Code::Parameters);
     }
@@ -346,17 +337,17 @@ mod tests {
     }
 
     fn valid() -> impl Strategy<Value = Parameters> {
-        let ways = prop_oneof![Just(Way::Forward), Just(Way::Reverse), Just(Way::Bidirectional)];
+        let ways = prop_oneof![Just(Direction::Forward), Just(Direction::Reverse), Just(Direction::Bidirectional)];
         let shape = (any::<[bool; 9]>(), ways, 1..=MOST_STREAMS, 16..=65_507u64, 0..=MOST_OMIT_SECONDS, any::<u8>());
         let rest = (0..=MOST_SECONDS, 0..1u64 << 62, 0..1u64 << 62, 0..=MOST_BURST, 0..=MOST_MSS_BYTES);
         let names = (prop::option::of("[a-z]{1,16}"), prop::option::of(0..=1024u32), "[0-9.+-]{0,20}");
         (shape, rest, names).prop_map(
-            |((flags, way, parallel, len, omit_s, tos), rest, (congestion, affinity, version))| {
+            |((flags, direction, parallel, len, omit_s, tos), rest, (congestion, affinity, version))| {
                 let (time_s, num, bandwidth, burst, mss) = rest;
                 Parameters {
                     protocol: if flags[0] { Protocol::Udp } else { Protocol::Tcp },
                     mptcp: flags[1],
-                    way,
+                    direction,
                     omit_s,
                     time_s,
                     num,

@@ -20,7 +20,7 @@ use super::{
     control::{Control, ControlError},
     mapping,
     outcome::{self, CpuTime, Times},
-    parameters::{Parameters, Way},
+    parameters::Parameters,
     results::Results,
     wire::{COOKIE_BYTES, Code, Cookie, Fault, MOST_PARAMETERS, MOST_RESULTS, Malformed, State, stream_id},
 };
@@ -34,7 +34,7 @@ use crate::{
     measure::clock::monotonic_ns,
     peers::{self, Host, KEEPALIVE},
     report::{Counts, Ending, SideReport},
-    spec::{Role, Side, TestSpec, Transport},
+    spec::{Direction, Role, Side, TestSpec, Transport},
     transport::Deadline,
 };
 use streams::{Offer, Opening, Session, StreamError};
@@ -163,7 +163,7 @@ impl Conversation<'_> {
     /// The test that the client asks for, within the daemon's limits.
     fn test(&self, asked: &Parameters) -> Result<TestSpec, Fault> {
         let limits = self.host.limits();
-        let flows = if asked.way == Way::Bidirectional { 2 * asked.parallel } else { asked.parallel };
+        let flows = if asked.direction == Direction::Bidirectional { 2 * asked.parallel } else { asked.parallel };
         if flows > limits.flows {
             let most = limits.flows;
             return Err(Fault::new(Code::Streams, format!("{flows} streams, and {most} are granted (--max-flows)")));
