@@ -25,7 +25,7 @@ use super::{
     Backend, Communicator, RankError, Ranks, collectives,
     measuring::{self, Loop, Measured},
     mesh::{GRACE, Guard, Listening},
-    nas::{self, Outcome},
+    nas,
     prepared::Prepared,
 };
 use crate::{
@@ -282,12 +282,7 @@ impl Worker {
                 fill(report, measured, self.ranks.has_collectives());
                 done
             }
-            Task::Nas(kernel) => {
-                let mut outcome = Outcome::default();
-                let done = kernel.run(&mut self.ranks, &mut outcome);
-                fill_kernel(report, &outcome);
-                done
-            }
+            Task::Nas(kernel) => kernel.run(&mut self.ranks, report),
         }
     }
 }
@@ -309,27 +304,6 @@ fn fill(report: &mut RankReport, measured: Measured, by_library: bool) {
     if measured.stopped {
         report.ending = Ending::Stopped;
     }
-}
-
-/// A kernel is one operation.
-fn fill_kernel(report: &mut RankReport, outcome: &Outcome) {
-    report.monotonic_start_ns = outcome.monotonic_start_ns;
-    report.wall_start_ns = outcome.wall_start_ns;
-    report.nas = outcome.result;
-    if outcome.result.is_none() {
-        return;
-    }
-    let time_ns = outcome.elapsed_ns;
-    report.elapsed_ns = time_ns;
-    report.operations = 1;
-    (report.sum_ns, report.min_ns, report.max_ns) = (time_ns, time_ns, time_ns);
-    let mut histogram = histogram::empty();
-    histogram.saturating_record(time_ns);
-    report.histogram = histogram::encode(&histogram);
-    report.instants = vec![(0, time_ns)];
-    report.communication_ns = outcome.communication_ns;
-    report.traffic = Some(outcome.traffic);
-    report.thread = outcome.thread;
 }
 
 #[cfg(test)]

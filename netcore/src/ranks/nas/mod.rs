@@ -11,13 +11,14 @@ use crate::{
     error::EndError,
     measure::{
         clock::{monotonic_ns, wall_ns},
+        histogram,
         tasks::OwnTime,
     },
     ranks::{
         collectives::{self, Algorithm, steps::NUMBER_BYTES},
         measuring::Counted,
     },
-    report::{NasResult, RankTraffic, ThreadUse},
+    report::{NasResult, RankReport, RankTraffic},
     spec::ranks::{Class, Kernel, Operation},
 };
 
@@ -25,19 +26,6 @@ use crate::{
 pub enum Prepared {
     Ep(kernels::Ep),
     Is(Box<kernels::Is>),
-}
-
-/// The timed part of a kernel at one rank.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Outcome {
-    pub monotonic_start_ns: u64,
-    pub wall_start_ns: i64,
-    pub elapsed_ns: u64,
-    pub thread: Option<ThreadUse>,
-    /// Time in calls to other ranks, with the wait for them.
-    pub communication_ns: u64,
-    pub traffic: RankTraffic,
-    pub result: Option<NasResult>,
 }
 
 /// Memory that a kernel takes at the rank that needs most, bytes.
@@ -73,8 +61,8 @@ impl Prepared {
         })
     }
 
-    /// Runs the kernel once. The outcome is complete even if the verification fails, which is an error.
-    pub fn run<C: Communicator>(&mut self, ranks: &mut C, outcome: &mut Outcome) -> Result<(), RankError> {
+    /// Runs the kernel once, and reports it as one operation, also if the verification fails, which is an error.
+    pub fn run<C: Communicator>(&mut self, ranks: &mut C, report: &mut RankReport) -> Result<(), RankError> {
         let (kernel, class) = match self {
             Self::Ep(kernel) => (Kernel::Ep, kernel.class),
             Self::Is(kernel) => (Kernel::Is, kernel.class),
@@ -86,22 +74,37 @@ impl Prepared {
         calls.barrier()?;
         // All that came before is not counted.
         calls.restart();
-        (outcome.monotonic_start_ns, outcome.wall_start_ns) = (monotonic_ns(), wall_ns());
+        (report.monotonic_start_ns, report.wall_start_ns) = (monotonic_ns(), wall_ns());
         let own_time = OwnTime::begin();
         match self {
             Self::Ep(kernel) => kernel.generate(&mut calls)?,
             Self::Is(kernel) => kernel.sort(&mut calls)?,
         }
-        outcome.elapsed_ns = monotonic_ns().saturating_sub(outcome.monotonic_start_ns);
-        outcome.thread = own_time.and_then(|time| time.within(outcome.elapsed_ns));
-        (outcome.communication_ns, outcome.traffic) = (calls.time_ns, calls.traffic);
+        let elapsed_ns = monotonic_ns().saturating_sub(report.monotonic_start_ns);
+        let thread = own_time.and_then(|time| time.within(elapsed_ns));
+        let (communication_ns, traffic) = (calls.time_ns, Some(calls.traffic));
         let (checks, passed) = match self {
             Self::Ep(kernel) => kernel.verify(),
             Self::Is(kernel) => kernel.verify(&mut calls)?,
         };
-        let timed_ns = calls.greatest(outcome.elapsed_ns)?;
+        let timed_ns = calls.greatest(elapsed_ns)?;
         let mops = operations(kernel, class) / (timed_ns.max(1) as f64 / 1e9) / 1e6;
-        outcome.result = Some(NasResult { mops_per_s: mops, timed_ns, checks, passed });
+        let mut histogram = histogram::empty();
+        histogram.saturating_record(elapsed_ns);
+        *report = RankReport {
+            nas: Some(NasResult { mops_per_s: mops, timed_ns, checks, passed }),
+            elapsed_ns,
+            operations: 1,
+            sum_ns: elapsed_ns,
+            min_ns: elapsed_ns,
+            max_ns: elapsed_ns,
+            histogram: histogram::encode(&histogram),
+            instants: vec![(0, elapsed_ns)],
+            communication_ns,
+            traffic,
+            thread,
+            ..std::mem::take(report)
+        };
         if passed < checks {
             let (name, class) = (kernel.name(), class.name());
             return Err(RankError::Wrong(format!(

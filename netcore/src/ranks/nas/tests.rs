@@ -3,18 +3,18 @@
 use super::*;
 use crate::ranks::{collectives::part, memory, mesh};
 
-fn verified<C: Communicator>(ranks: &mut C, kernel: Kernel, class: Class) -> Outcome {
-    let mut outcome = Outcome::default();
+fn verified<C: Communicator>(ranks: &mut C, kernel: Kernel, class: Class) -> RankReport {
+    let mut outcome = RankReport::default();
     Prepared::new(kernel, class, ranks).unwrap().run(ranks, &mut outcome).unwrap();
     part(ranks).unwrap();
     outcome
 }
 
-fn holds(outcomes: &[Outcome], checks: u32) {
+fn holds(outcomes: &[RankReport], checks: u32) {
     for outcome in outcomes {
-        let result = outcome.result.unwrap();
+        let result = outcome.nas.unwrap();
         assert_eq!((result.checks, result.passed), (checks, checks));
-        assert_eq!(Some(result), outcomes[0].result, "the same at every rank");
+        assert_eq!(Some(result), outcomes[0].nas, "the same at every rank");
         assert!(result.mops_per_s > 0.0 && result.timed_ns >= outcome.elapsed_ns);
         assert!(outcome.communication_ns <= outcome.elapsed_ns);
     }
@@ -26,7 +26,8 @@ fn ep_meets_the_published_sums() {
     let outcomes = mesh::tests::run(2, |mut mesh| verified(&mut mesh, Kernel::Ep, Class::W));
     holds(&outcomes, 2);
     // Three sums: of 8 bytes, of 8 bytes, and of ten numbers.
-    assert_eq!((outcomes[0].traffic.messages_sent, outcomes[0].traffic.bytes_sent), (3, 96));
+    let traffic = outcomes[0].traffic.unwrap();
+    assert_eq!((traffic.messages_sent, traffic.bytes_sent), (3, 96));
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn is_meets_the_published_ranks_for_any_number_of_ranks() {
     let outcomes = mesh::tests::run(4, |mut mesh| verified(&mut mesh, Kernel::Is, Class::W));
     holds(&outcomes, 54);
     // Ten iterations send nearly all keys away: three quarters of 2^20 keys of 4 bytes.
-    let sent: u64 = outcomes.iter().map(|outcome| outcome.traffic.bytes_sent).sum();
+    let sent: u64 = outcomes.iter().map(|outcome| outcome.traffic.unwrap().bytes_sent).sum();
     let keys = 10 * (3 << 20);
     assert!((keys..keys + keys / 20).contains(&sent), "{sent}");
 }
@@ -62,10 +63,10 @@ fn a_value_that_is_not_met_is_an_error() {
         if let Prepared::Is(kernel) = &mut kernel {
             kernel.spoil();
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = RankReport::default();
         let error = kernel.run(ranks, &mut outcome).unwrap_err().to_string();
         part(ranks).unwrap();
-        assert!(outcome.result.unwrap().passed < 52);
+        assert!(outcome.nas.unwrap().passed < 52);
         error
     });
     for error in errors {
