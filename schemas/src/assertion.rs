@@ -192,7 +192,7 @@ fn subject(name: &str) -> Result<(&'static Metric, Option<Difference>), Assertio
     let ((member, metric), (minus, minus_metric)) = (side(&name[..at])?, side(&name[at + 1..])?);
     if metric.unit != minus_metric.unit {
         let (a, b) = (metric, minus_metric);
-        return Err(AssertionError::Units(a.name, a.unit.name(), b.name, b.unit.name()));
+        return Err(AssertionError::Units(a.name, a.unit.as_str(), b.name, b.unit.as_str()));
     }
     let (member, minus) = (member.to_owned(), minus.to_owned());
     Ok((metric, Some(Difference { member, minus, minus_metric: minus_metric.name })))

@@ -31,9 +31,9 @@ pub fn results_schema() -> Value {
             field.insert("group".into(), column.group.into());
             if let Some(metric) = &column.metric {
                 field.insert("metric".into(), metric.name.into());
-                field.insert("unit".into(), metric.unit.name().into());
-                field.insert("better".into(), metric.better.name().into());
-                field.insert("kind".into(), metric.kind.name().into());
+                field.insert("unit".into(), metric.unit.as_str().into());
+                field.insert("better".into(), metric.better.as_str().into());
+                field.insert("kind".into(), metric.kind.as_str().into());
             }
             Value::Object(field)
         })
@@ -69,7 +69,7 @@ pub fn dictionary() -> String {
         };
         let metric = column.metric;
         let name = metric.map(|m| format!("`{}`", m.name)).unwrap_or_default();
-        let better = metric.map_or("", |m| m.better.name());
+        let better = metric.map_or("", |m| m.better.as_str());
         // A `|` inside code would end the cell.
         let description = column.description().replace('|', "\\|");
         let _ = writeln!(text, "| `{}` | {ty} | {name} | {better} | {description} |", column.name);

@@ -10,27 +10,28 @@ mod parse;
 pub use human::{WIDEST_MARGIN, human, human_with_spread, level, margin, margin_of_error, spread, three_digits};
 pub use parse::{parse_duration, parse_for, parse_rate, parse_ratio, parse_size, parse_with_unit};
 
-/// The unit of a metric's column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Bits per second.
-    BitsPerSecond,
-    /// Events per second.
-    PerSecond,
-    /// Millions of operations per second, as the NAS benchmarks count them.
-    MopsPerSecond,
-    /// Bytes.
-    Bytes,
-    /// Seconds.
-    Seconds,
-    /// Microseconds.
-    Microseconds,
-    /// A share, 0 … 1.
-    Ratio,
-    /// A count.
-    Count,
-    /// Microseconds of CPU per KiB or per transaction: the row's `service_demand_unit` says which.
-    ServiceDemand,
+crate::words! {
+    /// The unit of a metric's column, as the registry publishes it.
+    Unit {
+        /// Bits per second.
+        BitsPerSecond = "bit/s",
+        /// Events per second.
+        PerSecond = "1/s",
+        /// Millions of operations per second, as the NAS benchmarks count them.
+        MopsPerSecond = "Mop/s",
+        /// Bytes.
+        Bytes = "byte",
+        /// Seconds.
+        Seconds = "s",
+        /// Microseconds.
+        Microseconds = "us",
+        /// A share, 0 … 1.
+        Ratio = "ratio",
+        /// A count.
+        Count = "count",
+        /// Microseconds of CPU per KiB or per transaction: the row's `service_demand_unit` says which.
+        ServiceDemand = "us_per_kib|us_per_transaction",
+    }
 }
 
 impl Unit {
@@ -63,22 +64,6 @@ impl Unit {
             | Self::Microseconds
             | Self::Count
             | Self::ServiceDemand => Range::POSITIVE,
-        }
-    }
-
-    /// The unit as the registry publishes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BitsPerSecond => "bit/s",
-            Self::PerSecond => "1/s",
-            Self::MopsPerSecond => "Mop/s",
-            Self::Bytes => "byte",
-            Self::Seconds => "s",
-            Self::Microseconds => "us",
-            Self::Ratio => "ratio",
-            Self::Count => "count",
-            Self::ServiceDemand => "us_per_kib|us_per_transaction",
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error as _, SeqAccess, Visitor},
 };
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{borrow::Cow, fmt};
 
 /// A word as the documentation shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct UnknownWord {
     pub words: &'static [Word],
 }
 
+/// An enum of words: each with its text, and with a note where the word alone does not say its meaning.
+#[macro_export]
 macro_rules! words {
     ($(
         $(#[$meta:meta])*
@@ -58,7 +60,7 @@ macro_rules! words {
 
         impl $name {
             pub const ALL: &[Self] = &[$(Self::$variant),*];
-            pub const WORDS: &[Word] = &[$(Word { text: $text, note: concat!($($note)?) }),*];
+            pub const WORDS: &[$crate::words::Word] = &[$($crate::words::Word { text: $text, note: concat!($($note)?) }),*];
 
             /// As it stands in a cell.
             pub const fn as_str(self) -> &'static str {
@@ -66,14 +68,14 @@ macro_rules! words {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
 
         /// A word reads as its text.
-        impl std::ops::Deref for $name {
+        impl ::std::ops::Deref for $name {
             type Target = str;
 
             fn deref(&self) -> &str {
@@ -81,13 +83,13 @@ macro_rules! words {
             }
         }
 
-        impl FromStr for $name {
-            type Err = UnknownWord;
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::words::UnknownWord;
 
-            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
                     $($text => Ok(Self::$variant),)*
-                    _ => Err(UnknownWord { found: text.to_owned(), words: Self::WORDS }),
+                    _ => Err($crate::words::UnknownWord { found: text.to_owned(), words: Self::WORDS }),
                 }
             }
         }

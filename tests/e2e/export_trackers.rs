@@ -146,7 +146,7 @@ fn github_action_benchmark_keeps_its_rules() {
             assert!(names.insert(name.to_owned()), "{name} is there twice");
             let (case, metric) = name.rsplit_once(": ").expect("a case and a metric");
             let metric = schemas::metrics::find(metric).expect("a metric");
-            assert_eq!((metric.better.name(), &entry["unit"]), (better, &json!(metric.unit.name())), "{name}");
+            assert_eq!((metric.better.as_str(), &entry["unit"]), (better, &json!(metric.unit.as_str())), "{name}");
             let (mean, half) = of_iterations(&iterations, case, metric.column);
             let range: f64 = entry["range"].as_str().and_then(|r| r[3..].parse().ok()).expect("a number");
             assert!(

@@ -8,40 +8,26 @@ use std::{
     rc::Rc,
 };
 
-/// A remark on a difference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Note {
-    #[default]
-    None,
-    /// A level: shown, not subtracted.
-    Gauge,
-    /// The number fell, in a format that does not tell counters from levels.
-    Fell,
-    /// The counter wrapped once at 2^32, which the difference includes.
-    Wrapped,
-    /// The counter may have wrapped unseen in the time that passed.
-    Ambiguous,
-    /// Only AFTER has the counter.
-    New,
-    /// Only BEFORE has the counter.
-    Gone,
-    /// The counter was reset, so the difference is unknown.
-    Reset,
-}
-
-impl Note {
-    /// The cell of the `note` column.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "",
-            Self::Gauge => "gauge",
-            Self::Fell => "fell",
-            Self::Wrapped => "wrapped",
-            Self::Ambiguous => "ambiguous",
-            Self::New => "new",
-            Self::Gone => "gone",
-            Self::Reset => "reset",
-        }
+schemas::words! {
+    /// A remark on a difference, as it stands in the column `note`.
+    #[derive(Default)]
+    Note {
+        #[default]
+        None = "",
+        /// A level: shown, not subtracted.
+        Gauge = "gauge",
+        /// The number fell, in a format that does not tell counters from levels.
+        Fell = "fell",
+        /// The counter wrapped once at 2^32, which the difference includes.
+        Wrapped = "wrapped",
+        /// The counter may have wrapped unseen in the time that passed.
+        Ambiguous = "ambiguous",
+        /// Only AFTER has the counter.
+        New = "new",
+        /// Only BEFORE has the counter.
+        Gone = "gone",
+        /// The counter was reset, so the difference is unknown.
+        Reset = "reset",
     }
 }
 

@@ -184,7 +184,7 @@ fn placeholder(format: Format, note: Note) -> &'static str {
         Format::Json | Format::IpJson | Format::EthtoolJson | Format::NstatJson => "null",
         Format::Openmetrics => "NaN",
         Format::Csv => "",
-        _ => note.word(),
+        _ => note.as_str(),
     }
 }
 
@@ -243,7 +243,7 @@ pub fn csv(
             &delta,
             &seconds,
             &rate,
-            change.note.word(),
+            change.note.as_str(),
         ])?;
     }
     Ok(writer.flush()?)
@@ -281,7 +281,7 @@ pub fn objects(format: Format, host: &str, changes: &[Change<'_>], wanted: &Want
                 "delta": exact(change.delta),
                 "elapsed_s": elapsed,
                 "rate_per_s": rate(change, elapsed),
-                "note": change.note.word(),
+                "note": change.note.as_str(),
             })
         })
         .collect()

@@ -185,7 +185,7 @@ fn entry(benchmark: &Benchmark) -> Value {
     }
     let mut entry = json!({
         "name": format!("{name}: {}", metric.name),
-        "unit": metric.unit.name(),
+        "unit": metric.unit.as_str(),
         "value": mean,
         "extra": extra,
     });
@@ -216,11 +216,11 @@ pub fn write_benchfmt(
         .collect();
     let names = if metrics.is_empty() && !usual.is_empty() { &usual } else { metrics };
     let found = Measurements::read(table, selection, names)?;
-    let unit = |metric: &Metric| format!("{}-{}", metric.name, metric.unit.name());
+    let unit = |metric: &Metric| format!("{}-{}", metric.name, metric.unit);
     for (metric, _) in &found.metrics {
         // benchstat's default is that less is better.
         if metric.better != Better::Neither {
-            writeln!(output, "Unit {} better={}", unit(metric), metric.better.name())?;
+            writeln!(output, "Unit {} better={}", unit(metric), metric.better.as_str())?;
         }
     }
     for row in &found.rows.rows {

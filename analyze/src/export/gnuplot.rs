@@ -137,7 +137,7 @@ fn data(curves: &[(String, Vec<Point>)]) -> String {
 /// The label of an axis: quantity and unit.
 fn axis(column: &str) -> String {
     match metrics::find(column) {
-        Some(metric) => format!("{} ({})", metric.label, metric.unit.name()),
+        Some(metric) => format!("{} ({})", metric.label, metric.unit),
         None => column.to_owned(),
     }
 }

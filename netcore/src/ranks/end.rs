@@ -269,7 +269,7 @@ impl Worker {
     fn work(&mut self, report: &mut RankReport) -> Result<(), RankError> {
         match &mut self.task {
             Task::Operation(prepared) => {
-                prepared.algorithm.name().clone_into(&mut report.algorithm);
+                prepared.algorithm.as_str().clone_into(&mut report.algorithm);
                 let mut measured = Measured::default();
                 let work = Loop {
                     prepared,

@@ -123,7 +123,7 @@ pub fn page(name: &str, sheet: &Sheet) -> Option<String> {
             let about = |column: &str| columns::find(column).map_or_else(String::new, columns::Column::description);
             let columns = [
                 Column::of("metric", false, METRICS, |metric| metric.name.to_owned()),
-                Column::of("unit", false, METRICS, |metric| metric.unit.name().to_owned()),
+                Column::of("unit", false, METRICS, |metric| metric.unit.to_string()),
                 Column::of("meaning", false, METRICS, |metric| about(metric.column)),
             ];
             out.push_str(&table(&columns, sheet));

@@ -44,7 +44,7 @@ impl Page {
             let ending = if self.format == Format::OpenMetrics { "" } else { total };
             let name = format!("{}{ending}", family.name);
             let unit = family.unit.filter(|_| ending.is_empty());
-            self.text.push_str(&head(&name, family.kind.name(), unit, family.help));
+            self.text.push_str(&head(&name, &family.kind, unit, family.help));
         }
         self.text.push_str(family.name);
         self.text.push_str(total);
@@ -82,19 +82,11 @@ pub(super) fn push_labels<'a>(text: &mut String, labels: impl Iterator<Item = (&
     text.push('}');
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Gauge,
-    /// Its sample ends with `_total`.
-    Counter,
-}
-
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-        }
+schemas::words! {
+    Kind {
+        Gauge = "gauge",
+        /// Its sample ends with `_total`.
+        Counter = "counter",
     }
 }
 

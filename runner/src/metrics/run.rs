@@ -238,7 +238,7 @@ impl Source for Served {
         }
         page.put(&f::GREETING, &[], greeting as f64);
         for (cause, count) in counts.refused {
-            page.put(&f::REFUSED, &[("reason", cause.name())], count as f64);
+            page.put(&f::REFUSED, &[("reason", cause.as_str())], count as f64);
         }
         page.put(&f::WAITING, &[], waiting as f64);
         page.put(&f::RUNNING, &[], running as f64);

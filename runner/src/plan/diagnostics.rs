@@ -103,19 +103,11 @@ impl Sources {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    Error,
-    /// The plan can run, but probably does not mean what it says.
-    Warning,
-}
-
-impl Severity {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
+schemas::words! {
+    Severity {
+        Error = "error",
+        /// The plan can run, but probably does not mean what it says.
+        Warning = "warning",
     }
 }
 
@@ -282,7 +274,7 @@ impl Diagnostics {
                 Severity::Warning => SnippetSeverity::Warning,
             };
             let Some(span) = diagnostic.span else {
-                let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
+                let _ = writeln!(out, "{}: {}", diagnostic.severity.as_str(), diagnostic.message);
                 for line in diagnostic.help.lines() {
                     let _ = writeln!(out, "  {line}");
                 }
@@ -296,7 +288,7 @@ impl Diagnostics {
             let snippet = Snippet::new(severity).with_message(&diagnostic.message).with_labels(labels);
             if term::emit_to_string(&mut out, &config, &files, &snippet).is_err() {
                 // Only a place outside its file causes this; the sentence remains.
-                let _ = writeln!(out, "{}: {}", diagnostic.severity.word(), diagnostic.message);
+                let _ = writeln!(out, "{}: {}", diagnostic.severity.as_str(), diagnostic.message);
             }
         }
         let errors = self.list.iter().filter(|d| d.severity == Severity::Error).count();
@@ -322,7 +314,7 @@ impl Diagnostics {
             })
         };
         let list = self.sorted().into_iter().map(|d| {
-            let mut object = json!({"severity": d.severity.word(), "message": d.message, "help": d.help});
+            let mut object = json!({"severity": d.severity.as_str(), "message": d.message, "help": d.help});
             add(&mut object, d.span.map(place).unwrap_or_default());
             let related = d.related.iter().map(|(span, word)| {
                 let mut object = place(*span);
@@ -341,7 +333,7 @@ impl Diagnostics {
         let mut out = String::new();
         for d in self.sorted() {
             let at = d.span.map(|span| self.sources.place(span).into());
-            out.push_str(&annotation(d.severity.word(), at.as_ref(), &join(&d.message, &d.help)));
+            out.push_str(&annotation(d.severity.as_str(), at.as_ref(), &join(&d.message, &d.help)));
             out.push('\n');
         }
         out

@@ -38,21 +38,12 @@ const LEAST: f64 = 0.05;
 /// Largest gain that is none, where the cause says that there is none.
 const NONE: f64 = 0.1;
 
-/// Whether a change did what the cause promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeOutcome {
-    Confirmed,
-    Refuted,
-    Undecided,
-}
-
-impl ChangeOutcome {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirmed => "confirmed",
-            Self::Refuted => "refuted",
-            Self::Undecided => "undecided",
-        }
+schemas::words! {
+    /// Whether a change did what the cause promised.
+    ChangeOutcome {
+        Confirmed = "confirmed",
+        Refuted = "refuted",
+        Undecided = "undecided",
     }
 }
 

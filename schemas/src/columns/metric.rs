@@ -2,50 +2,27 @@
 
 use crate::units::{Range, Unit};
 
-/// The direction in which a metric improves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// More is better.
-    Higher,
-    /// Less is better.
-    Lower,
-    /// Neither: it describes the run.
-    Neither,
-}
-
-impl Better {
-    /// `higher`, `lower` or `neither`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Higher => "higher",
-            Self::Lower => "lower",
-            Self::Neither => "neither",
-        }
+crate::words! {
+    /// The direction in which a metric improves.
+    Better {
+        /// More is better.
+        Higher = "higher",
+        /// Less is better.
+        Lower = "lower",
+        /// Neither: it describes the run.
+        Neither = "neither",
     }
-}
 
-/// The way in which values of a metric combine when rows are condensed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Work per time: condensed as Σwork ÷ Σtime within an iteration, as the mean over iterations.
-    Rate,
-    /// A count: sums within an iteration.
-    Count,
-    /// A statistic of a distribution: never averaged within an iteration, only recomputed from histograms.
-    Distribution,
-    /// A state or share at a moment or over a window.
-    Gauge,
-}
-
-impl Kind {
-    /// `rate`, `count`, `distribution` or `gauge`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Count => "count",
-            Self::Distribution => "distribution",
-            Self::Gauge => "gauge",
-        }
+    /// The way in which values of a metric combine when rows are condensed.
+    Kind {
+        /// Work per time: condensed as Σwork ÷ Σtime within an iteration, as the mean over iterations.
+        Rate = "rate",
+        /// A count: sums within an iteration.
+        Count = "count",
+        /// A statistic of a distribution: never averaged within an iteration, only recomputed from histograms.
+        Distribution = "distribution",
+        /// A state or share at a moment or over a window.
+        Gauge = "gauge",
     }
 }
 

@@ -326,44 +326,27 @@ pub fn reduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], othe
     Ok(())
 }
 
-/// A way to do an operation, chosen before the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    Dissemination,
-    BinomialTree,
-    ScatterAllgather,
-    Linear,
-    Rabenseifner,
-    RecursiveDoubling,
-    RecursiveHalving,
-    Ring,
-    Bruck,
-    Pairwise,
-    /// A pattern of applications has one way.
-    Neighbours,
-    /// The library's own choice.
-    Library,
+schemas::words! {
+    /// A way to do an operation, chosen before the first one.
+    Algorithm {
+        Dissemination = "dissemination",
+        BinomialTree = "binomial_tree",
+        ScatterAllgather = "scatter_allgather",
+        Linear = "linear",
+        Rabenseifner = "rabenseifner",
+        RecursiveDoubling = "recursive_doubling",
+        RecursiveHalving = "recursive_halving",
+        Ring = "ring",
+        Bruck = "bruck",
+        Pairwise = "pairwise_exchange",
+        /// A pattern of applications has one way.
+        Neighbours = "neighbours",
+        /// The library's own choice.
+        Library = "library",
+    }
 }
 
 impl Algorithm {
-    /// Its name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dissemination => "dissemination",
-            Self::BinomialTree => "binomial_tree",
-            Self::ScatterAllgather => "scatter_allgather",
-            Self::Linear => "linear",
-            Self::Rabenseifner => "rabenseifner",
-            Self::RecursiveDoubling => "recursive_doubling",
-            Self::RecursiveHalving => "recursive_halving",
-            Self::Ring => "ring",
-            Self::Bruck => "bruck",
-            Self::Pairwise => "pairwise_exchange",
-            Self::Neighbours => "neighbours",
-            Self::Library => "library",
-        }
-    }
-
     /// The algorithms of an operation: the one for short messages, and the longest such message in bytes; the one for longer.
     const fn of(operation: Operation) -> (Self, usize, Self) {
         const KIB: usize = 1024;
