@@ -42,7 +42,7 @@ fn measured(folder: &Folder, top: &str, tests: &str) -> Ran {
 #[test]
 fn every_operation_gives_a_row_of_all_and_one_of_each_rank() {
     let folder = Folder::new();
-    let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+    let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
     let tests = format!(
         "  c: {{workload: tcp_collective, ranks: 4, transactions: 20, integrity: true, message_size: 800, matrix: {{operation: \
          [{}]}}}}",
@@ -51,8 +51,8 @@ fn every_operation_gives_a_row_of_all_and_one_of_each_rank() {
     let ran = measured(&folder, "", &tests);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = rows(&folder.path("r.csv"));
-    for operation in Operation::ALL {
-        let name = operation.name();
+    for &operation in Operation::ALL {
+        let name = operation.as_str();
         let of_it = |record| -> Vec<_> {
             of(&rows, record).into_iter().filter(|row| row["operation"] == name).cloned().collect()
         };
@@ -80,7 +80,7 @@ fn every_operation_gives_a_row_of_all_and_one_of_each_rank() {
             Some(bus) => {
                 let bits = bus.messages(4) * 800.0 * 8.0 / (number(all, "operation_time_us") / 1e6);
                 assert!((number(all, "bus_bits_per_s") / bits - 1.0).abs() < 0.001, "{name}");
-                assert_eq!(all["bus_formula"], bus.formula());
+                assert_eq!(all["bus_formula"], bus.as_str());
             }
             None => assert_eq!(all["bus_bits_per_s"], "", "{name}"),
         }

@@ -64,7 +64,7 @@ pub trait Communicator {
         receive: &mut [u8],
     ) -> Result<(), RankError> {
         let _ = (message, send, receive);
-        Err(RankError::Library { call: operation.name(), reason: "there is no library".to_owned() })
+        Err(RankError::Library { call: operation.as_str(), reason: "there is no library".to_owned() })
     }
 
     /// An error if this rank must leave.
@@ -304,7 +304,7 @@ impl Communicator for Ranks {
             }
             Operation::ReduceScatter => library.reduce_scatter(comm, sums, send, receive),
             Operation::Ring | Operation::Halo3d | Operation::Butterfly | Operation::Wavefront => {
-                return Err(RankError::Library { call: operation.name(), reason: "no library has it".to_owned() });
+                return Err(RankError::Library { call: operation.as_str(), reason: "no library has it".to_owned() });
             }
         }?;
         Ok(())

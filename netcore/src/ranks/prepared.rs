@@ -123,7 +123,7 @@ pub fn memory_bytes(operation: Operation, message_bytes: u64, ranks: u32) -> u64
 
 /// Why an operation is impossible between so many ranks, or with messages of so many bytes.
 pub fn check(operation: Operation, message_bytes: u64, ranks: usize) -> Result<(), EndError> {
-    let name = operation.name();
+    let name = operation.as_str();
     let wrong = |sentence: String| Err(EndError::Impossible(sentence));
     if operation.facts().adds && !message_bytes.is_multiple_of(NUMBER_BYTES as u64) {
         return wrong(format!(
@@ -343,7 +343,7 @@ impl Contents {
     /// Checks all that this rank has got.
     pub fn check(&self, round: u64, receive: &[u8]) -> Result<(), RankError> {
         let wrong = |at: usize, from: &str| {
-            let (name, rank) = (self.operation.name(), self.rank);
+            let (name, rank) = (self.operation.as_str(), self.rank);
             Err(RankError::Wrong(format!("rank {rank} got a wrong result of {name} at byte {at}{from}")))
         };
         for message in &self.got {

@@ -73,46 +73,46 @@ pub enum Work {
     Nas { kernel: Kernel, class: Class },
 }
 
-/// An exchange between all ranks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// No rank leaves before all have come.
-    Barrier,
-    /// Rank 0 sends the same bytes to all.
-    Bcast,
-    /// The sum of all arrives at rank 0.
-    Reduce,
-    /// The sum of all arrives at all.
-    Allreduce,
-    /// A block of each rank arrives at rank 0.
-    Gather,
-    /// Rank 0 sends each rank a block of its own.
-    Scatter,
-    /// A block of each rank arrives at all.
-    Allgather,
-    /// Each rank sends each other one a block of its own.
-    Alltoall,
-    /// The same with blocks of different lengths.
-    Alltoallv,
-    /// The sum of all, of which each rank gets a block.
-    ReduceScatter,
-    /// Each rank sends to the next one and receives from the one before.
-    Ring,
-    /// Each rank exchanges faces with its neighbours in a cube of three dimensions, as MG does.
-    Halo3d,
-    /// Exchanges at distances 1, 2, 4, …, as the sums and the transpose of CG.
-    Butterfly,
-    /// A front that goes through a plane of ranks from corner to corner, as in LU.
-    Wavefront,
+schemas::words! {
+    /// An exchange between all ranks.
+    #[derive(Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    Operation {
+        /// No rank leaves before all have come.
+        Barrier = "barrier",
+        /// Rank 0 sends the same bytes to all.
+        Bcast = "bcast",
+        /// The sum of all arrives at rank 0.
+        Reduce = "reduce",
+        /// The sum of all arrives at all.
+        Allreduce = "allreduce",
+        /// A block of each rank arrives at rank 0.
+        Gather = "gather",
+        /// Rank 0 sends each rank a block of its own.
+        Scatter = "scatter",
+        /// A block of each rank arrives at all.
+        Allgather = "allgather",
+        /// Each rank sends each other one a block of its own.
+        Alltoall = "alltoall",
+        /// The same with blocks of different lengths.
+        Alltoallv = "alltoallv",
+        /// The sum of all, of which each rank gets a block.
+        ReduceScatter = "reduce_scatter",
+        /// Each rank sends to the next one and receives from the one before.
+        Ring = "ring",
+        /// Each rank exchanges faces with its neighbours in a cube of three dimensions, as MG does.
+        Halo3d = "halo3d",
+        /// Exchanges at distances 1, 2, 4, …, as the sums and the transpose of CG.
+        Butterfly = "butterfly",
+        /// A front that goes through a plane of ranks from corner to corner, as in LU.
+        Wavefront = "wavefront",
+    }
 }
 
 /// A row of the table of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct OperationFacts {
-    /// Its name in plans and results.
-    pub name: &'static str,
     /// The meaning of the message size.
     pub message: &'static str,
     /// Bus bandwidth by the definitions of nccl-tests (doc/PERFORMANCE.md), in message sizes m over the time t of an
@@ -124,27 +124,19 @@ pub struct OperationFacts {
     pub skeleton: bool,
 }
 
-/// A formula of bus bandwidth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bus {
-    /// Every byte crosses the busiest port once.
-    Once,
-    /// 2 (n − 1) / n times: scattered sums, and their collection.
-    TwiceAround,
-    /// A block for each other rank.
-    Others,
+schemas::words! {
+    /// A formula of bus bandwidth, as results name it.
+    Bus {
+        /// Every byte crosses the busiest port once.
+        Once = "m/t",
+        /// 2 (n − 1) / n times: scattered sums, and their collection.
+        TwiceAround = "2(n-1)/n*m/t",
+        /// A block for each other rank.
+        Others = "(n-1)*m/t",
+    }
 }
 
 impl Bus {
-    /// The formula as results name it.
-    pub fn formula(self) -> &'static str {
-        match self {
-            Self::Once => "m/t",
-            Self::TwiceAround => "2(n-1)/n*m/t",
-            Self::Others => "(n-1)*m/t",
-        }
-    }
-
     /// Messages per operation that cross the busiest port.
     pub fn messages(self, ranks: u32) -> f64 {
         let n = f64::from(ranks);
@@ -156,103 +148,57 @@ impl Bus {
     }
 }
 
-const fn facts(name: &'static str, message: &'static str, bus: Option<Bus>) -> OperationFacts {
-    OperationFacts { name, message, bus, adds: false, skeleton: false }
+const fn facts(message: &'static str, bus: Option<Bus>) -> OperationFacts {
+    OperationFacts { message, bus, adds: false, skeleton: false }
 }
 
 impl Operation {
-    /// All operations, in the order of the enum.
-    pub const ALL: [Self; 14] = [
-        Self::Barrier,
-        Self::Bcast,
-        Self::Reduce,
-        Self::Allreduce,
-        Self::Gather,
-        Self::Scatter,
-        Self::Allgather,
-        Self::Alltoall,
-        Self::Alltoallv,
-        Self::ReduceScatter,
-        Self::Ring,
-        Self::Halo3d,
-        Self::Butterfly,
-        Self::Wavefront,
-    ];
-
     pub const fn facts(self) -> OperationFacts {
         match self {
-            Self::Barrier => facts("barrier", "none", None),
-            Self::Bcast => facts("bcast", "what every rank gets", Some(Bus::Once)),
-            Self::Reduce => adds("reduce", "what every rank adds", Bus::Once),
-            Self::Allreduce => adds("allreduce", "what every rank adds", Bus::TwiceAround),
-            Self::Gather => facts("gather", "the block of a rank", Some(Bus::Others)),
-            Self::Scatter => facts("scatter", "the block of a rank", Some(Bus::Others)),
-            Self::Allgather => facts("allgather", "the block of a rank", Some(Bus::Others)),
-            Self::Alltoall => facts("alltoall", "the block for a rank", Some(Bus::Others)),
-            Self::Alltoallv => facts("alltoallv", "the mean block for a rank", Some(Bus::Others)),
-            Self::ReduceScatter => adds("reduce_scatter", "the block that a rank gets", Bus::Others),
-            Self::Ring => skeleton("ring", "what a rank sends"),
-            Self::Halo3d => skeleton("halo3d", "a face"),
-            Self::Butterfly => skeleton("butterfly", "what a rank sends in an exchange"),
-            Self::Wavefront => skeleton("wavefront", "what a rank sends to each of two neighbours"),
-        }
-    }
-
-    /// Its name in plans and results.
-    pub const fn name(self) -> &'static str {
-        self.facts().name
-    }
-}
-
-const fn adds(name: &'static str, message: &'static str, bus: Bus) -> OperationFacts {
-    OperationFacts { adds: true, ..facts(name, message, Some(bus)) }
-}
-
-const fn skeleton(name: &'static str, message: &'static str) -> OperationFacts {
-    OperationFacts { skeleton: true, ..facts(name, message, None) }
-}
-
-/// A kernel of the NAS Parallel Benchmarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kernel {
-    /// Embarrassingly parallel: pairs of random numbers; the ranks talk at the end only.
-    Ep,
-    /// Integer sort: all ranks send keys to all in each of ten iterations.
-    Is,
-}
-
-impl Kernel {
-    pub const ALL: [Self; 2] = [Self::Ep, Self::Is];
-
-    /// Its workload in plans and results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ep => "nas_ep",
-            Self::Is => "nas_is",
+            Self::Barrier => facts("none", None),
+            Self::Bcast => facts("what every rank gets", Some(Bus::Once)),
+            Self::Reduce => adds("what every rank adds", Bus::Once),
+            Self::Allreduce => adds("what every rank adds", Bus::TwiceAround),
+            Self::Gather | Self::Scatter | Self::Allgather => facts("the block of a rank", Some(Bus::Others)),
+            Self::Alltoall => facts("the block for a rank", Some(Bus::Others)),
+            Self::Alltoallv => facts("the mean block for a rank", Some(Bus::Others)),
+            Self::ReduceScatter => adds("the block that a rank gets", Bus::Others),
+            Self::Ring => skeleton("what a rank sends"),
+            Self::Halo3d => skeleton("a face"),
+            Self::Butterfly => skeleton("what a rank sends in an exchange"),
+            Self::Wavefront => skeleton("what a rank sends to each of two neighbours"),
         }
     }
 }
 
-/// The size of a kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum Class {
-    #[default]
-    S,
-    W,
-    A,
-    B,
+const fn adds(message: &'static str, bus: Bus) -> OperationFacts {
+    OperationFacts { adds: true, ..facts(message, Some(bus)) }
 }
 
-impl Class {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::S => "S",
-            Self::W => "W",
-            Self::A => "A",
-            Self::B => "B",
-        }
+const fn skeleton(message: &'static str) -> OperationFacts {
+    OperationFacts { skeleton: true, ..facts(message, None) }
+}
+
+schemas::words! {
+    /// A kernel of the NAS Parallel Benchmarks, by its workload in plans and results.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Kernel {
+        /// Embarrassingly parallel: pairs of random numbers; the ranks talk at the end only.
+        Ep = "nas_ep",
+        /// Integer sort: all ranks send keys to all in each of ten iterations.
+        Is = "nas_is",
+    }
+
+    /// The size of a kernel.
+    #[derive(Default, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    Class {
+        #[default]
+        S = "S",
+        W = "W",
+        A = "A",
+        B = "B",
     }
 }
 
@@ -263,10 +209,10 @@ mod tests {
     #[test]
     fn names_are_those_of_the_wire() {
         for operation in Operation::ALL {
-            assert_eq!(serde_json::to_value(operation).unwrap(), operation.name());
+            assert_eq!(serde_json::to_value(operation).unwrap(), operation.as_str());
         }
         for class in [Class::S, Class::W, Class::A, Class::B] {
-            assert_eq!(serde_json::to_value(class).unwrap(), class.name());
+            assert_eq!(serde_json::to_value(class).unwrap(), class.as_str());
         }
     }
 

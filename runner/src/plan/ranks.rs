@@ -115,10 +115,10 @@ impl RanksJob {
         row.ranks = Some(self.ends.len() as u64);
         match spec.work {
             Work::Operation { operation, message_bytes, .. } => {
-                row.operation = Some(operation.name().into());
+                row.operation = Some(operation.as_str().into());
                 row.message_bytes = Some(message_bytes);
             }
-            Work::Nas { class, .. } => row.class = Some(class.name().into()),
+            Work::Nas { class, .. } => row.class = Some(class.as_str().into()),
         }
         row.local_cpu = spec.cpus.as_ref().map(ToString::to_string);
         row.remote_cpu.clone_from(&row.local_cpu);
@@ -188,7 +188,7 @@ fn misplaced(body: &TestBody, is_kernel: bool) -> Vec<(&'static str, bool)> {
 
 fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
     let operation = body.operation.unwrap_or_else(|| {
-        let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
+        let names: Vec<&str> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
         errors.push(error(key::operation, "no `operation` says what the ranks do", names.join(", ")));
         Operation::Barrier
     });
@@ -206,17 +206,16 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
             MESSAGE
         }
         Some(bytes) if facts.adds && bytes % 8 != 0 => {
-            let message =
-                format!("{} adds numbers of 8 bytes, and {bytes} bytes are no whole number of them", facts.name);
+            let message = format!("{operation} adds numbers of 8 bytes, and {bytes} bytes are no whole number of them");
             errors.push(error(key::message_size, message, format!("for example {}", bytes.next_multiple_of(8))));
             MESSAGE
         }
         Some(bytes) => bytes,
     };
     if body.compute.is_some() && !facts.skeleton {
-        let message = format!("{} has no busy time between exchanges", facts.name);
+        let message = format!("{operation} has no busy time between exchanges");
         let skeletons: Vec<&str> =
-            Operation::ALL.iter().filter(|other| other.facts().skeleton).map(|other| other.name()).collect();
+            Operation::ALL.iter().filter(|other| other.facts().skeleton).map(|other| other.as_str()).collect();
         errors.push(error(key::compute, message, format!("{} have", skeletons.join(", "))));
     }
     let compute_ns = body.compute.map_or(0, Time::nanoseconds);

@@ -81,10 +81,12 @@ fn of_ranks(transport: Transport) -> Vec<(String, Option<Kernel>)> {
         return Vec::new();
     }
     let named = |kernel: Kernel| match transport {
-        Transport::Tcp => (kernel.name().to_owned(), Some(kernel)),
-        other => (format!("{}_{}", other.name(), kernel.name()), Some(kernel)),
+        Transport::Tcp => (kernel.as_str().to_owned(), Some(kernel)),
+        other => (format!("{}_{}", other.name(), kernel.as_str()), Some(kernel)),
     };
-    std::iter::once((format!("{}_collective", transport.name()), None)).chain(Kernel::ALL.map(named)).collect()
+    std::iter::once((format!("{}_collective", transport.name()), None))
+        .chain(Kernel::ALL.iter().copied().map(named))
+        .collect()
 }
 
 /// The workload of a test of several ranks.

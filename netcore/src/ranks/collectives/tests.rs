@@ -21,7 +21,7 @@ fn rounds<C: Communicator>(ranks: &mut C, operation: Operation, algorithm: Algor
 
 /// All operations and algorithms that are possible between so many ranks with messages of so many bytes.
 pub fn each_way<C: Communicator>(ranks: &mut C, message: usize) {
-    for operation in Operation::ALL {
+    for &operation in Operation::ALL {
         let message = if operation.facts().adds { message / 8 * 8 } else { message };
         if super::super::prepared::check(operation, message as u64, ranks.size()).is_ok() {
             for algorithm in Algorithm::all_of(operation) {

@@ -50,7 +50,7 @@ fn reports(spec: &RanksSpec, size: usize) -> Vec<RankReport> {
 
 #[test]
 fn every_operation_has_a_report_of_each_rank() {
-    for operation in Operation::ALL {
+    for &operation in Operation::ALL {
         for (rank, report) in reports(&spec(operation, 64), 4).into_iter().enumerate() {
             assert_eq!(report.ending, Ending::Complete, "{operation:?}");
             assert_eq!((report.rank as usize, report.operations, report.instants.len()), (rank, 50, 50));

@@ -54,8 +54,8 @@ impl Prepared {
                 EndError::Impossible(format!(
                     "{} of class {} takes {bytes} bytes of memory per rank, which are not free here: use more hosts or a \
                      smaller class",
-                    kernel.name(),
-                    class.name()
+                    kernel.as_str(),
+                    class.as_str()
                 ))
             })?)),
         })
@@ -106,7 +106,7 @@ impl Prepared {
             ..std::mem::take(report)
         };
         if passed < checks {
-            let (name, class) = (kernel.name(), class.name());
+            let (name, class) = (kernel.as_str(), class.as_str());
             return Err(RankError::Wrong(format!(
                 "the verification of {name}, class {class}, has failed: {passed} of {checks} published values were met"
             )));

@@ -205,7 +205,7 @@ fn bus(row: &mut Row, operation: Operation, message_bytes: u64, ranks: usize) {
     if let (Some(bus), Some(time_us)) = (operation.facts().bus, row.operation_time_us) {
         let bits = bus.messages(ranks) * message_bytes as f64 * 8.0;
         row.bus_bits_per_s = Some(bits / (time_us / 1e6)).filter(|rate| rate.is_finite());
-        row.bus_formula = Some(bus.formula().into());
+        row.bus_formula = Some(bus.as_str().into());
     }
 }
 
