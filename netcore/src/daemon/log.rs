@@ -247,7 +247,7 @@ pub(super) struct Tally {
 
 impl Default for Tally {
     fn default() -> Self {
-        let programs = std::iter::once("plumb").chain(Program::ALL.map(Program::name));
+        let programs = std::iter::once("plumb").chain(Program::ALL.iter().copied().map(Program::as_str));
         let counts = Counts {
             opened: programs.map(|name| (name, 0)).collect(),
             refused: Cause::ALL.iter().map(|cause| (*cause, 0)).collect(),

@@ -163,7 +163,7 @@ pub enum DaemonError {
 fn unbound(error: &io::Error, address: &SocketAddr, program: Option<Program>) -> String {
     let other = |port: u16| match program {
         None => format!("--listen {}", SocketAddr::new(address.ip(), port)),
-        Some(program) => format!("--also {}={port}", program.name()),
+        Some(program) => format!("--also {}={port}", program.as_str()),
     };
     match error.kind() {
         io::ErrorKind::AddrInUse => format!(

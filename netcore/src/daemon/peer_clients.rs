@@ -67,7 +67,7 @@ impl peers::stamp::Host for Shared {
 
     fn opened(&self, address: SocketAddr) {
         let client = &ClientLabel { address, host: None };
-        self.log(&Event::Opened { client, program: Program::Stamp.name(), version: "" });
+        self.log(&Event::Opened { client, program: Program::Stamp.as_str(), version: "" });
     }
 
     fn closed(&self, address: SocketAddr, answers: u64) {
@@ -143,7 +143,7 @@ impl Host for PeerClient<'_> {
         let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slot.inspect_err(|error| arrival.refused = Some(Cause::of_code(error.code)))?;
         (arrival.place, arrival.opened) = (None, true);
-        self.shared.log(&Event::Opened { client: &self.label, program: self.program.name(), version });
+        self.shared.log(&Event::Opened { client: &self.label, program: self.program.as_str(), version });
         Ok(Box::new(slot))
     }
 

@@ -33,31 +33,22 @@ use crate::{
     transport::{self, Deadline},
 };
 
-/// A program that is not Plumbline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Program {
-    /// netserver as the far end, netperf as a client.
-    Netperf,
-    /// `iperf3 -s` as the far end, `iperf3 -c` as a client.
-    Iperf3,
-    /// A reflector of STAMP or TWAMP Light, such as routers have, as the far end; a sender of STAMP as a client.
-    Stamp,
+schemas::words! {
+    /// A program that is not Plumbline.
+    #[derive(Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    Program {
+        /// netserver as the far end, netperf as a client.
+        Netperf = "netperf",
+        /// `iperf3 -s` as the far end, `iperf3 -c` as a client.
+        Iperf3 = "iperf3",
+        /// A reflector of STAMP or TWAMP Light, such as routers have, as the far end; a sender of STAMP as a client.
+        Stamp = "stamp",
+    }
 }
 
 impl Program {
-    pub const ALL: [Self; 3] = [Self::Netperf, Self::Iperf3, Self::Stamp];
-
-    /// Its name in plans and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Netperf => "netperf",
-            Self::Iperf3 => "iperf3",
-            Self::Stamp => "stamp",
-        }
-    }
-
     /// Whether tests have a control connection to it.
     pub fn converses(self) -> bool {
         self != Self::Stamp
@@ -195,11 +186,11 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let sends_files = program == Program::Iperf3 && spec.io == Io::Sendfile;
     refuse_if! {
         sends && !spec.io.facts().copies && !sends_files => key::io,
-            "io: {} is for a sender, and here {} sends: leave `io` out", spec.io.name(), program.name();
+            "io: {} is for a sender, and here {} sends: leave `io` out", spec.io.name(), program.as_str();
         // iperf3 has --skip-rx-copy, and one that does not know it copies without a word.
         spec.receive == Receive::Discard && spec.has_role(Side::Far, Role::Receiver) => key::receive,
             "receive: discard is for what arrives at this end, and here {} receives: use it with `direction: reverse`",
-            program.name();
+            program.as_str();
     }
     match program {
         Program::Netperf => netperf::check(spec),

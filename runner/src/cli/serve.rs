@@ -134,8 +134,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 fn program(text: &str) -> Result<(Program, u16), String> {
     let (name, port) = text.split_once('=').map_or((text, None), |(name, port)| (name, Some(port)));
-    let known = Program::ALL.into_iter().find(|program| program.name() == name);
-    let program = known.ok_or_else(|| format!("`{name}` is not served: netperf, iperf3 and stamp are"))?;
+    let unknown = |_| format!("`{name}` is not served: netperf, iperf3 and stamp are");
+    let program: Program = name.parse().map_err(unknown)?;
     let port =
         port.map(str::parse).transpose().map_err(|_| format!("`{text}` has no port number: write {name}=5301"))?;
     Ok((program, port.unwrap_or(program.port())))
@@ -146,7 +146,7 @@ fn also(args: &Args) -> Result<Vec<(Program, Vec<SocketAddr>)>, Error> {
     let mut served: BTreeMap<Program, u16> = BTreeMap::new();
     for (program, port) in &args.also {
         if served.insert(*program, *port).is_some() {
-            return Err(Error::Usage(format!("--also names {} twice: leave one out", program.name())));
+            return Err(Error::Usage(format!("--also names {} twice: leave one out", program.as_str())));
         }
     }
     let ips = args
@@ -266,16 +266,16 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     if let Some(advice) = place.advice {
         style::tell(format.note(&advice));
     }
-    let also = Program::ALL.map(|program| {
+    let also = Program::ALL.iter().map(|&program| {
         let addresses: Vec<String> = daemon.listening(Some(program)).map(|address| address.to_string()).collect();
-        (program.name(), addresses)
+        (program.as_str(), addresses)
     });
     let addresses: Vec<String> = daemon.local_addrs().map(|address| address.to_string()).collect();
     let serving = format.serving(&Serving {
         version: env!("CARGO_PKG_VERSION"),
         addresses,
         data_ports: args.data_ports,
-        also: also.into_iter().filter(|(_, addresses)| !addresses.is_empty()).collect(),
+        also: also.filter(|(_, addresses)| !addresses.is_empty()).collect(),
         key_required: has_key,
         runs_programs: args.allow_hooks,
         max_sessions: limits.sessions,

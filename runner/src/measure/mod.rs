@@ -161,7 +161,7 @@ pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
     let rows: Vec<Value> = report.summaries().iter().map(analyze::export::rows::object).collect();
     json!({
         "host": asked.host,
-        "speaks": asked.speaks.map_or("plumb", |program| program.name()),
+        "speaks": asked.speaks.map_or("plumb", |program| program.as_str()),
         "took_s": took.as_secs_f64(),
         "rows": rows,
         "limits": table::limits(report.summaries()),

@@ -241,7 +241,7 @@ impl Asked {
         let (name, port) = split_port(host);
         keys.push(format!("address: {}", quoted(name)));
         keys.extend(port.filter(|_| self.speaks.is_none()).map(|_| format!("control: {}", quoted(host))));
-        keys.extend(self.speaks.map(|program| format!("speaks: {}", program.name())));
+        keys.extend(self.speaks.map(|program| format!("speaks: {}", program.as_str())));
         format!("hosts:\n  {SERVER}: {{{}}}\n", keys.join(", "))
     }
 

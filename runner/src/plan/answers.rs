@@ -31,7 +31,7 @@ pub fn way(direction: Direction) -> Way {
 /// The cells that a test's spec decides.
 pub fn of_spec(row: &mut Row, spec: &TestSpec) {
     row.control = match Program::of(spec) {
-        Some(program) => program.name().parse().ok(),
+        Some(program) => program.as_str().parse().ok(),
         None if spec.is_reflected() => Some(Control::Stamp),
         None if spec.is_alone() => Some(Control::None),
         None => Some(Control::Session),
@@ -126,7 +126,7 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         // Both ends count the messages of the whole test.
         (_, "lost" | "loss_ratio") if datagrams && unmarked => return None,
         (_, "reordered" | "duplicated" | "jitter") if datagrams && unmarked => {
-            let program = Program::of(spec)?.name();
+            let program = Program::of(spec)?.as_str();
             return Some(format!("{program}'s messages have no numbers and no times"));
         }
         (_, "lost" | "loss_ratio" | "reordered" | "duplicated") if datagrams && !spec.numbers_messages() => {

@@ -244,7 +244,7 @@ fn check_host(entry: &Entry, host: &Host, out: &mut Diagnostics) {
         out.error(span(key), format!("`speaks` and `{key}` exclude each other"), *why);
     }
     if host.address.as_deref() == Some("local") {
-        let what = format!("`local` is this process, which does not speak {}", program.name());
+        let what = format!("`local` is this process, which does not speak {}", program.as_str());
         out.error(span("address"), what, format!("for {} on this machine: 127.0.0.1", program.server()));
     }
 }
@@ -261,7 +261,7 @@ pub(super) fn check_ends(
     if let Some(program) = near.and_then(|host| host.speaks) {
         out.error(
             span,
-            format!("`{}` speaks {}, which only serves: it cannot be `from`", from.name(), program.name()),
+            format!("`{}` speaks {}, which only serves: it cannot be `from`", from.name(), program.as_str()),
             "exchange `from` and `to`; `direction: reverse` lets the far end of a stream send",
         );
     } else if let Some(program) = far.and_then(|host| host.speaks)
@@ -287,7 +287,7 @@ pub(super) fn check_daemon<'a>(
     out: &mut Diagnostics,
 ) {
     if let Some((name, program)) = hosts.find_map(|(name, host)| Some((name, host.speaks?))) {
-        let message = format!("{what} needs a daemon, and `{name}` speaks {}", program.name());
+        let message = format!("{what} needs a daemon, and `{name}` speaks {}", program.as_str());
         out.error(node.span, message, "name another host");
     }
 }

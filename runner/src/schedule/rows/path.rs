@@ -313,10 +313,7 @@ fn tcp_infos(end: &SideReport) -> impl Iterator<Item = &TcpInfo> {
 
 #[cfg(test)]
 mod tests {
-    use netcore::{
-        report::Window,
-        spec::Direction,
-    };
+    use netcore::{report::Window, spec::Direction};
 
     use super::{super::of_iteration, *};
     use crate::schedule::fake::{self, flow, window};
