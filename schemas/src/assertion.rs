@@ -8,42 +8,24 @@ use crate::{
     words::LimitedBy,
 };
 
-/// The relation of the observed value to the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-    /// `==`
-    Equal,
-    /// `!=`
-    NotEqual,
+crate::words! {
+    /// The relation of the observed value to the limit.
+    Operator {
+        Less = "<",
+        LessOrEqual = "<=",
+        Greater = ">",
+        GreaterOrEqual = ">=",
+        Equal = "==",
+        NotEqual = "!=",
+    }
 }
 
 impl Operator {
-    /// As it is written.
-    #[must_use]
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-            Self::Equal => "==",
-            Self::NotEqual => "!=",
-        }
-    }
-
     /// The operator that a text begins with, and the rest of the text.
     pub fn split(text: &str) -> Option<(Self, &str)> {
         // The longer ones first: `<` begins `<=` too.
         let all = [Self::LessOrEqual, Self::GreaterOrEqual, Self::Equal, Self::NotEqual, Self::Less, Self::Greater];
-        all.into_iter().find_map(|operator| Some((operator, text.strip_prefix(operator.symbol())?)))
+        all.into_iter().find_map(|operator| Some((operator, text.strip_prefix(operator.as_str())?)))
     }
 
     /// Whether `value op limit` holds.
