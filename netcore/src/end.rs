@@ -411,26 +411,14 @@ struct Conclusion {
 impl Conclusion {
     /// Completes what was sampled.
     fn report(self, sampled: SideReport) -> SideReport {
-        let Self {
-            watch,
-            spec,
-            side,
-            threads,
-            links,
-            v6,
-            granted: mut options,
-            rendezvous,
-            nic,
-            peer,
-            time_wait,
-            hops,
-        } = self;
-        for link in &links {
+        let (spec, side) = (&*self.spec, self.side);
+        let mut options = self.granted;
+        for link in &self.links {
             let end = options.partition_point(|granted| granted.flow <= link.flow);
             let start = options.partition_point(|granted| granted.flow < link.flow);
-            options::read_again(&mut options[start..end], &link.send, spec.transport, v6);
+            options::read_again(&mut options[start..end], &link.send, spec.transport, self.v6);
         }
-        let time_wait = time_wait.map(|before| kernel::time_wait_after(before, &spec));
+        let time_wait = self.time_wait.map(|before| kernel::time_wait_after(before, spec));
         let mut notes = sampled.notes;
         notes.extend(
             spec.end(side)
@@ -440,33 +428,35 @@ impl Conclusion {
                 .map(|name| format!("{name} has no meaning for {} and was not set", spec.transport.name())),
         );
         notes.extend(pages::conduit_note(&options));
-        notes.extend(peer.zip(nic.as_ref()).and_then(|(peer, nic)| nic::fragments_note(&spec, side, peer, nic)));
-        notes.extend(submissions_note(side, watch.all_submitted()));
+        notes.extend(
+            self.peer.zip(self.nic.as_ref()).and_then(|(peer, nic)| nic::fragments_note(spec, side, peer, nic)),
+        );
+        notes.extend(submissions_note(side, self.watch.all_submitted()));
         if side == Side::Near {
-            let unused = unused(&spec);
+            let unused = unused(spec);
             notes.extend(unused.iter().map(|key| format!("{key} has no meaning for this workload and was not used")));
             // Only the near end needs a port for every connection.
-            notes.extend(time_wait.as_ref().and_then(|counts| kernel::time_wait_note(counts, &spec)));
+            notes.extend(time_wait.as_ref().and_then(|counts| kernel::time_wait_note(counts, spec)));
         }
-        drop((links, rendezvous));
+        drop((self.links, self.rendezvous));
         SideReport {
             side,
             io: spec.resolved_io().name().to_owned(),
-            threads,
+            threads: self.threads,
             library: spec
                 .records()
                 .map(|records| tls::library(records).to_owned())
                 .or_else(|| transport::mpi::library(spec.transport)),
             options,
-            nic,
-            ipv6: peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),
+            nic: self.nic,
+            ipv6: self.peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),
             under_load_ns: match sampled.monotonic_start_ns {
                 0 => 0,
-                start_ns => start_ns.max(watch.began_ns()),
+                start_ns => start_ns.max(self.watch.began_ns()),
             },
             time_wait,
-            path: hops.map(HopProbes::finish),
-            spinning: (spec.resolved_io() == Io::Spin).then(|| watch.spinning()),
+            path: self.hops.map(HopProbes::finish),
+            spinning: (spec.resolved_io() == Io::Spin).then(|| self.watch.spinning()),
             notes,
             ..sampled
         }
