@@ -6,6 +6,22 @@ use serde_json::{Map, Value, json};
 
 use crate::columns::{COLUMNS, ColumnType};
 
+/// The published schema of a type that is one word of a plan.
+#[macro_export]
+macro_rules! published {
+    ($type:ident as $name:literal, $schema:tt) => {
+        impl ::schemars::JsonSchema for $type {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!($schema)
+            }
+        }
+    };
+}
+
 /// The version of the results contract. Additive columns do not change it.
 pub const RESULTS_VERSION: u64 = 1;
 

@@ -3,12 +3,12 @@
 //! Readers of tables compare text with [`Record::as_str`] and its like, so an unknown word of a newer version stays
 //! readable. A typed row refuses it. [`OneOrMany`] is a key of a plan that takes a word or a list.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{Error as _, SeqAccess, Visitor},
 };
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 /// A word as the documentation shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -413,15 +413,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
     }
 }
 
-impl JsonSchema for OneOrMany {
-    fn schema_name() -> Cow<'static, str> {
-        "OneOrMany".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1})
-    }
-}
+crate::published!(OneOrMany as "OneOrMany", {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1});
 
 #[cfg(test)]
 mod tests {

@@ -127,20 +127,12 @@ impl<'de> Deserialize<'de> for Cpus {
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Cpus {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Cpus".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "CPUs: 3, \"0,2\", \"2-5\" or a list",
-            "type": ["integer", "string", "array"],
-            "items": {"type": ["integer", "string"]},
-            "minimum": 0
-        })
-    }
-}
+schemas::published!(Cpus as "Cpus", {
+    "description": "CPUs: 3, \"0,2\", \"2-5\" or a list",
+    "type": ["integer", "string", "array"],
+    "items": {"type": ["integer", "string"]},
+    "minimum": 0
+});
 
 /// Options of one end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

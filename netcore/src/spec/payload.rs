@@ -90,19 +90,11 @@ impl<'de> Deserialize<'de> for Payload {
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Payload {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Payload".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "zero, random, or a file's path",
-            "type": "string",
-            "examples": ["zero", "random"]
-        })
-    }
-}
+schemas::published!(Payload as "Payload", {
+    "description": "zero, random, or a file's path",
+    "type": "string",
+    "examples": ["zero", "random"]
+});
 
 #[cfg(test)]
 mod tests {

@@ -18,15 +18,7 @@ macro_rules! quantities {
         }
 
         #[cfg(feature = "schema")]
-        impl schemars::JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                $kind.into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({"type": "integer", "minimum": 0})
-            }
-        }
+        schemas::published!($name as $kind, {"type": "integer", "minimum": 0});
     )*};
 }
 

@@ -297,20 +297,12 @@ impl<'de> Deserialize<'de> for Dscp {
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Dscp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Dscp".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "a code point: 0 to 63, or ef, va, le, be, cs0 to cs7, af11 to af43",
-            "type": ["integer", "string"],
-            "minimum": 0,
-            "maximum": 63
-        })
-    }
-}
+schemas::published!(Dscp as "Dscp", {
+    "description": "a code point: 0 to 63, or ef, va, le, be, cs0 to cs7, af11 to af43",
+    "type": ["integer", "string"],
+    "minimum": 0,
+    "maximum": 63
+});
 
 /// Explicit Congestion Notification: the two lower bits of the type of service (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -385,18 +377,10 @@ impl<'de> Deserialize<'de> for Ecn {
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for Ecn {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Ecn".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "description": "true (ect0), false, or a code point of datagrams",
-            "enum": [true, false, "ect0", "ect1", "ce"]
-        })
-    }
-}
+schemas::published!(Ecn as "Ecn", {
+    "description": "true (ect0), false, or a code point of datagrams",
+    "enum": [true, false, "ect0", "ect1", "ce"]
+});
 
 /// A requested value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,27 +3,14 @@
 use std::{fmt, time::Duration};
 
 use netcore::spec::quantity::TIMES;
-use schemas::units::{self, QuantityError};
+use schemas::{
+    published,
+    units::{self, QuantityError},
+};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error as _, Visitor},
 };
-
-/// The published schema of a type that is one word of a plan.
-macro_rules! published {
-    ($type:ident as $name:literal, $schema:tt) => {
-        impl ::schemars::JsonSchema for $type {
-            fn schema_name() -> ::std::borrow::Cow<'static, str> {
-                $name.into()
-            }
-
-            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
-                ::schemars::json_schema!($schema)
-            }
-        }
-    };
-}
-pub(super) use published;
 
 /// A type that is one word of a plan: `$read` makes it of the text, or says what is wrong.
 macro_rules! word {
@@ -36,7 +23,7 @@ macro_rules! word {
             }
         }
 
-        crate::plan::quantity::published!($type as $name, $schema);
+        ::schemas::published!($type as $name, $schema);
     };
 }
 pub(super) use word;

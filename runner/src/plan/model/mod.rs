@@ -14,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::assertion;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::quantity::{published, word};
+use super::quantity::word;
 
 pub use body::{
     Assert, AssertDetail, Concurrent, Find, Iterations, IterationsDetail, Matrix, MatrixValue, Pacing, Start, StopWhen,
@@ -150,7 +150,7 @@ impl Serialize for Statement {
 #[serde(transparent)]
 pub struct Word(pub String);
 
-published!(Word as "Word", {"type": ["string", "number", "boolean"]});
+schemas::published!(Word as "Word", {"type": ["string", "number", "boolean"]});
 
 /// A short form, which the visitor's `$short` reads, or a map with details. The value's form decides which, so that an error keeps
 /// its place.
