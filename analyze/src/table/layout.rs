@@ -183,12 +183,6 @@ pub struct Sheet {
     pub hint: &'static str,
 }
 
-impl Default for Sheet {
-    fn default() -> Self {
-        Self::PLAIN
-    }
-}
-
 impl Sheet {
     /// Without a limit and without colours.
     pub const PLAIN: Self =
