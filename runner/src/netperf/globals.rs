@@ -130,7 +130,7 @@ pub fn wrong(letter: char) -> impl Fn(String) -> Stop {
 /// Reads the words before `--`.
 pub fn parse(words: &[String]) -> Result<Globals, Stop> {
     let mut globals = Globals::default();
-    let mut confidence = Confidence::default();
+    let mut goal = Goal::NONE;
     let mut reading = Getopt::new(words, LETTERS);
     while let Some(item) = reading.next_item() {
         let Item::Option(letter, value) = item else { return Err(Stop::Usage(Some(item))) };
@@ -143,13 +143,13 @@ pub fn parse(words: &[String]) -> Result<Globals, Stop> {
                 reading.take_if(|word| word.starts_with(|c: char| c.is_ascii_digit()));
                 *(if letter == 'c' { &mut globals.local_cpu } else { &mut globals.remote_cpu }) = true;
             }
-            'i' => confidence.iterations(&text).map_err(wrong(letter))?,
-            'I' => confidence.interval(&text).map_err(wrong(letter))?,
-            'r' => confidence.result_only = true,
+            'i' => goal.iterations(&text).map_err(wrong(letter))?,
+            'I' => goal.interval(&text).map_err(wrong(letter))?,
+            'r' => goal.result_only = true,
             _ => option(&mut globals, letter, &text).map_err(wrong(letter))?,
         }
     }
-    globals.goal = confidence.goal();
+    globals.goal = (goal.most > 1).then(|| Goal { most: goal.most.max(goal.least), ..goal });
     Ok(globals)
 }
 
@@ -225,25 +225,13 @@ fn length(text: &str) -> Result<Length, String> {
     }
 }
 
-/// `-i`, `-I` and `-r` in the order of their reading.
-struct Confidence {
-    least: u32,
-    most: u32,
-    level: u32,
-    width: f64,
-    result_only: bool,
-}
-
-impl Default for Confidence {
-    fn default() -> Self {
-        Self { least: 1, most: 1, level: 0, width: 0.0, result_only: false }
-    }
-}
-
 /// netperf runs no fewer and no more iterations for a confidence interval.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 3..=30;
 
-impl Confidence {
+/// As `-i`, `-I` and `-r` set it in the order of their reading.
+impl Goal {
+    const NONE: Self = Self { most: 1, least: 1, level: 0, width: 0.0, result_only: false };
+
     fn iterations(&mut self, text: &str) -> Result<(), String> {
         let (most, least) = both(text);
         let count = |text: &str| words::size(text).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
@@ -284,11 +272,6 @@ impl Confidence {
             self.width = 0.05;
         }
         Ok(())
-    }
-
-    fn goal(&self) -> Option<Goal> {
-        let Self { least, most, level, width, result_only } = *self;
-        (most > 1).then_some(Goal { most: most.max(least), least, level, width, result_only })
     }
 }
 
