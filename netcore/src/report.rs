@@ -530,4 +530,9 @@ impl SideReport {
     pub fn empty(side: Side, ending: Ending) -> Self {
         Self { side, ending, ..Self::default() }
     }
+
+    /// The window of a phase, if it was reached.
+    pub fn phase(&self, phase: Phase) -> Option<&Window> {
+        self.phases.iter().find(|window| window.phase == phase)
+    }
 }

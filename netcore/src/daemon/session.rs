@@ -527,7 +527,7 @@ impl<'s> Session<'s> {
 
 /// Begin and end of a report's measure phase on the monotonic clock, nanoseconds.
 fn measured(report: &SideReport) -> Option<(u64, u64)> {
-    let window = report.phases.iter().find(|window| window.phase == Phase::Measure)?;
+    let window = report.phase(Phase::Measure)?;
     Some((report.monotonic_start_ns, report.monotonic_start_ns + window.elapsed_ns))
 }
 

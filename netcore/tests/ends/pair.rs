@@ -216,7 +216,7 @@ pub fn sum(flows: &[FlowWindow]) -> Counts {
 }
 
 pub fn phase(report: &SideReport, phase: Phase) -> &Window {
-    report.phases.iter().find(|window| window.phase == phase).unwrap()
+    report.phase(phase).unwrap()
 }
 
 /// Counters of the measure phase, summed over the flows.

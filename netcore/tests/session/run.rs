@@ -38,9 +38,7 @@ fn a_stream_over_tcp_gives_both_ends_the_same_bytes() {
     assert_eq!((&outcome.near.ending, &outcome.far.as_ref().unwrap().ending), (&Ending::Complete, &Ending::Complete));
     let (sent, arrived) = received(&outcome);
     assert!(sent > 1_000_000 && sent == arrived, "{sent} sent, {arrived} arrived");
-    let measure = |report: &netcore::report::SideReport| {
-        report.phases.iter().find(|window| window.phase == Phase::Measure).unwrap().elapsed_ns
-    };
+    let measure = |report: &netcore::report::SideReport| report.phase(Phase::Measure).unwrap().elapsed_ns;
     // A late end of the warm-up shortens the measure phase, which ends on schedule.
     assert!(measure(&outcome.near) > 0 && measure(outcome.far.as_ref().unwrap()) > 0);
     // Both ends have the same clock here, so whatever the probes say lies within their bound.
@@ -125,7 +123,7 @@ fn a_stop_ends_both_ends_early_and_whole() {
     let (sent, arrived) = received(&outcome);
     assert!(sent > 0 && sent == arrived);
     let end = |report: &netcore::report::SideReport| {
-        let measure = report.phases.iter().find(|window| window.phase == Phase::Measure).unwrap();
+        let measure = report.phase(Phase::Measure).unwrap();
         report.monotonic_start_ns + measure.elapsed_ns
     };
     let apart = end(&outcome.near).abs_diff(end(outcome.far.as_ref().unwrap()));

@@ -38,7 +38,7 @@ fn settling(mut spec: TestSpec) -> TestSpec {
 }
 
 fn phase(report: &SideReport, phase: Phase) -> u64 {
-    report.phases.iter().find(|w| w.phase == phase).unwrap().elapsed_ns
+    report.phase(phase).unwrap().elapsed_ns
 }
 
 fn settled_together(outcome: &Outcome, heard: &Settles) {

@@ -123,12 +123,12 @@ impl Figures {
 /// Makes the figures. `defaults`: buffers of a socket of this end before it was connected. `None`: the measurement never began.
 pub fn figures(outcome: &Outcome, request: &Request, defaults: DefaultSizes) -> Option<Figures> {
     let shape = request.shape;
-    let near = measured(&outcome.near)?;
+    let near = outcome.near.phase(Phase::Measure)?;
     let far = outcome.far.as_ref();
     // The far end counts a stream to its last byte, so this end does, too, and the time goes on until it has arrived.
     let sends = shape.calls == Calls::SEND && !shape.has_transactions();
     let streams = sends && !shape.transport.is_datagram();
-    let far_window = far.and_then(measured);
+    let far_window = far.and_then(|far| far.phase(Phase::Measure));
     let elapsed_ns = match far_window {
         Some(window) if streams => window.elapsed_ns,
         _ => near.elapsed_ns,
@@ -161,11 +161,6 @@ pub fn figures(outcome: &Outcome, request: &Request, defaults: DefaultSizes) -> 
         latency: latency(near),
         tcp: near.flows.first().and_then(|flow| flow.tcp_info),
     })
-}
-
-/// The window of the measurement.
-fn measured(report: &SideReport) -> Option<&Window> {
-    report.phases.iter().find(|window| window.phase == Phase::Measure)
 }
 
 fn sum(flows: &[FlowWindow]) -> Counts {

@@ -124,7 +124,7 @@ impl Notes {
 
 /// Share of a measurement during which another client's load ran on the same daemon.
 fn beside_others_ratio(report: &SideReport) -> f64 {
-    let measured = report.phases.iter().find(|window| window.phase == Phase::Measure);
+    let measured = report.phase(Phase::Measure);
     measured
         .filter(|window| window.elapsed_ns > 0)
         .map_or(0.0, |window| report.shared_ns as f64 / window.elapsed_ns as f64)
@@ -197,7 +197,7 @@ enum Kind {
 
 /// Disturbances that an end reports, with their sizes.
 pub fn of(report: &SideReport) -> Vec<(Disturbance, f64)> {
-    let Some(measured) = report.phases.iter().find(|window| window.phase == Phase::Measure) else { return Vec::new() };
+    let Some(measured) = report.phase(Phase::Measure) else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(cpu) = &measured.cpu
         && let Some(share) = cpu.throttled.filter(|share| *share >= THROTTLED)

@@ -18,11 +18,12 @@ use crate::{
 
 /// The results of this end.
 pub fn client_results(spec: &TestSpec, near: &SideReport) -> Results {
-    let measured = window(near, Phase::Measure);
+    let measured = near.phase(Phase::Measure);
     let stream = |flow: u32| {
         let role = role(spec, Side::Near, flow);
         let total = counts(&near.totals, flow).map_or_else(Counts::default, |flow| flow.counts);
-        let early = window(near, Phase::Warmup)
+        let early = near
+            .phase(Phase::Warmup)
             .and_then(|window| counts(&window.flows, flow))
             .map_or_else(Counts::default, |flow| flow.counts);
         let (numbered_early, numbered) = (numbered(near, Phase::Warmup, flow), numbered(near, Phase::Measure, flow));
@@ -75,7 +76,7 @@ pub fn report(spec: &TestSpec, near: &SideReport, theirs: &Results, end: (u64, u
         let Some(stream) = stream else { return Err(format!("it reports nothing about stream {}", stream_id(flow))) };
         flows.push(far_flow(spec, near, flow, stream)?);
     }
-    let near_ns = window(near, Phase::Measure).map_or(0, |window| window.elapsed_ns);
+    let near_ns = near.phase(Phase::Measure).map_or(0, |window| window.elapsed_ns);
     let seconds = of_flow.iter().flatten().map(|stream| stream.seconds).fold(0.0, f64::max);
     let own_ns = Duration::try_from_secs_f64(seconds).map_or(0, nanoseconds);
     let warms_up = spec.phases.warmup_ns > 0;
@@ -114,7 +115,7 @@ pub fn report(spec: &TestSpec, near: &SideReport, theirs: &Results, end: (u64, u
             phase: Phase::Measure,
             start_ns: 0,
             elapsed_ns,
-            wall_end_ns: window(near, Phase::Measure).map_or(0, |window| window.wall_end_ns),
+            wall_end_ns: near.phase(Phase::Measure).map_or(0, |window| window.wall_end_ns),
             flows,
             // It tells the time of its process, not that of the machine.
             cpu: theirs.cpu.map(|[total, ..]| CpuUse { process_cpus: Some(total / 100.0), ..CpuUse::default() }),
@@ -182,20 +183,16 @@ fn role(spec: &TestSpec, side: Side, flow: u32) -> Role {
     spec.roles(side, flow).first().copied().unwrap_or(Role::Receiver)
 }
 
-fn window(report: &SideReport, phase: Phase) -> Option<&Window> {
-    report.phases.iter().find(|window| window.phase == phase)
-}
-
 fn counts(flows: &[FlowWindow], flow: u32) -> Option<&FlowWindow> {
     flows.iter().find(|window| window.flow == flow)
 }
 
 fn numbered(report: &SideReport, phase: Phase, flow: u32) -> Option<u64> {
-    counts(&window(report, phase)?.flows, flow)?.datagrams?.numbered
+    counts(&report.phase(phase)?.flows, flow)?.datagrams?.numbered
 }
 
 fn sent_in_measurement(near: &SideReport, flow: u32) -> u64 {
-    let flow = window(near, Phase::Measure).and_then(|window| counts(&window.flows, flow));
+    let flow = near.phase(Phase::Measure).and_then(|window| counts(&window.flows, flow));
     flow.and_then(|flow| flow.datagrams).map_or(0, |datagrams| datagrams.sent)
 }
 
@@ -240,7 +237,7 @@ pub fn server_results(
 ) -> Results {
     let seconds = |until: u64| until.saturating_sub(times.begin) as f64 / 1e9;
     let udp = spec.transport == Transport::Udp;
-    let early = report.phases.iter().find(|window| window.phase == Phase::Warmup);
+    let early = report.phase(Phase::Warmup);
     let stream = |flow: &FlowWindow| {
         let id = stream_id(flow.flow).into();
         let before = early.and_then(|window| window.flows.iter().find(|early| early.flow == flow.flow));

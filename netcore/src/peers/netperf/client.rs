@@ -246,8 +246,7 @@ pub fn report(spec: &TestSpec, response: &Message, results: &Message, near: &Sid
     // Its counts are those of the whole load. With a warm-up or a cool-down they are no measurement.
     let phases = &spec.phases;
     if phases.warmup_ns == 0 && phases.cooldown_ns == 0 {
-        let measured_ns =
-            near.phases.iter().find(|window| window.phase == Phase::Measure).map(|window| window.elapsed_ns);
+        let measured_ns = near.phase(Phase::Measure).map(|window| window.elapsed_ns);
         let drained_ns = ended_ns.checked_sub(near.monotonic_start_ns).filter(|_| near.monotonic_start_ns > 0);
         // The receiver of a stream counts until it has read the last byte.
         let elapsed_ns = if near_counts(spec) { measured_ns } else { drained_ns.max(measured_ns) }.unwrap_or(0);

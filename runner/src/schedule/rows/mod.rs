@@ -62,7 +62,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
             made.rows.push(row);
         }
     }
-    let measure = Pair { near: phase(near, Phase::Measure), far: far.and_then(|far| phase(far, Phase::Measure)) };
+    let measure = Pair { near: near.phase(Phase::Measure), far: far.and_then(|far| far.phase(Phase::Measure)) };
     if spec.flows() > 1 {
         for stream in 0..spec.flows() {
             if let Some(way) = window::way_of(spec.direction, measure, stream) {
@@ -73,7 +73,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
         }
     }
     for which in [Phase::Warmup, Phase::Measure, Phase::Cooldown] {
-        let pair = Pair { near: phase(near, which), far: far.and_then(|far| phase(far, which)) };
+        let pair = Pair { near: near.phase(which), far: far.and_then(|far| far.phase(which)) };
         if pair.near.is_none() && pair.far.is_none() {
             continue;
         }
@@ -117,10 +117,6 @@ fn time_wait(row: &mut Row, near: &SideReport, far: Option<&SideReport>) {
 /// The intervals of an end that may be none.
 fn intervals(report: Option<&SideReport>) -> &[Window] {
     report.map_or(&[], |report| &report.intervals)
-}
-
-fn phase(report: &SideReport, phase: Phase) -> Option<&Window> {
-    report.phases.iter().find(|w| w.phase == phase)
 }
 
 /// The intervals of the two ends, in order of time, joined where both were cut at the same edges: to within half of their

@@ -49,8 +49,7 @@ impl Phases {
     /// `None`: a test that stops by a count, whose ends need not be simultaneous.
     fn of(member: &Member, reports: &Outcome) -> Option<Self> {
         let Stop::AfterNs(asked) = member.spec()?.phases.stop else { return None };
-        let length =
-            |report: &SideReport| report.phases.iter().find(|w| w.phase == Phase::Measure).map(|w| w.elapsed_ns);
+        let length = |report: &SideReport| report.phase(Phase::Measure).map(|window| window.elapsed_ns);
         let near = length(&reports.near)?;
         let far = reports.near_start_ns.zip(reports.far_start_ns).zip(reports.far.as_ref().and_then(length));
         let Some(((near_start, far_start), far)) = far else {
@@ -154,15 +153,11 @@ struct Read {
 /// The ends that received something.
 fn readers(reports: &Outcome) -> Vec<Read> {
     let both = || {
-        let (near, far) = (measured(&reports.near)?, measured(reports.far.as_ref()?)?);
+        let (near, far) = (reports.near.phase(Phase::Measure)?, reports.far.as_ref()?.phase(Phase::Measure)?);
         let apart_ns = reports.near_start_ns?.abs_diff(reports.far_start_ns?);
         Some([(near, far), (far, near)].into_iter().filter_map(|(from, to)| of_reader(from, to, apart_ns)).collect())
     };
     both().unwrap_or_default()
-}
-
-fn measured(report: &SideReport) -> Option<&Window> {
-    report.phases.iter().find(|window| window.phase == Phase::Measure)
 }
 
 fn of_reader(sender: &Window, reader: &Window, apart_ns: u64) -> Option<Read> {

@@ -248,7 +248,7 @@ fn ends(reports: &Outcome) -> impl Iterator<Item = &SideReport> {
 
 /// Length of an end's measure phase, nanoseconds.
 fn elapsed(report: &SideReport) -> Option<u64> {
-    report.phases.iter().find(|window| window.phase == Phase::Measure).map(|window| window.elapsed_ns)
+    report.phase(Phase::Measure).map(|window| window.elapsed_ns)
 }
 
 /// Marks the rows of an iteration that was cut off. Intervals that came to their end stay as they are, and so do phases.
