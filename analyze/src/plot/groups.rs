@@ -325,7 +325,7 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let mut layers = Vec::new();
     // Fewer than four values have no useful quartiles. The dots show them all.
     if sorted.len() >= 4
-        && let Some([q1, median, q3]) = quartiles(&sorted)
+        && let Some([q1, median, q3]) = quantiles::quartiles(&sorted)
     {
         let reach = 1.5 * (q3 - q1);
         let low = sorted.iter().copied().find(|v| *v >= q1 - reach).unwrap_or(q1);
@@ -350,8 +350,4 @@ fn one(all: &Groups, group: &Group) -> Vec<Layer> {
     let points = group.values.iter().enumerate().map(|(i, v)| (*v, first + step * i as f64)).collect();
     layers.push(Layer::Marks { points, sign, colour, weight: 0.55 });
     layers
-}
-
-fn quartiles(sorted: &[f64]) -> Option<[f64; 3]> {
-    Some([quantiles::quantile(sorted, 0.25)?, quantiles::median(sorted)?, quantiles::quantile(sorted, 0.75)?])
 }

@@ -43,58 +43,25 @@ pub fn trimmed_mean(sorted: &[f64], cut: f64) -> Option<f64> {
     super::moments::mean(sorted.get(off..sorted.len() - off)?)
 }
 
-/// Distance from the bulk of the values, by Tukey's fences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlier {
-    /// Within 1.5 interquartile ranges of the quartiles.
-    None,
-    /// Beyond 1.5.
-    Mild,
-    /// Beyond 3.
-    Severe,
-}
-
-/// Tukey's fences (Exploratory Data Analysis, 1977): Q1 − k·IQR and Q3 + k·IQR with k 1.5 and 3.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fences {
-    q1: f64,
-    q3: f64,
-}
-
-impl Fences {
-    /// Takes at least four sorted values; fewer have no useful quartiles.
-    pub fn new(sorted: &[f64]) -> Option<Self> {
-        (sorted.len() >= 4).then_some(())?;
-        Some(Self { q1: quantile(sorted, 0.25)?, q3: quantile(sorted, 0.75)? })
-    }
-
-    /// Labels a value. Outliers are never removed.
-    pub fn label(&self, value: f64) -> Outlier {
-        let range = self.q3 - self.q1;
-        let beyond = |k: f64| value < self.q1 - k * range || value > self.q3 + k * range;
-        if beyond(3.0) {
-            Outlier::Severe
-        } else if beyond(1.5) {
-            Outlier::Mild
-        } else {
-            Outlier::None
-        }
-    }
+/// The quartiles of sorted values, with the median between them.
+pub fn quartiles(sorted: &[f64]) -> Option<[f64; 3]> {
+    Some([quantile(sorted, 0.25)?, median(sorted)?, quantile(sorted, 0.75)?])
 }
 
 /// Share of the median by which a value must differ from it to be worth a warning: values that agree to a fraction of a per
 /// cent have outliers too, which change no result.
 const WORTH_NAMING: f64 = 0.01;
 
-/// The number of severe outliers among values in any order that differ from the median by a hundredth of it or more.
+/// The number of severe outliers, more than 3 interquartile ranges beyond the quartiles (Tukey, Exploratory Data Analysis,
+/// 1977), among values in any order that differ from the median by a hundredth of it or more.
 pub fn severe_outliers(values: &[f64]) -> usize {
     let mut sorted = values.to_vec();
     sort(&mut sorted);
-    let middle = median(&sorted).unwrap_or(0.0);
+    // Fewer than four values have no useful quartiles.
+    let Some([q1, middle, q3]) = quartiles(&sorted).filter(|_| sorted.len() >= 4) else { return 0 };
+    let reach = 3.0 * (q3 - q1);
     let is_far = |value: f64| (value - middle).abs() >= WORTH_NAMING * middle.abs();
-    let is_severe = |fences: &Fences, v: f64| fences.label(v) == Outlier::Severe && is_far(v);
-    let severe = |fences: Fences| values.iter().filter(|v| is_severe(&fences, **v)).count();
-    Fences::new(&sorted).map_or(0, severe)
+    values.iter().filter(|v| (**v < q1 - reach || **v > q3 + reach) && is_far(**v)).count()
 }
 
 // Quantiles in bounded memory: exact for as many values as fit, then from counts in narrow buckets.
@@ -265,13 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn fences_label() {
-        let sorted = [10.0, 11.0, 12.0, 13.0, 14.0];
-        let fences = Fences::new(&sorted).unwrap();
-        assert_eq!(fences.label(15.9), Outlier::None);
-        assert_eq!(fences.label(18.0), Outlier::Mild);
-        assert_eq!(fences.label(4.0), Outlier::Severe);
-        assert!(Fences::new(&sorted[..3]).is_none());
+    fn an_outlier_is_severe_from_three_interquartile_ranges_on() {
+        let values = |last: f64| [10.0, 11.0, 12.0, 13.0, 14.0, last];
+        assert_eq!([15.9, 21.0, 21.5, 40.0, -5.0].map(|last| severe_outliers(&values(last))), [0, 0, 1, 1, 1]);
+        assert_eq!(severe_outliers(&[10.0, 11.0, 1000.0]), 0);
     }
 
     #[test]
