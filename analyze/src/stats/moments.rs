@@ -110,16 +110,6 @@ pub fn stddev(values: &[f64]) -> Option<f64> {
     values.iter().copied().collect::<Moments>().stddev()
 }
 
-/// The geometric mean; `None` without values or where one is not positive.
-pub fn geometric_mean(values: &[f64]) -> Option<f64> {
-    values
-        .iter()
-        .all(|v| *v > 0.0)
-        .then(|| mean(&values.iter().map(|v| v.ln()).collect::<Vec<_>>()))
-        .flatten()
-        .map(f64::exp)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,12 +142,6 @@ mod tests {
         assert_eq!(fairness(&[0.0]), None);
         assert_eq!(fairness(&[-1.0, 3.0]), None);
         assert_eq!(fairness(&[]), None);
-    }
-
-    #[test]
-    fn geometric() {
-        assert!((geometric_mean(&[1.0, 4.0, 16.0]).unwrap() - 4.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
     }
 
     proptest! {
