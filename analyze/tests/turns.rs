@@ -87,7 +87,7 @@ fn shares(how: Run, rounds: usize, worse: f64) -> [f64; 4] {
     for _ in 0..trials() {
         let (a, b) = run(&mut rng, how, rounds, worse);
         let p = [
-            mann_whitney(&a, &b).map(|t| t.p),
+            mann_whitney(&a, &b),
             Sides::apart(&a, &b).p(),
             Some(signed_ranks(&a, &b)),
             Sides::in_turns(&a, &b, ALPHA).and_then(|sides| sides.p()),

@@ -178,7 +178,7 @@ impl Comparison {
                         let (p, shift) = match rule.test {
                             Test::Rank => (sides.p(), sides.shift(level)),
                             _ => (
-                                two_sample::mann_whitney(&scaled.a, &scaled.b).map(|t| t.p),
+                                two_sample::mann_whitney(&scaled.a, &scaled.b),
                                 two_sample::shift(&scaled.a, &scaled.b, level),
                             ),
                         };

@@ -107,15 +107,11 @@ fn bootstrap_intervals() {
 #[test]
 fn rank_tests() {
     // scipy.stats.mannwhitneyu(S, T, method='exact')
-    let exact = compare::mann_whitney(&S, &T).unwrap();
-    assert_eq!((exact.u, exact.how), (72.0, compare::PValue::Exact));
-    close(exact.p, 0.003_062_297_179_944_238_7, 1e-10);
+    close(compare::mann_whitney(&S, &T).unwrap(), 0.003_062_297_179_944_238_7, 1e-10);
     // scipy.stats.mannwhitneyu([1, 2, 3], [4, 5, 6], method='exact')
-    close(compare::mann_whitney(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]).unwrap().p, 0.1, 1e-12);
+    close(compare::mann_whitney(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]).unwrap(), 0.1, 1e-12);
     // scipy.stats.mannwhitneyu(A, B, method='asymptotic')
-    let ties = compare::mann_whitney(&A, &B).unwrap();
-    assert_eq!((ties.u, ties.how), (13.0, compare::PValue::Normal));
-    close(ties.p, 0.028_273_367_813_967_3, 1e-9);
+    close(compare::mann_whitney(&A, &B).unwrap(), 0.028_273_367_813_967_3, 1e-9);
 }
 
 #[test]
