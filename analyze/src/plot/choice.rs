@@ -11,7 +11,6 @@ use schemas::{
     metrics::{self, Family},
     vocabulary,
 };
-use std::collections::HashSet;
 
 /// Parameters that are axes by default, the first that varies.
 pub const AXES: [&str; 7] = [
@@ -156,10 +155,5 @@ impl Records {
             }
         }
         found
-    }
-
-    /// The distinct values of a column along an axis.
-    pub fn steps(&self, column: &str) -> usize {
-        self.list.iter().map(|record| self.text(record, column)).collect::<HashSet<_>>().len()
     }
 }
