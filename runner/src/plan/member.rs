@@ -377,8 +377,7 @@ fn command(tree: &Node, typed: &TestBody, at: Span, from: &Endpoint, here: bool,
         return None;
     };
     if let Err(wrong) = OutputParser::of(&command) {
-        let node = tree.at(&format!("command.{}", wrong.key)).or_else(|| tree.get(key::command));
-        out.error(node.map_or(at, |n| n.span), wrong.message, wrong.help);
+        out.error(place_of(tree, &format!("command.{}", wrong.key)).unwrap_or(at), wrong.message, wrong.help);
     }
     if !here {
         let span = tree.get(key::from).map_or(at, |n| n.span);

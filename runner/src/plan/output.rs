@@ -11,7 +11,11 @@ use schemas::{
     words::{Phase, Record, Status},
 };
 
-use super::{diagnostics::suggest, model::Command};
+use super::{
+    diagnostics::suggest,
+    keys::{SpecError, error},
+    model::Command,
+};
 
 /// Groups of columns that an output may fill; the others identify the measurement.
 const GROUPS: [&str; 8] = ["what ran", "volume", "datagrams", "pacing", "latency", "cpu", "tcp", "place and time"];
@@ -46,66 +50,53 @@ impl Group {
     }
 }
 
-/// A mistake in a `command`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
-    /// `run`, `import`, `regex` or `units`.
-    pub key: &'static str,
-    pub message: String,
-    pub help: String,
-}
-
-fn wrong(key: &'static str, message: impl Into<String>, help: impl Into<String>) -> Wrong {
-    Wrong { key, message: message.into(), help: help.into() }
-}
-
 impl OutputParser {
-    /// The parser that the plan asks for.
-    pub fn of(command: &Command) -> Result<Self, Wrong> {
+    /// The parser that the plan asks for. A mistake has its key within `command`.
+    pub fn of(command: &Command) -> Result<Self, SpecError> {
         if command.run.first().is_none_or(|word| word.0.is_empty()) {
-            return Err(wrong("run", "a command without a program", "run: [program, argument, …]"));
+            return Err(error("run", "a command without a program", "run: [program, argument, …]"));
         }
         match (&command.import, &command.regex) {
             (Some(name), None) => {
                 if let Some(units) = &command.units
                     && !units.is_empty()
                 {
-                    return Err(wrong("units", "an importer knows its program's units", "remove `units`"));
+                    return Err(error("units", "an importer knows its program's units", "remove `units`"));
                 }
                 Program::from_str(name, false).map(Self::Import).map_err(|_| {
                     let values: Vec<_> =
                         Program::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
                     let known: Vec<&str> = values.iter().map(clap::builder::PossibleValue::get_name).collect();
-                    wrong("import", format!("there is no importer `{name}`"), suggest(name, &known))
+                    error("import", format!("there is no importer `{name}`"), suggest(name, &known))
                 })
             }
             (None, Some(expression)) => Self::expression(expression, command),
-            (Some(_), Some(_)) => Err(wrong("regex", "two ways to read its output", "keep `import`, or `regex`")),
+            (Some(_), Some(_)) => Err(error("regex", "two ways to read its output", "keep `import`, or `regex`")),
             (None, None) => {
-                Err(wrong("run", "no way to read its output", "add import: iperf3, or regex: '(?<throughput>…)'"))
+                Err(error("run", "no way to read its output", "add import: iperf3, or regex: '(?<throughput>…)'"))
             }
         }
     }
 
-    fn expression(expression: &str, command: &Command) -> Result<Self, Wrong> {
+    fn expression(expression: &str, command: &Command) -> Result<Self, SpecError> {
         let regex = RegexBuilder::new(expression).size_limit(MAX_EXPRESSION).build().map_err(|e| {
             let text = e.to_string();
             let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            wrong("regex", "this is not a regular expression", last)
+            error("regex", "this is not a regular expression", last)
         })?;
         let none = std::collections::BTreeMap::new();
         let units = command.units.as_ref().unwrap_or(&none);
         let groups: Vec<Group> =
             regex.capture_names().flatten().map(|name| group(name, units.get(name))).collect::<Result<_, _>>()?;
         if groups.is_empty() {
-            return Err(wrong(
+            return Err(error(
                 "regex",
                 "the expression has no named group",
                 "name what it finds after a metric: (?<throughput>[0-9.]+ Gbit/s), (?<transaction_rate>[0-9.]+)",
             ));
         }
         if let Some(name) = units.keys().find(|name| !groups.iter().any(|g| g.name == **name)) {
-            return Err(wrong("units", format!("the expression has no group `{name}`"), "units are by named group"));
+            return Err(error("units", format!("the expression has no group `{name}`"), "units are by named group"));
         }
         Ok(Self::Expression(regex, groups))
     }
@@ -163,7 +154,7 @@ impl OutputParser {
     }
 }
 
-fn group(name: &str, printed: Option<&String>) -> Result<Group, Wrong> {
+fn group(name: &str, printed: Option<&String>) -> Result<Group, SpecError> {
     let metric = metrics::find(name).or_else(|| metrics::METRICS.iter().find(|m| m.column == name));
     let column = metric.map_or(name, |m| m.column);
     let known = columns::find(column)
@@ -175,14 +166,14 @@ fn group(name: &str, printed: Option<&String>) -> Result<Group, Wrong> {
         } else {
             suggest(name, &names)
         };
-        return Err(wrong("regex", format!("the group `{name}` is not a metric"), help));
+        return Err(error("regex", format!("the group `{name}` is not a metric"), help));
     };
     let group =
         Group { name: name.to_owned(), column: known.name, unit: metric.map(|m| m.unit), printed: printed.cloned() };
     if printed.is_some()
         && let Err(reason) = group.value("1")
     {
-        return Err(wrong("units", format!("`{}` is not a unit of `{name}`", printed.map_or("", |u| u)), reason));
+        return Err(error("units", format!("`{}` is not a unit of `{name}`", printed.map_or("", |u| u)), reason));
     }
     Ok(group)
 }
