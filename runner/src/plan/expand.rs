@@ -26,7 +26,7 @@ use super::{
 const MAX_VALUES: usize = 4_000_000;
 
 pub struct Expander<'a> {
-    pub layers: &'a Layers<'a>,
+    pub layers: &'a Layers,
     pub hosts: &'a BTreeMap<String, Host>,
     /// `run.pause`.
     pub pause: Duration,

@@ -4,7 +4,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, SourcePlace, Sources, Span, suggest},
     inventory,
     keys::{self, key},
-    load::{LoadOptions, Prepared, prepare},
+    load::{LoadOptions, prepare},
     matrix::Matrix,
     resolve::{self, Layer, Layers, Origin, fold},
     responsiveness,
@@ -54,16 +54,15 @@ pub fn explain(file: &str, options: &LoadOptions, path: &str) -> Result<Explanat
 /// Explains `tests.NAME.KEY` (also `tests.NAME.concurrent.members.MEMBER.KEY`, and any other path of the plan).
 pub fn explain_str(name: &str, text: &str, options: &LoadOptions, path: &str) -> Result<Explanation, Diagnostics> {
     let mut out = Diagnostics::new(Sources::default());
-    let Some(prepared) = prepare(name, text, options, &mut out) else { return Err(out) };
-    match history(&prepared, path, &mut out) {
+    let Some(layers) = prepare(name, text, options, &mut out) else { return Err(out) };
+    match history(&layers, path, &mut out) {
         Some(explanation) if !out.has_errors() => Ok(explanation),
         _ => Err(out),
     }
 }
 
-fn history(prepared: &Prepared, path: &str, out: &mut Diagnostics) -> Option<Explanation> {
-    let Prepared { root, built_in, sets } = prepared;
-    let layers = Layers { root, built_in, sets };
+fn history(layers: &Layers, path: &str, out: &mut Diagnostics) -> Option<Explanation> {
+    let root = &layers.root;
     let segments: Vec<&str> = path.split('.').collect();
     let (layers, key) = match segments.as_slice() {
         ["tests", test, rest @ ..] => {

@@ -21,7 +21,7 @@ use super::{
     launch,
     model::{Host, PlanFile, Precondition, Run},
     pictures, ranges,
-    resolve::{self, BodySet, Layers},
+    resolve::{self, Layers},
     tree::{self, Entry, Node},
     vars::{Vars, matches, set},
 };
@@ -96,19 +96,12 @@ fn plain(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// A plan's tree with variables and `--set` applied, before its tests are expanded.
-pub(super) struct Prepared {
-    pub(super) root: Node,
-    pub(super) built_in: Node,
-    pub(super) sets: Vec<BodySet>,
-}
-
 /// Reads and checks a plan from its text.
 pub fn load_str(name: &str, text: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     let mut out = Diagnostics::new(Sources::default());
-    let Some(prepared) = prepare(name, text, options, &mut out) else { return Err(out) };
-    let file: Option<PlanFile> = decode(&prepared.root, &mut out);
-    let plan = build(name, &prepared, file, options, &mut out);
+    let Some(layers) = prepare(name, text, options, &mut out) else { return Err(out) };
+    let file: Option<PlanFile> = decode(&layers.root, &mut out);
+    let plan = build(name, &layers, file, options, &mut out);
     match plan {
         Some(mut plan) if !out.has_errors() => {
             plan.sources = out.sources.clone();
@@ -119,7 +112,7 @@ pub fn load_str(name: &str, text: &str, options: &LoadOptions) -> Result<Plan, D
     }
 }
 
-pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut Diagnostics) -> Option<Prepared> {
+pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut Diagnostics) -> Option<Layers> {
     let source = out.sources.add(name, text);
     let built_in_source = out.sources.add("built-in", resolve::BUILT_IN);
     let built_in = tree::parse(built_in_source, out)?;
@@ -147,7 +140,7 @@ pub(super) fn prepare(name: &str, text: &str, options: &LoadOptions, out: &mut D
     for set in &mut sets {
         vars.substitute(&mut set.value, &[], out);
     }
-    Some(Prepared { root, built_in, sets })
+    Some(Layers { root, built_in, sets })
 }
 
 /// Rejects other versions before anything else is read: their keys may mean other things.
@@ -172,12 +165,12 @@ fn version(root: &Node, out: &mut Diagnostics) -> Option<()> {
 
 fn build(
     path: &str,
-    prepared: &Prepared,
+    layers: &Layers,
     file: Option<PlanFile>,
     options: &LoadOptions,
     out: &mut Diagnostics,
 ) -> Option<Plan> {
-    let Prepared { root, built_in, sets } = prepared;
+    let root = &layers.root;
     let written: BTreeMap<String, Host> = match &file {
         Some(file) => file.hosts.clone().unwrap_or_default(),
         None => root.get("hosts").and_then(|n| decode(n, out)).unwrap_or_default(),
@@ -187,9 +180,7 @@ fn build(
     add_hosts(&options.hosts, &mut hosts, out);
     check::top(root, &hosts, file.as_ref(), out);
     let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
-    let layers = Layers { root, built_in, sets };
-    let tests_of =
-        Expander { layers: &layers, hosts: &hosts, pause: run.pause, timeout: run.timeout, values: Cell::new(0) };
+    let tests_of = Expander { layers, hosts: &hosts, pause: run.pause, timeout: run.timeout, values: Cell::new(0) };
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
         out.error(

@@ -171,16 +171,17 @@ pub struct BodySet {
 
 /// The sources of test bodies.
 #[derive(Debug)]
-pub struct Layers<'a> {
-    pub root: &'a Node,
-    pub built_in: &'a Node,
-    pub sets: &'a [BodySet],
+pub struct Layers {
+    /// A plan's tree with variables and `--set` applied, before its tests are expanded.
+    pub root: Node,
+    pub built_in: Node,
+    pub sets: Vec<BodySet>,
 }
 
 /// Longest chain of profiles that extend each other.
 const MAX_CHAIN: usize = 64;
 
-impl Layers<'_> {
+impl Layers {
     /// The layers of a test, lowest first, `--set` last.
     pub fn of_test(&self, name: &str, body: &Node, out: &mut Diagnostics) -> Vec<Layer> {
         let mut layers = vec![Layer { origin: Origin::BuiltIn, body: self.built_in.clone() }];
