@@ -15,8 +15,6 @@ pub use library::{Library, MpiError, Request, collectives::Number};
 pub use route::{Place, Route, Routes};
 pub use world::{Group, Lease, RankFacts, World, start, world};
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 // The families of MPI libraries: how each writes a handle, a constant and a status.
@@ -24,24 +22,16 @@ use serde::{Deserialize, Serialize};
 // A handle is a pointer (Open MPI, the standard ABI) or a number of 32 bits (MPICH). A `usize` carries either by value, and
 // receives either through a pointer if it was zero before.
 
-/// The libraries that share an ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    OpenMpi,
-    /// MPICH and its relatives with the same ABI (Intel MPI, MVAPICH, Cray MPICH).
-    Mpich,
-    /// The standard ABI of MPI 5.0.
-    Standard,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OpenMpi => "Open MPI",
-            Self::Mpich => "MPICH",
-            Self::Standard => "MPI's standard ABI",
-        })
+schemas::words! {
+    /// The libraries that share an ABI, by their name in sentences.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Family {
+        OpenMpi = "Open MPI",
+        /// MPICH and its relatives with the same ABI (Intel MPI, MVAPICH, Cray MPICH).
+        Mpich = "MPICH",
+        /// The standard ABI of MPI 5.0.
+        Standard = "MPI's standard ABI",
     }
 }
 
@@ -79,8 +69,6 @@ struct Row {
 }
 
 impl Family {
-    const ALL: [Self; 3] = [Self::OpenMpi, Self::Mpich, Self::Standard];
-
     /// Values of `mpi.h` of Open MPI 4.1, of MPICH 4.0, and of the forum's mpi-abi-stubs.
     const fn row(self) -> Row {
         use Handle::{At, Is};
@@ -131,7 +119,7 @@ impl Family {
     /// it gives its ranks.
     fn in_order(is_set: impl Fn(&str) -> bool) -> [Self; 3] {
         if is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMIX_RANK") && !is_set("PMI_SIZE") {
-            Self::ALL
+            [Self::OpenMpi, Self::Mpich, Self::Standard]
         } else {
             [Self::Mpich, Self::OpenMpi, Self::Standard]
         }
