@@ -13,5 +13,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=../Cargo.lock");
     let lock = fs::read_to_string("../Cargo.lock").unwrap_or_default();
-    println!("cargo::rustc-env=PLUMB_TLS=rustls {}, ring {}", version(&lock, "rustls"), version(&lock, "ring"));
+    let tls = format!("rustls {}, ring {}", version(&lock, "rustls"), version(&lock, "ring"));
+    println!("cargo::rustc-env=PLUMB_TLS={tls}");
+    println!("cargo::rustc-env=PLUMB_QUIC=quinn-proto {}, {tls}", version(&lock, "quinn-proto"));
 }

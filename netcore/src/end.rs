@@ -43,7 +43,7 @@ use crate::{
         datagram::effective,
         flow_options::{self, kernel_pace},
         hops::HopProbes,
-        options,
+        options, quic,
         rendezvous::{Connected, Rendezvous},
         stamp::Secret,
         tls,
@@ -175,7 +175,8 @@ impl End {
             let pinned = peer.and_then(|(_, endpoints)| endpoints.certificate);
             let part = self.identity.as_ref().map(tls::Part::Far).or(pinned.map(tls::Part::Near));
             let part = part.ok_or_else(|| EndError::Impossible("the far end announced no certificate".to_owned()))?;
-            tls::secure(&self.connected.links, &self.spec, part, &deadline)?;
+            let secure = if self.spec.transport == Transport::Quic { quic::secure } else { tls::secure };
+            secure(&self.connected.links, &self.spec, part, &deadline)?;
         }
         self.look_around();
         Ok(())
@@ -271,7 +272,7 @@ impl End {
         let by_thread = pattern::onto_threads(&spec, workers);
         let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
-        let time_wait = if spec.pattern.is_connecting() { kernel::time_wait() } else { None };
+        let time_wait = if spec.opens_sockets() { kernel::time_wait() } else { None };
         let hops = connected.peer.filter(|_| spec.hops && side == Side::Near).map(|peer| {
             let local = connected.links.first().and_then(|link| local_ip(&link.send).ok());
             let local = local.map(|address| address.ip().to_canonical());
@@ -336,6 +337,7 @@ fn granted(
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(flow_options::segments_granted(link, spec, side));
         list.extend(link.secured.get().into_iter().flat_map(|secured| secured.granted(link.flow, spec)));
+        list.extend(link.quic.get().into_iter().flat_map(|quic| quic.granted(link.flow)));
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
@@ -443,10 +445,7 @@ impl Conclusion {
             side,
             io: spec.resolved_io().name().to_owned(),
             threads: self.threads,
-            library: spec
-                .records()
-                .map(|records| tls::library(records).to_owned())
-                .or_else(|| transport::mpi::library(spec.transport)),
+            library: tls::library(spec).map(str::to_owned).or_else(|| transport::mpi::library(spec.transport)),
             options,
             nic: self.nic,
             ipv6: self.peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),

@@ -153,6 +153,58 @@ pub struct TcpInfoHere {
     pub reordering_segments: u32,
 }
 
+/// A connection of QUIC as its library sees it: round trips, window and MTU at the end of a window, and what it counted in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuicInfo {
+    /// Smoothed round-trip time, microseconds.
+    pub rtt_us: u32,
+    /// Smallest round-trip time, microseconds.
+    pub min_rtt_us: u32,
+    /// Congestion window, bytes.
+    pub cwnd_bytes: u64,
+    /// Longest UDP payload that the path is known to carry, bytes.
+    pub mtu_bytes: u32,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets that the loss detection gave up.
+    pub packets_lost: u64,
+    /// Times that the congestion control saw congestion.
+    pub congestion_events: u64,
+    /// Times that the other end was told that its window holds this one back.
+    pub blocked: u64,
+    /// UDP datagrams sent.
+    pub datagrams_sent: u64,
+    /// UDP datagrams received.
+    pub datagrams_received: u64,
+    /// Payload of the UDP datagrams sent, bytes.
+    pub udp_bytes_sent: u64,
+    /// System calls that sent datagrams.
+    pub send_calls: u64,
+    /// System calls that received datagrams.
+    pub receive_calls: u64,
+}
+
+impl QuicInfo {
+    /// What was counted since then.
+    #[must_use]
+    pub fn since(self, before: &Self) -> Self {
+        let grown = |of: fn(&Self) -> u64| of(&self).saturating_sub(of(before));
+        Self {
+            packets_sent: grown(|info| info.packets_sent),
+            packets_lost: grown(|info| info.packets_lost),
+            congestion_events: grown(|info| info.congestion_events),
+            blocked: grown(|info| info.blocked),
+            datagrams_sent: grown(|info| info.datagrams_sent),
+            datagrams_received: grown(|info| info.datagrams_received),
+            udp_bytes_sent: grown(|info| info.udp_bytes_sent),
+            send_calls: grown(|info| info.send_calls),
+            receive_calls: grown(|info| info.receive_calls),
+            ..self
+        }
+    }
+}
+
 /// Latencies of one kind: an HdrHistogram of nanoseconds (three significant digits) in its V2 form, base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,6 +232,9 @@ pub struct FlowWindow {
     pub tcp_info: Option<TcpInfo>,
     /// Segments retransmitted in the window.
     pub retransmits: Option<u64>,
+    /// The flow's connection of QUIC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicInfo>,
     /// Messages by the phase of their sending; only in windows that are phases, and only for datagrams.
     pub datagrams: Option<DatagramPhase>,
     /// Interarrival jitter at the window's end (RFC 3550, section 6.4.1), nanoseconds; where datagrams are received.
@@ -199,6 +254,7 @@ impl FlowWindow {
             tcp_at_start: None,
             tcp_info: None,
             retransmits: None,
+            quic: None,
             datagrams: None,
             jitter_ns: None,
             pacing: None,
@@ -424,8 +480,8 @@ pub struct Granted {
 
 impl Granted {
     /// An option whose value does not change after the start.
-    pub fn constant(flow: u32, option: &str, requested: String, granted: Option<String>) -> Self {
-        let (option, requested) = (option.to_owned(), Some(requested));
+    pub fn constant(flow: u32, option: &str, requested: impl Into<Option<String>>, granted: Option<String>) -> Self {
+        let (option, requested) = (option.to_owned(), requested.into());
         Self { flow, option, requested, at_start: granted.clone(), at_end: granted }
     }
 }

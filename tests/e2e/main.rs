@@ -74,6 +74,7 @@ mod power;
 mod program;
 mod programs;
 mod promises;
+mod quic;
 mod ranks;
 mod readme;
 mod relay;

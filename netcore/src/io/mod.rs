@@ -11,6 +11,7 @@ pub mod fill;
 #[expect(unsafe_code, reason = "MPI uses memory after a call has returned")]
 pub mod message;
 pub mod pages;
+pub mod quic;
 pub mod tls;
 #[expect(unsafe_code, reason = "the kernel uses memory after a call has returned")]
 pub mod uring;

@@ -5,7 +5,7 @@
 //! share a cache line, so counting costs a store to a line that the thread owns.
 
 use std::sync::{
-    OnceLock,
+    Mutex, OnceLock, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -34,6 +34,30 @@ impl Counter {
     #[inline]
     pub fn load(&self, _order: std::sync::atomic::Ordering) -> u64 {
         0
+    }
+}
+
+/// Figures that one thread writes now and then, and the sampler reads.
+#[derive(Debug)]
+pub struct Published<T>(Mutex<Option<T>>);
+
+impl<T> Default for Published<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T: Copy> Published<T> {
+    /// The last figures; `None` before the first.
+    pub fn read(&self) -> Option<T> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves them as they were while somebody reads them: the loop that writes must not wait.
+    pub fn write(&self, figures: T) {
+        if let Ok(mut published) = self.0.try_lock() {
+            *published = Some(figures);
+        }
     }
 }
 

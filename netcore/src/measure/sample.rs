@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     clock::{self, monotonic_ns, wall_ns},
-    counters::FlowCell,
+    counters::{FlowCell, Published},
     cpu::{CpuReader, CpuSnapshot, Shares},
     drops::{DropReader, DropSample},
     histogram::HistogramSlot,
@@ -19,7 +19,7 @@ use super::{
     tcp_info,
 };
 use crate::{
-    report::{ClockReading, Counts, CpuShare, Drops, Evidence, TcpInfo, ThreadUse},
+    report::{ClockReading, Counts, CpuShare, Drops, Evidence, QuicInfo, TcpInfo, ThreadUse},
     spec::{Role, Transport},
     sys,
 };
@@ -39,6 +39,8 @@ pub struct SampledFlow {
     pub share: Option<u64>,
     /// Socket whose TCP_INFO is read, if the test asks for it.
     pub tcp: Option<Arc<OwnedFd>>,
+    /// The figures of its connection of QUIC.
+    pub quic: Option<Arc<Published<QuicInfo>>>,
 }
 
 impl SampledFlow {
@@ -65,6 +67,7 @@ pub struct Sample {
     /// Due times that paced senders dropped.
     pub dropped: Vec<u64>,
     pub tcp: Vec<Option<TcpInfo>>,
+    pub quic: Vec<Option<QuicInfo>>,
     /// All clocks, read after the counters.
     pub clocks: ClockReading,
     /// CPU time, if the test asks for it.
@@ -98,12 +101,13 @@ impl Sample {
         then(&counts);
         let limits = readers.evidence.is_some() && edge != Edge::Interval;
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
+        let quic = flows.iter().map(|flow| flow.quic.as_ref()?.read()).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
         let of_wall = (edge != Edge::Interval).then(sys::wall_clock_error);
         let wall_error_ns = of_wall.and_then(|(error_ns, is_synchronised)| is_synchronised.then_some(error_ns));
         let clocks = ClockReading { wall_error_ns, ..clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
-        Self { at_ns, wall_ns, counts, dropped, tcp, clocks, cpu, evidence }
+        Self { at_ns, wall_ns, counts, dropped, tcp, quic, clocks, cpu, evidence }
     }
 
     /// Dates the sample back to the load's start, when all counts were 0: the instant is known even if the sampling

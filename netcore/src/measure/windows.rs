@@ -145,6 +145,7 @@ impl Windows {
             FlowWindow {
                 counts: after.counts[i] - before.counts[i],
                 tcp_at_start: before.tcp[i],
+                quic: after.quic[i].map(|after| before.quic[i].map_or(after, |before| after.since(&before))),
                 retransmits,
                 ..total(flow, i, after)
             }
@@ -243,6 +244,7 @@ fn total(flow: &SampledFlow, i: usize, sample: &Sample) -> FlowWindow {
     FlowWindow {
         tcp_info: sample.tcp[i],
         retransmits: sample.tcp[i].map(|info| info.retransmits),
+        quic: sample.quic[i],
         jitter_ns: (sample.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
         ..FlowWindow::of(flow.flow, flow.role, sample.counts[i])
     }

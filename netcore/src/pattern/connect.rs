@@ -7,6 +7,7 @@
 //! The connection that proved a flow's token stays open as long as the near end goes on. Its end tells the far end that
 //! no more connections will come. netperf waits for four seconds instead.
 
+pub mod packets;
 mod secured;
 
 use std::{

@@ -29,6 +29,7 @@ use crate::{
         fill::FillFiles,
         message::{Messages, Window},
         pages::{Conduit, Sendfile, Splice, Vmsplice},
+        quic::Quic,
         tls::Records,
         wait::{Block, Poll, Spin, Wait},
         zerocopy::Zerocopy,
@@ -261,6 +262,9 @@ fn drain(channel: &mut impl Channel) {
 pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let spins = worker.spec.resolved_io() == Io::Spin;
+    if worker.spec.transport == Transport::Quic {
+        return by_quic(worker);
+    }
     if worker.spec.pattern.is_connecting() {
         return if spins { by_connections(worker, &spin(worker)) } else { by_connections(worker, &Block) };
     }
@@ -349,6 +353,19 @@ fn by_records<W: Wait>(worker: &mut Worker, wait: W) -> Result<(), WorkerError> 
     let sends = !worker.duplex || worker.role == Role::Sender;
     let receives = !worker.duplex || worker.role != Role::Sender;
     let channel = Records::new(worker.link.clone(), wait, sends, receives);
+    over(worker, channel)
+}
+
+/// Runs a worker's loop over QUIC.
+fn by_quic(worker: &mut Worker) -> Result<(), WorkerError> {
+    if worker.spec.pattern.is_connecting() {
+        return match worker.role {
+            Role::Requester => connect::packets::open(worker),
+            _ => connect::packets::accept(worker),
+        };
+    }
+    let messages = (worker.role == Role::Sender).then_some(&worker.send_buffers);
+    let channel = Quic::new(worker.link.clone(), messages).map_err(worker.error("take its connection"))?;
     over(worker, channel)
 }
 

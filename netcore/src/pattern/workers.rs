@@ -25,7 +25,7 @@ use crate::{
     },
     spec::{Arrival, Direction, HANDSHAKES, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     sys,
-    transport::Link,
+    transport::{Link, quic::Flow},
 };
 
 /// A worker's task and its memory.
@@ -175,7 +175,8 @@ impl Assignment {
     /// The flow as the sampler sees it.
     pub fn sampled(&self, spec: &TestSpec, link: &Link) -> SampledFlow {
         let role = if self.duplex { Role::Duplex } else { self.role };
-        let tcp = spec.collect.tcp_info && spec.transport.is_tcp() && !spec.pattern.is_connecting();
+        let lasting = spec.collect.tcp_info && !spec.pattern.is_connecting();
+        let tcp = lasting && spec.transport.is_tcp();
         SampledFlow {
             flow: self.flow,
             role,
@@ -185,6 +186,7 @@ impl Assignment {
             one_way: self.one_way.clone(),
             share: share(spec, role, self.flow),
             tcp: tcp.then(|| link.send.clone()),
+            quic: link.quic.get().filter(|_| lasting).map(Flow::figures),
         }
     }
 }

@@ -16,7 +16,7 @@ macro_rules! keys {
 keys! {
     arrival bind buffers bytes close coalesce collect connected control
     cooldown direction duration hops inflight integrity io message_size one_way outage timestamps pacing payload
-    port port_count ports rate receive receive_size remote_buffers remote_cpu remote_ports
+    port port_count ports quic rate receive receive_size remote_buffers remote_cpu remote_ports
     remote_socket reply_timeout request_size response_size streams threads tls transactions warmup workload
 }
 

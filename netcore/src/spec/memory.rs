@@ -190,6 +190,9 @@ const FLIGHT_BYTES: u128 = 32;
 /// Records of TLS of one call, each of 16 KiB with its header and its seal, and one that began: received, and sealed, bytes.
 pub const RECORDS_BYTES: usize = 9 * (16_384 + 256 + 5);
 
+/// Packets of QUIC of one call: received in as many pieces as a call takes, and sent, bytes.
+const PACKETS_BYTES: u64 = 33 << 16;
+
 /// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
@@ -205,8 +208,10 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
-    let records = spec.cipher().map_or(0, |_| 2 * RECORDS_BYTES as u128 * u128::from(spec.flows()));
-    let all = forward.saturating_add(reverse).saturating_add(records).saturating_add(ring_bytes(spec, side));
+    let records = spec.records().map_or(0, |_| 2 * RECORDS_BYTES as u128);
+    let packets = spec.quic_options().map_or(0, |quic| u128::from(2 * quic.window_bytes() + PACKETS_BYTES));
+    let sealed = (records + packets) * u128::from(spec.flows());
+    let all = forward.saturating_add(reverse).saturating_add(sealed).saturating_add(ring_bytes(spec, side));
     u64::try_from(all).unwrap_or(u64::MAX)
 }
 
@@ -220,7 +225,7 @@ fn copies(spec: &TestSpec, side: Side, role: Role) -> u128 {
     let of_messages = spec.transport == Transport::Mpi && spec.resolved_io() == Io::Nonblocking;
     let sent = match role {
         Role::Sender | Role::Duplex if !spec.resolved_io().facts().copies => ring(side, sizes.message_bytes),
-        Role::Sender if of_messages => ring(side, sizes.message_bytes),
+        Role::Sender if of_messages || spec.transport == Transport::Quic => ring(side, sizes.message_bytes),
         Role::Requester if of_messages => ring(side, sizes.request_bytes),
         Role::Responder if of_messages => ring(side, sizes.response_bytes),
         _ => 0,

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod names;
 mod payload;
 pub mod quantity;
+mod quic;
 pub mod ranks;
 pub(crate) mod segments;
 mod side;
@@ -21,6 +22,7 @@ mod tls;
 pub use ends::{BufferOptions, Cpus, EndSpec};
 pub use payload::Payload;
 pub use quantity::Bytes;
+pub use quic::{QuicCongestionControl, QuicOptions};
 pub use side::{Dialect, Mark, Role, Side};
 pub use socket::{Dscp, Ecn, Reuseport, SocketOptions};
 pub use tls::{Cipher, HANDSHAKES, Records, Session, TlsOptions};
@@ -51,6 +53,8 @@ pub enum Transport {
     Mptcp,
     /// TLS 1.3 over TCP.
     Tls,
+    /// QUIC (RFC 9000): a stream each way on a connection over UDP.
+    Quic,
     Udp,
     UdpLite,
     /// One-to-one style.
@@ -304,9 +308,12 @@ pub struct TestSpec {
     /// Shortest time without usual answers that is an outage of the path, nanoseconds; 0: nobody looks.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outage_ns: u64,
-    /// Options of TLS; `None`: the defaults, or another transport.
+    /// Options of TLS, which QUIC has within it; `None`: the defaults, or another transport.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsOptions>,
+    /// Options of QUIC; `None`: the defaults, or another transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicOptions>,
     /// Whether interim reports of the far end travel while the measurement runs.
     pub interim: bool,
     /// The program at the other end of the data connections.
@@ -338,12 +345,17 @@ impl TestSpec {
 
     /// Way in which the far end's listening sockets share one port; `None`: each has a port of its own.
     pub fn reuseport(&self) -> Option<Reuseport> {
-        self.far.socket.reuseport.filter(|_| self.pattern.is_connecting())
+        self.far.socket.reuseport.filter(|_| self.opens_sockets())
     }
 
     /// Whether connections of any flow may be accepted for any other: at the control port, and with `reuseport`.
     pub fn shares_port(&self) -> bool {
-        self.pattern.is_connecting() && self.flows() > 1
+        self.opens_sockets() && self.flows() > 1
+    }
+
+    /// Whether each operation has a socket of its own. QUIC makes all connections of a flow over one pair of sockets.
+    pub fn opens_sockets(&self) -> bool {
+        self.pattern.is_connecting() && self.transport != Transport::Quic
     }
 
     /// A test with every option at its default: one stream, 128 KiB messages (1472 bytes for datagrams), one byte each
@@ -394,6 +406,7 @@ impl TestSpec {
             kernel_times: false,
             outage_ns: 0,
             tls: None,
+            quic: None,
             interim: false,
             dialect: Dialect::default(),
             connected: true,
@@ -404,6 +417,7 @@ impl TestSpec {
     pub fn resolved_io(&self) -> Io {
         match self.io {
             Io::Auto if self.transport.is_datagram() && self.pattern == Pattern::Stream => Io::Batch,
+            Io::Auto if self.transport == Transport::Quic => Io::Batch,
             Io::Auto if self.shares_threads() || self.has_window() => Io::Nonblocking,
             Io::Auto => Io::Blocking,
             chosen => chosen,

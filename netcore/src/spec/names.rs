@@ -73,10 +73,11 @@ const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::
 
 impl Transport {
     /// All transports, in the order of the enum.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Tcp,
         Self::Mptcp,
         Self::Tls,
+        Self::Quic,
         Self::Udp,
         Self::UdpLite,
         Self::Sctp,
@@ -119,6 +120,15 @@ impl Transport {
                 stream: &[Io::Blocking, Io::Nonblocking, Io::Spin, Io::Sendfile, Io::Splice, Io::Vmsplice],
                 connect: BYTES.connect,
                 ..CONNECTIONS
+            },
+            // Its packets go by batches in every pattern.
+            Self::Quic => Facts {
+                name: "quic",
+                ip: true,
+                stream: &[Io::Batch],
+                request_response: &[Io::Batch],
+                connect: &[Io::Batch],
+                ..NOTHING
             },
             Self::Udp => Facts { name: "udp", ip: true, discards: true, ..DATAGRAMS },
             Self::UdpLite => Facts { name: "udplite", ip: true, discards: true, ..DATAGRAMS },

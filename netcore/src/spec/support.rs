@@ -6,7 +6,7 @@ mod rules;
 
 use super::{
     Arrival, Close, Dialect, Direction, Io, PaceMode, Pattern, Receive, Reuseport, Side, Stop, TestSpec, Transport,
-    ends, key, memory, segments, tls,
+    ends, key, memory, quic, segments, tls,
 };
 use rules::{constant, datagrams, discard, messages, pipes};
 
@@ -68,7 +68,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         dataless(spec)?;
     }
     refuse_if! {
-        spec.pattern.is_connecting() && spec.near.port_count.is_some() && spec.near.port.is_none() =>
+        spec.opens_sockets() && spec.near.port_count.is_some() && spec.near.port.is_none() =>
             key::port_count, "a range of local ports needs its first one: `port`";
         // The kernel silently truncates a packet that does not fit the receive call; for MPI that is an error.
         spec.transport.has_messages() && stream && spec.sizes.receive_bytes < spec.sizes.message_bytes =>
@@ -89,6 +89,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     }
     segments::check(spec)?;
     tls::check(spec)?;
+    quic::check(spec)?;
     rules::ecn(spec)?;
     if let Dialect::Stamp { authenticated } = spec.dialect {
         rules::reflected(spec, authenticated)?;
@@ -104,7 +105,7 @@ pub fn check(spec: &TestSpec) -> Result<(), Unsupported> {
 
 /// Ports are counted up from the first: none may be beyond the last.
 fn ports(spec: &TestSpec) -> Result<(), Unsupported> {
-    let connecting = spec.pattern.is_connecting();
+    let connecting = spec.opens_sockets();
     let near = if connecting { spec.near.port_count.map_or(1, u32::from) } else { spec.flows() };
     let each_listens = connecting && spec.reuseport().is_none();
     let far = if each_listens || spec.transport.is_datagram() { spec.flows() } else { 1 };
@@ -268,7 +269,7 @@ pub fn unused(spec: &TestSpec) -> Vec<&'static str> {
                 && !(spec.has_window() && spec.resolved_io() == Io::Nonblocking),
         ),
         (key::coalesce, spec.coalesce && spec.pattern != Pattern::RequestResponse),
-        (key::close, spec.close != default.close && !spec.pattern.is_connecting()),
+        (key::close, spec.close != default.close && !spec.opens_sockets()),
         (key::reply_timeout, spec.reply_timeout_ns != default.reply_timeout_ns && !answers_may_be_lost),
         (key::payload, spec.payload != default.payload && spec.pattern == Pattern::Connect),
         (key::ports, spec.near.port.is_some() && !ports),

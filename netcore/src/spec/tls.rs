@@ -7,12 +7,12 @@ use super::{
     key::{self, Unsupported, refuse_if},
 };
 
-/// How the records of `tls` are sealed, and how its connections begin.
+/// How `tls` seals its records and `quic` its packets, and how their connections begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// The cipher of all records; AES-128-GCM by default.
+    /// The cipher of all records or packets; AES-128-GCM by default.
     pub cipher: Cipher,
     /// The place where records are sealed and opened; `user` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ impl Records {
     }
 }
 
-/// The handshake of each connection of tls_cc and tls_crr (RFC 8446, section 2).
+/// The handshake of each connection of tls_cc, tls_crr, quic_cc and quic_crr (RFC 8446, section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -89,14 +89,14 @@ impl Cipher {
 }
 
 impl TestSpec {
-    /// The cipher of its records; `None`: it has no TLS.
+    /// The cipher of its records or packets; `None`: it has no TLS.
     pub fn cipher(&self) -> Option<Cipher> {
-        (self.transport == Transport::Tls).then(|| self.tls.unwrap_or_default().cipher)
+        matches!(self.transport, Transport::Tls | Transport::Quic).then(|| self.tls.unwrap_or_default().cipher)
     }
 
-    /// The place of its records; `None`: it has no TLS.
+    /// The place of its records; `None`: it has none of TLS.
     pub fn records(&self) -> Option<Records> {
-        self.cipher().map(|_| self.tls.unwrap_or_default().records.unwrap_or_default())
+        (self.transport == Transport::Tls).then(|| self.tls.unwrap_or_default().records.unwrap_or_default())
     }
 
     /// The handshakes of its connections; `None`: each has one before the load.
@@ -108,12 +108,14 @@ impl TestSpec {
 
 pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
-        spec.tls.is_some() && spec.transport != Transport::Tls => key::tls,
+        spec.tls.is_some() && spec.cipher().is_none() => key::tls,
             "`tls` says how tls_stream, tls_rr and tls_crr seal their records, and this test runs over {}: leave it out",
             spec.transport.name();
+        spec.tls.is_some_and(|tls| tls.records.is_some()) && spec.records().is_none() => key::tls,
+            "`tls.records` is about TLS over TCP: QUIC has packets in the place of records, which the data threads seal";
         spec.tls.is_some_and(|tls| tls.session.is_some()) && !spec.pattern.is_connecting() => key::tls,
             "`tls.session` says how each connection begins, and those of this test have one handshake before the load: use \
-             tls_crr or tls_cc";
+             {0}_crr or {0}_cc", spec.transport.name();
         spec.records() == Some(Records::Kernel) && spec.pattern.is_connecting() => key::tls,
             "`tls.records: kernel` is for tls_stream, tls_duplex and tls_rr: beside a handshake the records of one request do not show";
         spec.records() == Some(Records::User) && matches!(spec.io, Io::Sendfile | Io::Splice | Io::Vmsplice) => key::io,
@@ -121,12 +123,13 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
              choose blocking, nonblocking or spin",
             spec.io.name();
         spec.session() == Some(Session::Early) && spec.pattern == Pattern::Connect => key::tls,
-            "`tls.session: early` sends the request in the first flight, and tls_cc has none: use tls_crr";
+            "`tls.session: early` sends the request in the first flight, and {0}_cc has none: use {0}_crr", spec.transport.name();
         spec.session() == Some(Session::Early) && spec.sizes.request_bytes > MOST_EARLY_BYTES => key::tls,
             "`tls.session: early` sends requests of at most {} bytes in the first flight, and these have {}",
             MOST_EARLY_BYTES, spec.sizes.request_bytes;
-        spec.transport == Transport::Tls && spec.dialect != Dialect::Plumb => key::workload,
-            "a certificate is made for each test and pinned over the control connection, so TLS needs plumb at both ends";
+        spec.cipher().is_some() && spec.dialect != Dialect::Plumb => key::workload,
+            "a certificate is made for each test and pinned over the control connection, so {} needs plumb at both ends",
+            spec.transport.name().to_uppercase();
     }
     Ok(())
 }

@@ -52,6 +52,10 @@ const PACED_BUFFER: Bytes = Bytes(32 << 10);
 /// The options of a data socket, with the engines' own defaults.
 pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
     let mut options = asked.clone();
+    if spec.transport == Transport::Quic {
+        options.receive_buffer.get_or_insert(RECEIVE_BUFFER);
+        options.send_buffer.get_or_insert(RECEIVE_BUFFER);
+    }
     if spec.pattern == Pattern::Stream && matches!(spec.transport, Transport::Udp | Transport::UdpLite) {
         options.receive_buffer.get_or_insert(RECEIVE_BUFFER);
         if spec.pace.is_some_and(|pace| pace.mode != PaceMode::User) {

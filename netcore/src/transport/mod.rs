@@ -15,6 +15,7 @@ pub mod meeting;
 pub mod mpi;
 pub mod options;
 pub mod pipe;
+pub mod quic;
 pub mod records;
 pub mod rendezvous;
 pub mod stamp;
@@ -61,6 +62,8 @@ pub struct Link {
     pub route: Option<Route>,
     /// The keys of a TLS connection, after its handshake.
     pub secured: OnceLock<tls::Secured>,
+    /// QUIC over the sockets, after its handshake.
+    pub quic: OnceLock<quic::Flow>,
     /// Set before blocked threads of a pipe are freed.
     freed: AtomicBool,
 }
@@ -84,6 +87,7 @@ impl Link {
             header: Vec::new(),
             route: None,
             secured: OnceLock::new(),
+            quic: OnceLock::new(),
             freed: AtomicBool::new(false),
         }
     }
@@ -121,6 +125,10 @@ impl Link {
     pub fn end_of_stream(&self) {
         if let Some(route) = &self.route {
             route.end();
+            return;
+        }
+        if self.quic.get().is_some() {
+            // Its own packets say so.
             return;
         }
         if self.is_pipe {
@@ -176,7 +184,7 @@ const SERVICE: &[u8; 4] = b"PLMB";
 
 /// Whether each flow of a transport has its own pair of datagram sockets, without listening and accepting.
 pub fn has_socket_pairs(transport: Transport) -> bool {
-    transport.is_datagram() && Protocol::connecting(transport).is_none()
+    Protocol::of(transport).is_some_and(|protocol| protocol.kind == libc::SOCK_DGRAM)
 }
 
 impl Protocol {
@@ -194,7 +202,7 @@ impl Protocol {
             Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP),
             Transport::UnixStream | Transport::Vsock => (libc::SOCK_STREAM, 0),
             Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0),
-            Transport::Udp => (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            Transport::Udp | Transport::Quic => (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
             Transport::UdpLite => (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
             Transport::Icmp => (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
             Transport::UnixDatagram | Transport::Link => (libc::SOCK_DGRAM, 0),

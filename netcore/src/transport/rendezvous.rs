@@ -88,7 +88,7 @@ impl Rendezvous {
             DataPorts::Control(port) => {
                 // Flows that cycle through the same near ports would take each other's, at one far port.
                 let cycles = spec.shares_port() && spec.near.port.is_some();
-                let reserve = || port.reserve(spec.transport, &spec.far, (ip, token), spec.pattern.is_connecting());
+                let reserve = || port.reserve(spec.transport, &spec.far, (ip, token), spec.opens_sockets());
                 (!cycles).then(reserve).flatten()
             }
             _ => None,
@@ -123,7 +123,7 @@ impl Rendezvous {
     /// Makes the threads of a connect workload accept, just before they begin.
     pub fn begin(&self, spec: &TestSpec) -> Result<(), EndError> {
         match self {
-            Self::AtControl(reserved) if spec.pattern.is_connecting() => reserved.accept_here(listener::waiting(spec)),
+            Self::AtControl(reserved) if spec.opens_sockets() => reserved.accept_here(listener::waiting(spec)),
             _ => Ok(()),
         }
     }
@@ -163,7 +163,7 @@ impl Rendezvous {
 
 /// Whether the far end has a socket for each flow, instead of one that serves every flow.
 fn has_socket_per_flow(spec: &TestSpec) -> bool {
-    spec.pattern.is_connecting() || has_socket_pairs(spec.transport)
+    spec.opens_sockets() || has_socket_pairs(spec.transport)
 }
 
 /// Opens a socket on an address, or on every IPv4 address where the host has no IPv6.
@@ -194,7 +194,7 @@ fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_
     if has_socket_pairs(spec.transport) {
         return reserved.datagram_flows(spec, deadline);
     }
-    if spec.pattern.is_connecting() {
+    if spec.opens_sockets() {
         return listener::admit_at_control(reserved, spec, deadline);
     }
     let sockets = reserved.connections(spec.flows(), &spec.far.socket, deadline)?;
@@ -203,7 +203,7 @@ fn admit_at_control(spec: &TestSpec, reserved: &Reserved, deadline: &Deadline<'_
 
 fn listen(spec: &TestSpec, data_ip: Option<IpAddr>, ports: &DataPorts, token: &Token) -> Result<Listening, EndError> {
     let protocol = Protocol::connecting(spec.transport);
-    let backlog = if spec.pattern.is_connecting() { connection::BACKLOG } else { spec.flows().max(16) };
+    let backlog = if spec.opens_sockets() { connection::BACKLOG } else { spec.flows().max(16) };
     let reuseport = spec.reuseport();
     let mut endpoints = Endpoints::default();
     let mut sockets = Vec::new();
@@ -255,7 +255,7 @@ fn accept(at: &Listening, Meeting { spec, token, deadline }: Meeting<'_>) -> Res
     }
     if has_socket_per_flow(spec) {
         let admit = |(socket, flow): (&Arc<OwnedFd>, u32)| {
-            if spec.pattern.is_connecting() {
+            if spec.opens_sockets() {
                 return listener::admit(socket.clone(), token, spec, flow, deadline);
             }
             let named = || folder.and_then(|it| it.made(&near_name(flow)).ok()).map(Address::Path);
@@ -288,7 +288,7 @@ fn open(destination: Destination<'_>, Meeting { spec, token, deadline }: Meeting
             return datagram::greet(socket, &to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
-        if spec.pattern.is_connecting() {
+        if spec.opens_sockets() {
             if is_alone {
                 return listener::towards_service(spec, protocol, &to, destination.data_ip, flow);
             }

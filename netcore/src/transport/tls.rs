@@ -8,7 +8,10 @@
 use std::{
     fmt, io,
     os::fd::{AsRawFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use nix::{
@@ -41,11 +44,12 @@ use crate::{
     spec::{Cipher, Records, Session, TestSpec},
 };
 
-/// What seals the records: the library, with its version and that of its ciphers, or the kernel.
-pub fn library(records: Records) -> &'static str {
-    match records {
-        Records::User => env!("PLUMB_TLS"),
-        Records::Kernel => "kernel",
+/// What seals the records or packets: the library, with its version and that of its ciphers, or the kernel. `None`: nothing does.
+pub fn library(spec: &TestSpec) -> Option<&'static str> {
+    match spec.records() {
+        Some(Records::User) => Some(env!("PLUMB_TLS")),
+        Some(Records::Kernel) => Some("kernel"),
+        None => spec.quic_options().map(|_| env!("PLUMB_QUIC")),
     }
 }
 
@@ -53,7 +57,7 @@ pub fn library(records: Records) -> &'static str {
 const TICKETS_PER_FLOW: usize = 16;
 
 /// The name in certificates. Nothing depends on it: the certificate itself is pinned.
-const NAME: &str = "plumb";
+pub(super) const NAME: &str = "plumb";
 
 /// Longest body of a record that a peer may send in the handshake: RFC 8446, section 5.2.
 const LONGEST_RECORD: usize = 16_384 + 256;
@@ -126,6 +130,8 @@ fn cipher_of(suite: CipherSuite) -> Option<Cipher> {
 #[derive(Debug)]
 struct Pin {
     fingerprint: Fingerprint,
+    /// Set when a certificate is checked.
+    checked: Arc<AtomicBool>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -138,6 +144,7 @@ impl ServerCertVerifier for Pin {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        self.checked.store(true, Relaxed);
         if <[u8; 32]>::from(Sha256::digest(certificate)) == self.fingerprint {
             Ok(ServerCertVerified::assertion())
         } else {
@@ -199,10 +206,8 @@ impl Secured {
 
     /// The cipher that was asked for, and the one that both ends agreed on; and the place of the records.
     pub fn granted(&self, flow: u32, spec: &TestSpec) -> [Granted; 2] {
-        let of = |option: &str, requested: Option<&str>, granted: &str| {
-            let granted = Some(granted.to_owned());
-            let requested = requested.map(str::to_owned);
-            Granted { flow, option: option.to_owned(), requested, at_start: granted.clone(), at_end: granted }
+        let of = |option, requested: Option<&str>, granted: &str| {
+            Granted::constant(flow, option, requested.map(str::to_owned), Some(granted.to_owned()))
         };
         [
             of("tls.cipher", spec.tls.map(|tls| tls.cipher.name()), self.cipher.name()),
@@ -246,7 +251,7 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
             let hands = match part {
                 Part::Far(identity) => Hands::Far(identity.config.clone()),
                 Part::Near(fingerprint) => {
-                    let (mut config, name) =
+                    let (mut config, name, _) =
                         client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
                     if session != Session::Full {
                         config.resumption = Resumption::in_memory_sessions(TICKETS_PER_FLOW);
@@ -270,7 +275,7 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
     match part {
         Part::Far(identity) => each(links, within, || UnbufferedServerConnection::new(identity.config.clone())),
         Part::Near(fingerprint) => {
-            let (config, name) =
+            let (config, name, _) =
                 client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
             let config = Arc::new(config);
             each(links, within, || UnbufferedClientConnection::new(config.clone(), name.clone()))
@@ -278,16 +283,21 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
     }
 }
 
-/// The near end's side of a handshake with a far end that has this certificate.
-pub(crate) fn client(cipher: Cipher, fingerprint: Fingerprint) -> Result<(ClientConfig, ServerName<'static>), Error> {
+/// The near end's side of a handshake with a far end that has this certificate: its settings, the name to ask for, and a mark that is
+/// set when the certificate is checked, which no resumed handshake does.
+pub(crate) fn client(
+    cipher: Cipher,
+    fingerprint: Fingerprint,
+) -> Result<(ClientConfig, ServerName<'static>, Arc<AtomicBool>), Error> {
     let provider = provider(cipher);
-    let pin = Pin { fingerprint, provider: provider.clone() };
+    let checked = Arc::<AtomicBool>::default();
+    let pin = Pin { fingerprint, checked: checked.clone(), provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13])?;
     let mut config = config.dangerous().with_custom_certificate_verifier(Arc::new(pin)).with_no_client_auth();
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     let name = ServerName::try_from(NAME).map_err(|error| Error::General(error.to_string()))?;
-    Ok((config, name))
+    Ok((config, name, checked))
 }
 
 fn each<C: Connection>(

@@ -15,8 +15,8 @@ use netcore::{
     mpi::{Family as Library, Place, RankFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
-        Granted, Latencies, LossRuns, NasResult, NicFacts, Pacing, Phase, RankReport, RankTraffic, Report, SideReport,
-        Span, Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
+        Granted, Latencies, LossRuns, NasResult, NicFacts, Pacing, Phase, QuicInfo, RankReport, RankTraffic, Report,
+        SideReport, Span, Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
     },
     spec::{
         Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
@@ -35,6 +35,7 @@ fn window() -> Window {
         tcp_at_start: Some(TcpInfo { timestamps: Some(true), ..TcpInfo::default() }),
         tcp_info: Some(TcpInfo { limits: Some(TcpLimits::default()), ..TcpInfo::default() }),
         retransmits: Some(0),
+        quic: Some(QuicInfo::default()),
         datagrams: Some(DatagramPhase { before: 1, runs: Some(LossRuns::default()), ..DatagramPhase::default() }),
         jitter_ns: Some(0),
         pacing: Some(Pacing::default()),

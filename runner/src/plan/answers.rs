@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use analyze::stats::series;
 use netcore::{
     peers::Program,
-    spec::{Direction, Io, Mark, Pattern, Stop, TestSpec},
+    spec::{Direction, Io, Mark, Pattern, Stop, TestSpec, Transport},
 };
 use schemas::{
     columns::{self, Row},
@@ -147,8 +147,12 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         }
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
+        ("tcp", "rtt" | "min_rtt" | "cwnd") if spec.transport == Transport::Quic && spec.collect.tcp_info => {
+            return None;
+        }
+        ("quic", _) if spec.transport != Transport::Quic => "only QUIC reports it",
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
-        ("tcp", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
+        ("tcp" | "quic", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
         ("cpu", _) if !spec.collect.cpu => "`cpu` is not in `collect`",
         (_, "zerocopy_copied_ratio") if spec.io != Io::Zerocopy => "only `io: zerocopy` has completions",
         (_, "message_size") if answers => "it has a request and a response size",

@@ -156,7 +156,7 @@ keys! {
     Traffic swept: interval;
     Test swept: iterations;
     Test fixed: matrix pairs concurrent;
-    Traffic swept: collect tls hops one_way timestamps outage;
+    Traffic swept: collect tls quic hops one_way timestamps outage;
     Test fixed: assert assert_more = "assert+" stop_when;
     Test swept: find;
     Member swept: command;

@@ -141,6 +141,7 @@ pub fn translate(
         out.collect = collect.iter().copied().collect();
     }
     out.tls = body.tls;
+    out.quic = body.quic;
     out.hops = body.hops.unwrap_or(false);
     out.interim = out.phases.interval_ns > 0;
     Some(out)
@@ -262,9 +263,9 @@ fn phases(body: &TestBody, out: &mut TestSpec, errors: &mut Vec<SpecError>) {
 fn paced_message_bytes(body: &TestBody, out: &TestSpec) -> Option<u64> {
     let pacing = body.pacing.clone().unwrap_or_default();
     let chooses = body.message_size.is_none() && body.find.is_none() && out.pattern == Pattern::Stream;
-    let by_thread = matches!(out.io, Io::Auto | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Uring)
+    let by_thread = matches!(out.io, Io::Auto | Io::Batch | Io::Blocking | Io::Nonblocking | Io::Spin | Io::Uring)
         && pacing.mode.unwrap_or_default() == PaceMode::User;
-    let bytes = out.transport.is_tcp() || out.transport == Transport::UnixStream;
+    let bytes = out.transport.is_tcp() || matches!(out.transport, Transport::Quic | Transport::UnixStream);
     let Some(Rate::Bits(bits)) = body.rate.map(|r| r.0).filter(|_| chooses && by_thread && bytes) else { return None };
     let each = bits / 8.0 / f64::from(out.streams) / f64::from(pacing.burst.unwrap_or(1).max(1)) / PACED_PER_S;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative; saturates")]

@@ -64,9 +64,9 @@ columns! {
         coalesce: Boolean = "Whether all replies at hand are drained by one read and refilled by one send: other semantics than one call per request.";
         offered_per_s: Number = "Offered load asked for, of each direction, in `offered_unit` per second.";
         offered_unit: Option<OfferedUnit> = "{words}.";
-        congestion_control: Text = "Congestion control in use at the sender; empty for both directions together where the two senders differ.";
+        congestion_control: Text = "Congestion control in use at the sender, of TCP or QUIC; empty for both directions together where the two senders differ.";
         no_delay: Boolean = "Whether TCP_NODELAY was set.";
-        tls_cipher: Text = "Cipher of the records of TLS 1.3 that both ends agreed on.";
+        tls_cipher: Text = "Cipher of the records of TLS 1.3, or the packets of QUIC, that both ends agreed on.";
         tls_records: Text = "Place where the sender's records of TLS are sealed: `user`, in the data threads, or `kernel`.";
         @ends {
             send_buffer_bytes (local_send_buffer_bytes remote_send_buffer_bytes): Integer = "SO_SNDBUF at the end of the run at `{end}`, as the kernel reports it.";
@@ -99,10 +99,10 @@ columns! {
         remote_connections: Integer = "Connections that `to` has accepted. In a row of one stream: by the listener of that stream, which with `reuseport` serves connections of every stream; the row's bytes are left out then.";
         errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
             => ("errors", Count, Lower, Count, "errors");
-        handshake_p50_us: Number = "Duration of the TLS handshakes of `…_cc` and `…_crr` at `from`, without TCP's part, median, microseconds; in a summary the mean over the iterations, as in the next three."
-            => ("handshake.p50", Microseconds, Lower, Gauge, "TLS handshake, median");
+        handshake_p50_us: Number = "Duration of the handshakes of `tls_cc`, `tls_crr`, `quic_cc` and `quic_crr` at `from`, of TLS without TCP's part, median, microseconds; in a summary the mean over the iterations, as in the next three."
+            => ("handshake.p50", Microseconds, Lower, Gauge, "handshake, median");
         handshake_p99_us: Number = "The same, 99th percentile."
-            => ("handshake.p99", Microseconds, Lower, Gauge, "TLS handshake, 99th percentile");
+            => ("handshake.p99", Microseconds, Lower, Gauge, "handshake, 99th percentile");
         resumed_ratio: Number = "Share of these handshakes that a ticket of an earlier connection began, in the place of the certificate, 0 … 1."
             => ("resumed_ratio", Ratio, Neither, Gauge, "handshakes resumed");
         early_ratio: Number = "Share of these handshakes with which the far end took the request (0-RTT), 0 … 1."
@@ -129,8 +129,8 @@ columns! {
             => ("reordered", Count, Lower, Count, "messages reordered");
         duplicated: Integer = "Messages that arrived more than once, beyond the first."
             => ("duplicated", Count, Lower, Count, "messages duplicated");
-        messages_per_send: Number = "Messages of a send call, as a mean: `io: batch` and `gso` hand over several.";
-        messages_per_receive: Number = "Messages of a receive call, as a mean: `io: batch` and `gro` take several.";
+        messages_per_send: Number = "Messages of a send call, or UDP datagrams of a send call of QUIC, as a mean: `io: batch` and `gso` hand over several.";
+        messages_per_receive: Number = "Messages of a receive call, or UDP datagrams of a receive call of QUIC, as a mean: `io: batch` and `gro` take several.";
         jitter_us: Number = "Interarrival jitter by RFC 3550, microseconds."
             => ("jitter", Microseconds, Lower, Gauge, "jitter");
     }
@@ -278,7 +278,7 @@ columns! {
         ranks: Integer = "Ranks of a test of several.";
         operation: Text = "Operation between the ranks.";
         algorithm: Text = "Algorithm of the operation, chosen by its size and the number of ranks; `library`: the library's own choice.";
-        library: Text = "Library that carried the data (MPI) or sealed it (TLS), with its version, or `kernel`; empty: our own connections.";
+        library: Text = "Library that carried the data (MPI, QUIC) or sealed it (TLS), with its version, or `kernel`; empty: our own connections.";
         class: Text = "Class of a NAS kernel: S, W, A or B.";
         operation_time_us: Number = "Time of an operation at its slowest rank, from entry to exit, mean over the operations, microseconds. Of very many operations every 2nd, 4th, … counts. In a row of one rank: at that rank."
             => ("operation_time", Microseconds, Lower, Gauge, "operation time");
@@ -332,16 +332,16 @@ columns! {
             retransmits (local_retransmits remote_retransmits): Integer = "Segments retransmitted by `{end}` in what the row counts."
                 => ("retransmits.local" "retransmits.remote", Count, Lower, Count, "retransmits");
         }
-        rtt_us: Number = "Smoothed round-trip time of the sender's kernel at the end, microseconds; mean over streams."
-            => ("rtt", Microseconds, Lower, Gauge, "TCP round-trip time");
+        rtt_us: Number = "Smoothed round-trip time of the sender's kernel, or with QUIC of its library, at the end, microseconds; mean over streams."
+            => ("rtt", Microseconds, Lower, Gauge, "round-trip time of the connection");
         rtt_var_us: Number = "Round-trip time variation of the sender's kernel at the end, microseconds; mean over streams."
             => ("rtt_var", Microseconds, Lower, Gauge, "TCP round-trip time variation");
-        cwnd_bytes: Integer = "Congestion window at the sender at the end, bytes; sum over streams."
+        cwnd_bytes: Integer = "Congestion window at the sender at the end, bytes; sum over streams. Of TCP and QUIC."
             => ("cwnd", Bytes, Neither, Gauge, "congestion window");
         delivery_rate_bits_per_s: Number = "Delivery rate as the sender's kernel estimates it at the end; sum over streams."
             => ("delivery_rate", BitsPerSecond, Neither, Gauge, "TCP delivery rate");
-        min_rtt_us: Number = "Smallest round-trip time that the sender's kernel saw lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes), at the end, microseconds; smallest over streams."
-            => ("min_rtt", Microseconds, Lower, Gauge, "smallest TCP round-trip time");
+        min_rtt_us: Number = "Smallest round-trip time that the sender's kernel saw lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes), at the end, microseconds; smallest over streams. With QUIC: that its library saw on the connection."
+            => ("min_rtt", Microseconds, Lower, Gauge, "smallest round-trip time of the connection");
         busy_ratio: Number = "Share of the elapsed time in which the sender's kernel had data to send or unacknowledged (growth of tcpi_busy_time over the sender's elapsed time), 0 … 1; mean over streams."
             => ("busy_ratio", Ratio, Neither, Gauge, "sender busy");
         rwnd_limited_ratio: Number = "Share of the elapsed time in which the receiver's window limited the sender (growth of tcpi_rwnd_limited over the sender's elapsed time), 0 … 1; mean over streams."
@@ -352,6 +352,20 @@ columns! {
             time_wait_before (local_time_wait_before remote_time_wait_before): Integer = "Connections in TIME_WAIT at `{end}` (in its network namespace) before the load of a connect workload.";
             time_wait_after (local_time_wait_after remote_time_wait_after): Integer = "The same after it.";
         }
+    }
+    "quic" {
+        quic_packets_sent: Integer = "Packets of QUIC sent by whoever sends the row's data, as in `retransmits`; with `tcp_info` in `collect`, as in all columns of the group, and empty for `…_cc` and `…_crr`."
+            => ("quic_packets_sent", Count, Neither, Count, "QUIC packets sent");
+        quic_lost: Integer = "Of these and earlier ones, packets that the sender's library gave up in what the row counts. It sends their data again in others."
+            => ("quic_lost", Count, Lower, Count, "QUIC packets lost");
+        quic_loss_ratio: Number = "`quic_lost` over `quic_packets_sent`, 0 … 1."
+            => ("quic_loss_ratio", Ratio, Lower, Gauge, "QUIC loss");
+        quic_congestion_events: Integer = "Times that the sender's congestion control saw congestion."
+            => ("quic_congestion_events", Count, Lower, Count, "QUIC congestion events");
+        quic_blocked: Integer = "Times that the sender told the other end that its window (`quic.window`) holds it back: DATA_BLOCKED and STREAM_DATA_BLOCKED."
+            => ("quic_blocked", Count, Lower, Count, "held back by QUIC's window");
+        quic_udp_bytes: Integer = "Payload of the UDP datagrams of the senders: the data with QUIC's headers and seals, acknowledgements, and what was sent again, bytes.";
+        quic_mtu_bytes: Integer = "Longest UDP payload that the sender knows the path to carry, at the end, bytes; smallest over streams.";
     }
     "limits" {
         limited_by: Option<LimitedBy> = "Why the test was not faster, in rows of the measure phase and in summaries: {words}.";

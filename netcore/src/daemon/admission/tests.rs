@@ -262,6 +262,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         tcp_at_start: Some(full),
         tcp_info: Some(full),
         retransmits: Some(u64::MAX),
+        quic: None,
         datagrams: None,
         jitter_ns: Some(u64::MAX),
         pacing: None,

@@ -179,7 +179,7 @@ fn a_client_of_the_library_is_answered_only_with_the_right_certificate() {
         let far = link(far);
         let (client, server) = thread::scope(|scope| {
             let server = scope.spawn(|| shake_hands(&far, spec, Part::Far(identity)).map_err(|e| e.to_string()));
-            let (config, name) = client(Cipher::Aes128Gcm, fingerprint).unwrap();
+            let (config, name, _) = client(Cipher::Aes128Gcm, fingerprint).unwrap();
             let config = Arc::new(config);
             let mut connection = ClientConnection::new(config, name).unwrap();
             let client = rustls::Stream::new(&mut connection, &mut near).write(b"x").map_err(|e| e.to_string());

@@ -4,8 +4,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use analyze::judge::{Judge, Scope};
 use netcore::spec::{
-    Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, Receive, SocketOptions,
-    TlsOptions,
+    Arrival, BufferOptions, Close, Collectable, Cpus, Direction, Io, PaceMode, Payload, QuicOptions, Receive,
+    SocketOptions, TlsOptions,
     quantity::BitsPerSecond,
     ranks::{Class, Operation},
 };
@@ -130,8 +130,10 @@ pub struct TestBody {
     pub concurrent: Option<Concurrent>,
     /// Measurements besides byte counters.
     pub collect: Option<Vec<Collectable>>,
-    /// The cipher of TLS, and how the connections of tls_crr and tls_cc begin.
+    /// The cipher of TLS and QUIC, and how the connections of tls_crr, tls_cc, quic_crr and quic_cc begin.
     pub tls: Option<TlsOptions>,
+    /// How the connections of QUIC send.
+    pub quic: Option<QuicOptions>,
     /// Probe the hops of the path before the load and under it: where does the queue stand? Of a group, its first stream does.
     pub hops: Option<bool>,
     /// Tell the delays of requests and of their answers apart (udp_rr).

@@ -5,7 +5,7 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, QuicInfo, TcpInfo, Window},
     spec::{Direction, Mark, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
@@ -132,6 +132,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     datagrams(&mut row, spec, near.as_ref(), far.as_ref());
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, spec, near.as_ref(), far.as_ref());
+    quic(&mut row, near.as_ref(), far.as_ref());
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
     path::marks(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
@@ -324,6 +325,33 @@ fn tcp(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         .reduce(|a, b| Some(a? + b?))
         .flatten()
         .map(|b| b as f64 * 8.0);
+}
+
+/// The connections of QUIC whose ends send the row's data.
+fn quic(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let of = |end: &End<'_>| end.senders().filter_map(|flow| flow.quic).collect::<Vec<QuicInfo>>();
+    let infos: Vec<QuicInfo> = near.into_iter().chain(far).flat_map(of).collect();
+    if infos.is_empty() {
+        return;
+    }
+    let sum = |value: fn(&QuicInfo) -> u64| total(infos.iter().map(value));
+    let least = |value: fn(&QuicInfo) -> u32| infos.iter().map(value).min();
+    row.rtt_us = Some(infos.iter().map(|info| f64::from(info.rtt_us)).sum::<f64>() / infos.len() as f64);
+    row.min_rtt_us = least(|info| info.min_rtt_us).map(f64::from);
+    row.cwnd_bytes = Some(sum(|info| info.cwnd_bytes));
+    let (sent, lost) = (sum(|info| info.packets_sent), sum(|info| info.packets_lost));
+    (row.quic_packets_sent, row.quic_lost) = (Some(sent), Some(lost));
+    row.quic_loss_ratio = (sent > 0).then(|| (lost as f64 / sent as f64).min(1.0));
+    row.quic_congestion_events = Some(sum(|info| info.congestion_events));
+    row.quic_blocked = Some(sum(|info| info.blocked));
+    row.quic_udp_bytes = Some(sum(|info| info.udp_bytes_sent));
+    row.quic_mtu_bytes = least(|info| info.mtu_bytes).map(u64::from);
+    let per_call = |messages: u64, calls: u64| (calls > 0).then(|| messages as f64 / calls as f64);
+    row.messages_per_send = per_call(sum(|info| info.datagrams_sent), sum(|info| info.send_calls));
+    let receivers = near.into_iter().chain(far).filter(|end| end.is_receiver());
+    let received: Vec<QuicInfo> = receivers.flat_map(|end| &end.flows).filter_map(|flow| flow.quic).collect();
+    let sum = |value: fn(&QuicInfo) -> u64| total(received.iter().map(value));
+    row.messages_per_receive = per_call(sum(|info| info.datagrams_received), sum(|info| info.receive_calls));
 }
 
 /// The shares of an end's CPUs: 0 is the near end.
