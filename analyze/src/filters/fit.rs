@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Verdict},
     stats::{hockney, moments::Moments},
     table::{Field, Rows, Selection, Table, TableArgs},
-    wire::{Load, Packets, TIMESTAMPS},
+    wire::{Load, Packets, QUIC_DATAGRAM, TIMESTAMPS, in_records},
 };
 use indexmap::IndexMap;
 use schemas::{
@@ -327,7 +327,7 @@ pub enum Headers {
 impl Headers {
     /// Those of a row, by its transport; rows do not say the version of IP.
     fn of(transport: &str) -> Self {
-        if matches!(transport, "udp" | "udplite") { Self::Udp4 } else { Self::Tcp4 }
+        if matches!(transport, "udp" | "udplite" | "quic") { Self::Udp4 } else { Self::Tcp4 }
     }
 }
 
@@ -343,13 +343,6 @@ pub struct Wire {
     pub tags: u64,
 }
 
-/// Share of the payload in records of TLS 1.3: each has at most 16 KiB of a message, a header (5 bytes), the kind of its content (1)
-/// and a seal (16): RFC 8446, section 5.2.
-fn in_records(message_bytes: Option<u64>) -> f64 {
-    let bytes = message_bytes.unwrap_or(16_384).max(1);
-    bytes as f64 / (bytes + 22 * bytes.div_ceil(16_384)) as f64
-}
-
 impl Wire {
     /// Messages of a size; TCP fills its segments, whatever their size.
     fn load(&self, headers: Headers, message_bytes: Option<u64>) -> Result<Load, Error> {
@@ -361,14 +354,24 @@ impl Wire {
                 message_bytes.or_else(|| packets.largest_message()).and_then(|bytes| packets.udp(bytes))
             }
         };
-        load.ok_or_else(|| Error::Usage(format!("an MTU of {} bytes leaves no room beside the headers", self.mtu)))
+        load.ok_or_else(|| self.no_room())
+    }
+
+    fn no_room(&self) -> Error {
+        Error::Usage(format!("an MTU of {} bytes leaves no room beside the headers", self.mtu))
     }
 
     /// Payload bits per second of a full link, for messages of that transport and size.
     pub fn carries(&self, transport: &str, message_bytes: Option<u64>) -> Result<f64, Error> {
         let headers = self.headers.unwrap_or_else(|| Headers::of(transport));
+        if transport == "quic" {
+            let packets = Packets { ipv6: matches!(headers, Headers::Udp6), mtu: self.mtu, tags: self.tags };
+            let datagram = packets.largest_message().map(|most| most.min(QUIC_DATAGRAM));
+            let load = datagram.and_then(|bytes| packets.quic(bytes)).ok_or_else(|| self.no_room())?;
+            return Ok(load.at(self.bits_per_s));
+        }
         let carried = self.load(headers, message_bytes)?.at(self.bits_per_s);
-        Ok(if transport == "tls" { carried * in_records(message_bytes) } else { carried })
+        Ok(if transport == "tls" { carried * in_records(message_bytes.unwrap_or(16_384)) } else { carried })
     }
 
     /// Messages of these sizes; of the largest that fit a packet, if none is named.

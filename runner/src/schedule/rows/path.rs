@@ -3,7 +3,7 @@
 
 use analyze::{
     stats::responsiveness,
-    wire::{Load, Packets, TIMESTAMPS},
+    wire::{Load, Packets, TIMESTAMPS, in_records},
 };
 use netcore::{
     measure::histogram::{self, Histogram},
@@ -270,7 +270,7 @@ pub fn wire_share(row: &mut Row, spec: &TestSpec, near: &SideReport, far: Option
     // The two directions of a wire are two wires.
     let directions = if row.direction == Some(Way::Both) { 2.0 } else { 1.0 };
     let load = (spec.pattern == Pattern::Stream).then(|| load(row, spec, near, far)).flatten();
-    let ratio = load.and_then(|load| Some(row.throughput_bits_per_s? / (load.at(speed) * directions)));
+    let ratio = load.and_then(|(load, share)| Some(row.throughput_bits_per_s? / (load.at(speed) * share * directions)));
     if row.wire_bits_per_s.is_none() && ratio.is_some_and(|ratio| ratio > BELIEVED) {
         return;
     }
@@ -283,25 +283,28 @@ fn speed(end: &SideReport) -> Option<u32> {
     Some(end.nic.as_ref()?.wire?.mbit_per_s)
 }
 
-/// The packets that carry the row's stream, full segments or single messages.
-fn load(row: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> Option<Load> {
+/// The packets that carry the row's stream, full segments or single messages, and the share of their load that is payload.
+fn load(row: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> Option<(Load, f64)> {
     let ends = || [Some(near), far].into_iter().flatten();
     let nics = || ends().filter_map(|end| end.nic.as_ref());
     let tags = nics().filter_map(|nic| nic.wire).map(|wire| wire.vlan_tags).max().unwrap_or(0);
     let ipv6 = ends().find_map(|end| end.ipv6)?;
     let packets = |mtu| Packets { ipv6, mtu, tags: tags.into() };
     match spec.transport {
-        Transport::Tcp => {
+        Transport::Tcp | Transport::Tls => {
             let infos: Vec<&TcpInfo> = ends().flat_map(tcp_infos).collect();
             // Of two directions, each end has a size of its own.
             let mss = row.mss_bytes.or_else(|| infos.first().map(|info| info.mss_bytes.into()))?;
             let timestamps = infos.iter().find_map(|info| info.timestamps)?;
             // The MTU does not count: segments are as long as the kernel makes them.
-            packets(0).segments(mss, if timestamps { TIMESTAMPS } else { 0 })
+            let load = packets(0).segments(mss, if timestamps { TIMESTAMPS } else { 0 })?;
+            Some((load, if spec.transport == Transport::Tls { in_records(spec.sizes.message_bytes) } else { 1.0 }))
         }
+        // The datagram fits the path: the library searched for its length.
+        Transport::Quic => Some((packets(u64::from(u16::MAX)).quic(row.quic_mtu_bytes?)?, 1.0)),
         Transport::Udp | Transport::UdpLite => {
             let mtu = nics().filter_map(|nic: &NicFacts| nic.mtu_bytes).min()?;
-            packets(mtu.into()).udp(spec.sizes.message_bytes)
+            Some((packets(mtu.into()).udp(spec.sizes.message_bytes)?, 1.0))
         }
         _ => None,
     }
