@@ -50,6 +50,12 @@ pub const WIRE_BEYOND: f64 = 1.05;
 /// burst at an edge of the window is less than this.
 pub const RATE_SLACK: f64 = 0.02;
 
+/// Growth of QUIC's round trip over the least one from which on a queue stands on the path.
+pub const QUEUED: f64 = 1.5;
+
+/// The same as a difference, microseconds: two threads that share a CPU delay packets by as much.
+pub const QUEUED_US: f64 = 1000.0;
+
 /// Loss of datagrams from which on it counts, as a share of those sent.
 pub const LOSS: f64 = 0.01;
 

@@ -5,7 +5,7 @@
 //!
 //! - `evidence`: the cells of a row, by sender and receiver; every threshold, with its reason
 //! - `ends`: rules that hold for every test: CPU, offered load, wire, a link between the ends that is full
-//! - `tcp`: the rules of streams and datagrams; that of transactions stands here
+//! - `tcp`: the rules of streams of TCP and QUIC, and of datagrams; that of transactions stands here
 //! - `tally`: the cause on which the iterations of a case agree, and the lines below a table
 //! - [`hops`]: at which link of the path the queue stands
 //! - `taken`: whether others took a CPU from the test, and why the iterations of a case differ
@@ -119,6 +119,7 @@ fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     }
     match evidence.family {
         Family::Stream if evidence.is_tcp() => tcp::rule(evidence),
+        Family::Stream if evidence.row.quic_lost.is_some() => tcp::quic_rule(evidence),
         Family::Stream => tcp::datagram_rule(evidence),
         _ => round_trips(evidence),
     }

@@ -1,4 +1,4 @@
-//! The rules of TCP streams and of datagrams.
+//! The rules of streams of TCP and QUIC, and of datagrams.
 //!
 //! The kernel of a TCP sender counts for how long it had data to send (busy), and how much of that it waited for room in the
 //! receiver's window or for its own send buffer. Those two are parts of the first.
@@ -8,8 +8,8 @@ use super::{
     ends::{self, Support, is_most, may_be_full, sleeps},
     evidence::{
         BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL, FULL_WITH_SUPPORT,
-        LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place, SLOW_READER, TRACE,
-        WINDOW_FILLED,
+        LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place, QUEUED, QUEUED_US,
+        SLOW_READER, TRACE, WINDOW_FILLED,
     },
     of_the_time,
 };
@@ -363,6 +363,56 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
             Err("both ends waited, and TCP's times were not collected (`collect: [tcp_info]`)".to_owned())
         }
         None => Err("both ends waited, and this transport does not tell for what".to_owned()),
+    }
+}
+
+/// The rule of streams over QUIC. Its library tells round trips, losses, and that the receiver's window is full, and no times.
+pub fn quic_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
+    let row = evidence.row;
+    if let Some(found) = ends::cpu(evidence, Support::Neither) {
+        return found;
+    }
+    if may_be_full(&evidence.sender) || may_be_full(&evidence.receiver) {
+        return Err("a data thread was neither full nor idle".to_owned());
+    }
+    let queue =
+        row.rtt_us.zip(row.min_rtt_us).filter(|(rtt, least)| *rtt >= least * QUEUED && rtt - least >= QUEUED_US);
+    let stands = queue.map(|(rtt, least)| {
+        let [rtt, least] = [rtt, least].map(|us| human(Unit::Microseconds, us));
+        format!("a round trip took {rtt}, and {least} without a queue")
+    });
+    let lost = row.quic_lost.unwrap_or(0) as f64;
+    let loss = row.quic_loss_ratio.unwrap_or(0.0);
+    if loss > LOSS && lost >= FEW_PACKETS {
+        if place_of(evidence).is_some_and(|(.., drops)| drops >= lost * EXPLAINED) {
+            return dropped(evidence, lost, loss);
+        }
+        if stands.is_none() {
+            let count = human(Unit::Count, lost);
+            let because = format!(
+                "{count} packets were lost, {} of all, and the congestion control slowed down; neither end dropped them, and no queue stood",
+                margin(loss)
+            );
+            return Ok(Limit::named(LimitedBy::Loss, 1.0, because));
+        }
+    }
+    match (row.quic_blocked.unwrap_or(0), stands) {
+        (blocked, None) if blocked as f64 >= FEW_PACKETS => {
+            let because = format!(
+                "the sender said {} times that the receiver's window was full, and no queue stood on the path; `quic.window` sets it",
+                human(Unit::Count, blocked as f64)
+            );
+            Ok(Limit::named(LimitedBy::ReceiverWindow, 1.0, because))
+        }
+        (_, Some(stands)) => {
+            let rate = human(Unit::BitsPerSecond, row.throughput_bits_per_s.unwrap_or(0.0));
+            Ok(Limit::named(
+                LimitedBy::Path,
+                1.0,
+                format!("{rate} arrived, and data stood in a queue of the path: {stands}"),
+            ))
+        }
+        (_, None) => Err("both ends waited, and QUIC's library does not tell for what".to_owned()),
     }
 }
 

@@ -65,6 +65,21 @@ fn datagrams() -> Row {
     }
 }
 
+fn quic() -> Row {
+    Row {
+        workload: Some("quic_stream".into()),
+        lost: None,
+        loss_ratio: None,
+        rtt_us: Some(10_400.0),
+        min_rtt_us: Some(10_000.0),
+        quic_packets_sent: Some(100_000),
+        quic_lost: Some(0),
+        quic_loss_ratio: Some(0.0),
+        quic_blocked: Some(0),
+        ..datagrams()
+    }
+}
+
 fn trips() -> Row {
     Row {
         workload: Some("tcp_rr".into()),
@@ -329,6 +344,22 @@ fn an_idle_sender_is_the_application_if_its_thread_slept_without_data() {
     // A sender that the plan paces sleeps on purpose.
     let paced = Row { offered_per_s: Some(200e6), rate_error_ratio: Some(-0.5), ..row };
     expect(&paced, LimitedBy::Unknown, &["missed the plan's rate"]);
+}
+
+#[test]
+fn a_stream_over_quic_is_limited_by_what_its_library_tells() {
+    expect(&quic(), LimitedBy::Unknown, &["does not tell for what"]);
+    let held = Row { quic_blocked: Some(200), ..quic() };
+    expect(&held, LimitedBy::ReceiverWindow, &["200 times", "`quic.window`"]);
+    let queued = Row { rtt_us: Some(45_000.0), ..held.clone() };
+    expect(&queued, LimitedBy::Path, &["100 Mbit/s arrived", "a round trip took 45.0 ms, and 10.0 ms without a queue"]);
+    let lossy = Row { quic_lost: Some(3000), quic_loss_ratio: Some(0.03), ..quic() };
+    expect(&lossy, LimitedBy::Loss, &["3.0 % of all", "no queue stood"]);
+    expect(&Row { rtt_us: Some(45_000.0), ..lossy.clone() }, LimitedBy::Path, &["stood in a queue"]);
+    let dropped = Row { remote_socket_drops: Some(2900), ..lossy };
+    expect(&dropped, LimitedBy::Queue, &["dropped 2.90 k datagrams", "remote_socket.receive_buffer"]);
+    let full = Row { local_thread_busy_ratio: Some(0.99), ..held };
+    expect(&full, LimitedBy::SenderCpu, &["99 %"]);
 }
 
 #[test]

@@ -54,13 +54,21 @@ pub fn of(row: &Row, spec: &TestSpec) -> Result<Vec<Change>, &'static str> {
     let streams = |expected: &dyn Fn(f64) -> Expected| multiples(row, column::streams, "streams", expected);
     let gains = |factor: f64| Expected::Gain(factor - 1.0);
     let now = row.congestion_control.as_deref().unwrap_or_default();
+    let quic = spec.quic_options();
     let control = |other: &str| Change {
-        key: if is_forward { "socket.congestion_control" } else { "remote_socket.congestion_control" },
+        key: match quic {
+            Some(_) => "quic.congestion_control",
+            None if is_forward => "socket.congestion_control",
+            None => "remote_socket.congestion_control",
+        },
         from: now.to_owned(),
         tries: vec![Try::of(&other, Expected::Better)],
         metric: None,
     };
     let changes = match cause {
+        LimitedBy::ReceiverWindow if let Some(quic) = quic => {
+            vec![Some(twice("quic.window", quic.window_bytes() as f64))]
+        }
         LimitedBy::ReceiverWindow => {
             vec![if is_forward {
                 buffer(row, "remote_socket.receive_buffer", column::remote_receive_buffer_bytes)
@@ -124,10 +132,14 @@ fn multiples(row: &Row, column: &str, key: &'static str, expected: &dyn Fn(f64) 
 
 /// Twice and four times a socket buffer. The kernel reports twice what it is asked for, and counts its own data in it.
 fn buffer(row: &Row, key: &'static str, column: &str) -> Option<Change> {
-    let now = row.number(column).filter(|bytes| *bytes >= 2.0)? / 2.0;
+    row.number(column).filter(|bytes| *bytes >= 2.0).map(|bytes| twice(key, bytes / 2.0))
+}
+
+/// Twice and four times a window of so many bytes.
+fn twice(key: &'static str, now: f64) -> Change {
     let written = |bytes: f64| scaled(bytes, 1024.0, &["", "KiB", "MiB", "GiB"]);
     let tries = [2.0, 4.0].map(|factor| Try::of(&written(now * factor), Expected::Gain(factor - 1.0)));
-    Some(Change { key, from: written(now), tries: tries.into(), metric: None })
+    Change { key, from: written(now), tries: tries.into(), metric: None }
 }
 
 /// The offered load times a factor. Without one the datagrams are as fast as the sender, and what was sent takes its place.
