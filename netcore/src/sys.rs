@@ -21,6 +21,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use serde::{Deserialize, Serialize};
 use socket2::{SockRef, Socket};
 
 /// Here and in [`crate::io::batch`] structures of the kernel are laid out by hand, as they are with a 64-bit `long`.
@@ -196,15 +197,37 @@ pub fn local_minute(unix_s: i64) -> Option<(i64, u32)> {
     (!known.is_null()).then_some((day, minute))
 }
 
-/// Bound of the wall clock's error by the kernel's own account, nanoseconds, and whether a program disciplines the clock now.
-pub fn wall_clock_error() -> (u64, bool) {
+/// The kernel's account of the wall clock (adjtimex).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WallClock {
+    /// Whether a program disciplines the clock now.
+    pub synchronised: bool,
+    /// Bound of its error, nanoseconds; the kernel lets it grow until that program renews it.
+    pub max_error_ns: u64,
+    /// Error by that program's estimate, nanoseconds.
+    pub estimated_error_ns: u64,
+    /// Correction of the oscillator's rate, parts per billion.
+    pub frequency_ppb: i64,
+    /// TAI minus UTC, seconds; `None`: no program has told the kernel.
+    pub tai_offset_s: Option<i32>,
+}
+
+/// The wall clock's state now.
+pub fn wall_clock() -> WallClock {
     // SAFETY: all fields of `timex` are numbers: zero is valid, and as `modes` it changes nothing.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is that of a live variable.
     let state = unsafe { libc::adjtimex(&raw mut timex) };
-    let is_synchronised = (0..libc::TIME_ERROR).contains(&state) && timex.status & libc::STA_UNSYNC == 0;
-    let error_us = u64::try_from(timex.maxerror).unwrap_or(u64::MAX);
-    (error_us.saturating_mul(1_000), is_synchronised)
+    let nanoseconds = |us| u64::try_from(us).unwrap_or(u64::MAX).saturating_mul(1_000);
+    WallClock {
+        synchronised: (0..libc::TIME_ERROR).contains(&state) && timex.status & libc::STA_UNSYNC == 0,
+        max_error_ns: nanoseconds(timex.maxerror),
+        estimated_error_ns: nanoseconds(timex.esterror),
+        // In parts per million with 16 bits of fraction, and 500 at most.
+        frequency_ppb: timex.freq.saturating_mul(1_000) >> 16,
+        tai_offset_s: Some(timex.tai).filter(|offset| *offset != 0),
+    }
 }
 
 /// A mapping of its own, written once and read-only from then on.
@@ -267,12 +290,11 @@ mod tests {
 
     #[test]
     fn the_error_of_the_wall_clock_grows_until_it_is_bounded_anew() {
-        let (error_ns, synchronised) = wall_clock_error();
+        let clock = wall_clock();
         // The kernel lets it grow to 16 s, and then says that the clock is not synchronised.
-        assert!(
-            error_ns > 0 && error_ns <= 16_000_000_000 && (!synchronised || error_ns < 16_000_000_000),
-            "{error_ns}"
-        );
+        let most_ns = 16_000_000_000 - u64::from(clock.synchronised);
+        assert!((1..=most_ns).contains(&clock.max_error_ns), "{clock:?}");
+        assert!(clock.frequency_ppb.abs() <= 500_000, "{clock:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! All facts are read from the kernel's files when asked for. A fact that cannot be read (a container without sysfs, no
 //! permission) is absent; nothing is guessed.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,8 @@ use super::{
     cgroup,
     kernel::{line, text},
 };
+pub use crate::sys::WallClock;
+use crate::sys::wall_clock;
 
 /// Kernel settings that change the result of a network measurement, by their names below `/proc/sys`.
 const SYSCTLS: &[&str] = &[
@@ -102,6 +104,10 @@ pub struct HostFacts {
     pub memory_bytes: Option<u64>,
     /// Clock source behind CLOCK_MONOTONIC.
     pub clocksource: Option<String>,
+    /// The wall clock when the facts were read.
+    pub wall_clock: Option<WallClock>,
+    /// Clocks of network cards and hypervisors that PTP can use, by device (`ptp0`).
+    pub ptp_clocks: BTreeMap<String, String>,
     /// Active security modules, in the kernel's order.
     pub security_modules: Option<String>,
     /// Whether SELinux enforces its policy, on kernels with SELinux.
@@ -157,10 +163,13 @@ impl HostFacts {
             numa_nodes: line("/sys/devices/system/node/online").as_deref().and_then(count_cpus),
             memory_bytes: memory_bytes(),
             clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            // All zero: a sandbox refuses the call.
+            wall_clock: Some(wall_clock()).filter(|clock| clock.synchronised || clock.max_error_ns > 0),
+            ptp_clocks: directory_values("/sys/class/ptp", "clock_name"),
             security_modules: line("/sys/kernel/security/lsm"),
             selinux_enforcing: line("/sys/fs/selinux/enforce").map(|v| v == "1"),
             apparmor_enabled: line("/sys/module/apparmor/parameters/enabled").map(|v| v == "Y"),
-            cpu_mitigations: directory_values("/sys/devices/system/cpu/vulnerabilities")
+            cpu_mitigations: directory_values("/sys/devices/system/cpu/vulnerabilities", "")
                 .into_iter()
                 .filter(|(_, v)| v != "Not affected")
                 .collect(),
@@ -171,10 +180,11 @@ impl HostFacts {
     }
 }
 
-/// First line of every readable file of a folder.
-fn directory_values(path: &str) -> BTreeMap<String, String> {
+/// First line of every readable file of a folder, or of the file of this name in each of its folders.
+fn directory_values(path: &str, file: &str) -> BTreeMap<String, String> {
     let Ok(entries) = fs::read_dir(path) else { return BTreeMap::new() };
-    entries.flatten().filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), line(entry.path())?))).collect()
+    let value = |path: PathBuf| line(if file.is_empty() { path } else { path.join(file) });
+    entries.flatten().filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), value(entry.path())?))).collect()
 }
 
 fn sysctls() -> BTreeMap<String, String> {

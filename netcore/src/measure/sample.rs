@@ -103,8 +103,8 @@ impl Sample {
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let quic = flows.iter().map(|flow| flow.quic.as_ref()?.read()).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
-        let of_wall = (edge != Edge::Interval).then(sys::wall_clock_error);
-        let wall_error_ns = of_wall.and_then(|(error_ns, is_synchronised)| is_synchronised.then_some(error_ns));
+        let wall = (edge != Edge::Interval).then(sys::wall_clock).filter(|wall| wall.synchronised);
+        let wall_error_ns = wall.map(|wall| wall.max_error_ns);
         let clocks = ClockReading { wall_error_ns, ..clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
         Self { at_ns, wall_ns, counts, dropped, tcp, quic, clocks, cpu, evidence }

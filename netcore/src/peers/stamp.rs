@@ -113,8 +113,8 @@ impl Reflector {
             if now_ns >= looked_ns {
                 // The bound grows by 0.5 ms/s, and is renewed by whatever synchronises the clock.
                 looked_ns = now_ns + 1_000_000_000;
-                let (bound_ns, synchronised) = sys::wall_clock_error();
-                error = ErrorEstimate::new(bound_ns, synchronised);
+                let clock = sys::wall_clock();
+                error = ErrorEstimate::new(clock.max_error_ns, clock.synchronised);
             }
             for _ in 0..AT_ONCE {
                 let Some(arrival) = self.receive(&mut buffer) else { break };

@@ -11,7 +11,7 @@ use netcore::{
         },
     },
     end::Endpoints,
-    measure::host::{CpuSharesOf, HostFacts},
+    measure::host::{CpuSharesOf, HostFacts, WallClock},
     mpi::{Family as Library, Place, RankFacts},
     report::{
         ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
@@ -130,12 +130,19 @@ fn rank() -> RankFacts {
 
 /// Every message with every field, and every word of the enumerations in them.
 fn words() -> Value {
+    let wall_clock = WallClock {
+        synchronised: true,
+        max_error_ns: 1,
+        estimated_error_ns: 1,
+        frequency_ppb: 1,
+        tai_offset_s: Some(37),
+    };
     let hello = || {
         Box::new(Hello {
             tool_version: "0".into(),
             process: 1,
             limits: Some(Limits { queue_ns: Some(1), ..Limits::default() }),
-            host: HostFacts::default(),
+            host: HostFacts { wall_clock: Some(wall_clock), ..HostFacts::default() },
             mpi: Some(rank()),
         })
     };

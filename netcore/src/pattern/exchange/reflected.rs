@@ -122,8 +122,8 @@ impl Stamps for Reflected {
 
     fn request(&mut self, number: u64, message: &mut [u8]) {
         if number % LOOKS == Self::FIRST {
-            let (bound_ns, synchronised) = sys::wall_clock_error();
-            self.error = ErrorEstimate::new(bound_ns, synchronised);
+            let clock = sys::wall_clock();
+            self.error = ErrorEstimate::new(clock.max_error_ns, clock.synchronised);
         }
         // A test has fewer than 2^31 requests.
         #[expect(clippy::cast_possible_truncation)]
