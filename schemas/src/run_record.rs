@@ -211,12 +211,35 @@ pub struct CaseRecord {
     /// The interface of the far end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far_nic: Option<Value>,
+    /// The two hosts' clocks in a test with `one_way`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<ClocksRecord>,
     /// Ranks of a test of several: algorithm, library, interface and CPU time of each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<Value>,
     /// Notes of the ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<Vec<String>>,
+}
+
+/// The relation of two hosts' clocks while a test measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClocksRecord {
+    /// The clock by which the delays are told, as in the column `one_way_clock`.
+    pub source: String,
+    /// Bound of the error of the clocks' offset by that clock, microseconds.
+    pub bound_us: f64,
+    /// The same by the round trips, whatever the source is.
+    pub round_trips_bound_us: f64,
+    /// Bound of the error of the near host's wall clock by its kernel (adjtimex), microseconds; absent: it is not synchronised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near_wall_error_us: Option<f64>,
+    /// The far host's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far_wall_error_us: Option<f64>,
+    /// Drift of the far host's clock against the near one's, parts per million.
+    pub drift_ppm: f64,
 }
 
 /// A program around the measurement; its output is in `hooks.log`.

@@ -20,7 +20,7 @@ use super::csv::Appended;
 use crate::{
     error::{Error, replace},
     plan::{case::Plan, model::Hook},
-    schedule::{Measured, step::Step},
+    schedule::{Measured, rows, step::Step},
 };
 
 /// With the engine's own types for what it knows of hosts.
@@ -101,6 +101,7 @@ impl RunJson {
                 far_options: json(reports.far.as_ref().map_or(&[][..], |far| &far.options)),
                 near_nic: reports.near.nic.as_ref().and_then(json),
                 far_nic: reports.far.as_ref().and_then(|far| far.nic.as_ref()).and_then(json),
+                clocks: rows::one_way::record(&reports.near, reports.far.as_ref()),
                 notes: Some(notes),
                 ..CaseRecord::default()
             };

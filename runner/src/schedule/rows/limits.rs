@@ -32,10 +32,15 @@ pub(super) fn sum(mut values: impl Iterator<Item = Option<u64>>) -> Option<u64> 
     values.try_fold(first, |sum, value| Some(sum.saturating_add(value?)))
 }
 
+/// Whether both ends are on one machine, by the identity of its boot.
+pub(super) fn same_machine(pair: Pair<'_>) -> Option<bool> {
+    let [near, far] = [pair.near, pair.far].map(|window| evidence(window)?.machine);
+    near.zip(far).map(|(near, far)| near == far)
+}
+
 /// Fills the cells about the two ends: their threads, CPUs and drops. They are those of all flows, whichever way.
 pub(super) fn of_ends(row: &mut Row, pair: Pair<'_>) {
-    let [near, far] = [pair.near, pair.far].map(|window| evidence(window)?.machine);
-    row.same_machine = near.zip(far).map(|(near, far)| near == far);
+    row.same_machine = same_machine(pair);
     for (end, window) in [pair.near, pair.far].into_iter().enumerate() {
         let Some(Evidence { thread, softirq_peak, drops, .. }) = evidence(window) else { continue };
         let count = |count: Option<u64>| count.map(|count| count as f64);

@@ -2,16 +2,17 @@
 
 use netcore::{
     measure::envelope::DRIFT_PER_MILLION,
-    report::{ClockReading, Latencies, OneWay, Reflector, SideReport},
+    report::{ClockReading, Latencies, OneWay, Phase, Reflector, SideReport},
 };
 use schemas::{
     columns::{Row, results::column},
+    run_record::ClocksRecord,
     time,
     units::{Unit, human},
     words::OneWayClock,
 };
 
-use super::path;
+use super::{limits, path, window::Pair};
 
 /// Kinds of latencies, and the cells of their percentiles.
 const VARIATION: [(&str, [(&str, f64); 3]); 2] = [
@@ -107,6 +108,50 @@ pub fn by_kernels(found: &OneWay, near: &SideReport, far: &SideReport) -> Option
     (!was_set(ours) && !was_set(theirs) && agrees && is_better).then_some((begin, bound))
 }
 
+/// The clock by which the delays are told, the offset of the two clocks by it, and the bound of its error, nanoseconds. `known`: the
+/// offset [`by_kernels`].
+fn source(
+    found: &OneWay,
+    known: Option<(f64, f64)>,
+    reflector: Option<&Reflector>,
+    same_machine: Option<bool>,
+) -> (OneWayClock, f64, f64) {
+    let (offset, bound) = (found.offset_ns as f64, found.bound_ns as f64);
+    // A time namespace has a clock of its own on the same machine.
+    let shared = same_machine == Some(true) && offset.abs() <= bound;
+    let truth = if shared { Some((0.0, OWN_CLOCK_US * 1000.0)) } else { known };
+    // Without another source the least delay is the same in both directions.
+    let (truth, bound) = truth.unwrap_or((offset, bound));
+    let clock = match (shared, known, found.kernel) {
+        _ if reflector.is_some() => OneWayClock::Reflector,
+        (true, ..) => OneWayClock::Shared,
+        (false, Some(_), _) => OneWayClock::Synchronised,
+        (false, None, true) => OneWayClock::Kernel,
+        (false, None, false) => OneWayClock::User,
+    };
+    (clock, truth, bound)
+}
+
+/// The relation of the two hosts' clocks, for `run.json`.
+pub fn record(near: &SideReport, far: Option<&SideReport>) -> Option<ClocksRecord> {
+    let found = near.one_way.as_ref()?;
+    let pair = Pair { near: near.phase(Phase::Measure), far: far.and_then(|far| far.phase(Phase::Measure)) };
+    let known = far.and_then(|far| by_kernels(found, near, far));
+    let (clock, _, bound_ns) = source(found, known, near.reflector.as_ref(), limits::same_machine(pair));
+    let error_us = |end: &SideReport| {
+        let (begin, end) = end.clocks.as_ref()?;
+        Some(begin.wall_error_ns?.max(end.wall_error_ns?) as f64 / 1000.0)
+    };
+    Some(ClocksRecord {
+        source: clock.as_str().to_owned(),
+        bound_us: bound_ns / 1000.0,
+        round_trips_bound_us: found.bound_ns as f64 / 1000.0,
+        near_wall_error_us: error_us(near),
+        far_wall_error_us: far.and_then(error_us),
+        drift_ppm: found.drift_ppb as f64 / 1000.0,
+    })
+}
+
 /// Fills the other cells of the measure phase, if its test told the directions apart. `known`: the offset [`by_kernels`].
 pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>, reflector: Option<&Reflector>) {
     if let Some(reflector) = reflector {
@@ -118,20 +163,10 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>, re
         return;
     };
     let us = |ns: f64| ns / 1000.0;
-    let (offset, least, bound) = (found.offset_ns as f64, found.least_ns as f64, found.bound_ns as f64);
-    // A time namespace has a clock of its own on the same machine.
-    let shared = row.same_machine == Some(true) && offset.abs() <= bound;
-    let truth = if shared { Some((0.0, OWN_CLOCK_US * 1000.0)) } else { known };
-    // Without another source the least delay is the same in both directions.
-    let (truth, bound) = truth.unwrap_or((offset, bound));
+    let (offset, least) = (found.offset_ns as f64, found.least_ns as f64);
+    let (clock, truth, bound) = source(found, known, reflector, row.same_machine);
     let (least_us, bound_us) = ([us(least + offset - truth), us(least - offset + truth)], us(bound));
-    row.one_way_clock = Some(match (shared, known, found.kernel) {
-        _ if reflector.is_some() => OneWayClock::Reflector,
-        (true, ..) => OneWayClock::Shared,
-        (false, Some(_), _) => OneWayClock::Synchronised,
-        (false, None, true) => OneWayClock::Kernel,
-        (false, None, false) => OneWayClock::User,
-    });
+    row.one_way_clock = Some(clock);
     row.one_way_bound_us = Some(bound_us);
     // A reflector has the wall clock, whose distance to a clock that counts from a boot means nothing.
     row.one_way_offset_us = reflector.is_none().then(|| us(offset));
@@ -340,6 +375,18 @@ mod tests {
         assert_eq!((row.one_way_clock, row.one_way_bound_us), (Some(OneWayClock::Synchronised), Some(402.0)));
         assert_eq!((row.forward_delay_min_us, row.reverse_delay_min_us), (Some(20_000.0), Some(5_000.0)));
         assert_eq!(row.delay_asymmetry_us, Some(15_000.0));
+        let told = SideReport { one_way: Some(found), ..near(good, 0) };
+        let expected = ClocksRecord {
+            source: "synchronised".into(),
+            bound_us: 402.0,
+            round_trips_bound_us: 12_500.0,
+            near_wall_error_us: Some(200.0),
+            far_wall_error_us: Some(200.0),
+            drift_ppm: 0.0,
+        };
+        assert_eq!(record(&told, Some(&far)), Some(expected.clone()));
+        let alone = ClocksRecord { source: "kernel".into(), bound_us: 12_500.0, far_wall_error_us: None, ..expected };
+        assert_eq!((record(&told, None), record(&near(good, 0), Some(&far))), (Some(alone), None));
         // Not synchronised at both edges, less well known than by the round trips, set in the middle, or a lie.
         for errors in [[None, Some(1)], [Some(1), None], [Some(12_400_000); 2]] {
             assert_eq!(by_kernels(&found, &near(errors, 0), &far), None, "{errors:?}");
