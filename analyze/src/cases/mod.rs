@@ -95,7 +95,7 @@ impl Cases {
                 mixed.insert(key.id.clone());
             }
             let case = known.entry(key).or_insert_with_key(|key| {
-                let about = Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() };
+                let about = row.clone().without_histograms();
                 Case { key: key.clone(), about, parameters, ..Case::default() }
             });
             case.add(row).map_err(|reason| line.error(None, reason))?;
@@ -220,7 +220,7 @@ impl Case {
                         none => *none = Some(one),
                     }
                 }
-                self.iterations.push(Row { latency_histogram: None, receive_call_histogram: None, ..row });
+                self.iterations.push(row.without_histograms());
             }
             _ => self.left_out.push((row.status.unwrap_or(Status::Failed), row.error.clone().unwrap_or_default())),
         }

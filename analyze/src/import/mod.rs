@@ -186,7 +186,7 @@ impl ImportedRows {
 }
 
 /// Columns with results, which `--set` rejects.
-const MEASURED: [&str; 13] = [
+const MEASURED: [&str; 15] = [
     "record",
     "status",
     "error",
@@ -196,6 +196,8 @@ const MEASURED: [&str; 13] = [
     "latency_kind",
     "latency_histogram",
     "receive_call_histogram",
+    "forward_variation_histogram",
+    "reverse_variation_histogram",
     "service_demand_unit",
     "confident",
     "search",

@@ -206,12 +206,14 @@ columns! {
             => ("forward_variation.p95", Microseconds, Lower, Gauge, "upload variation, 95th percentile");
         forward_variation_p99_us: Number = "The same, 99th percentile."
             => ("forward_variation.p99", Microseconds, Lower, Gauge, "upload variation, 99th percentile");
+        forward_variation_histogram: Text = "All of these delays above the least one, as in `latency_histogram`; empty in summaries.";
         reverse_variation_p50_us: Number = "The same of the answers, or of a stream from `to`, median."
             => ("reverse_variation.p50", Microseconds, Lower, Gauge, "download variation, median");
         reverse_variation_p95_us: Number = "The same, 95th percentile."
             => ("reverse_variation.p95", Microseconds, Lower, Gauge, "download variation, 95th percentile");
         reverse_variation_p99_us: Number = "The same, 99th percentile."
             => ("reverse_variation.p99", Microseconds, Lower, Gauge, "download variation, 99th percentile");
+        reverse_variation_histogram: Text = "The same of the answers, or of a stream from `to`, as in `latency_histogram`; empty in summaries.";
         forward_delay_min_us: Number = "Delay of the requests, from just before the send call to the arrival in the other host's kernel, smallest, microseconds, in rows of the measure phase; known to `one_way_bound_us`, and empty where that is larger."
             => ("forward_delay.min", Microseconds, Lower, Gauge, "upload delay, smallest");
         forward_delay_p50_us: Number = "The same, median."
@@ -434,5 +436,19 @@ columns! {
     "search" {
         search: Option<Search> = "The outcome of a probe; in a summary, the end of the search: {words}.";
         search_above: Number = "In a summary, the lowest load that did not hold, in the unit of `offered_per_s`, or of `inflight` where that was searched.";
+    }
+}
+
+impl Row {
+    /// The row without its histograms, which are most of its bytes.
+    #[must_use]
+    pub fn without_histograms(self) -> Self {
+        Self {
+            latency_histogram: None,
+            receive_call_histogram: None,
+            forward_variation_histogram: None,
+            reverse_variation_histogram: None,
+            ..self
+        }
     }
 }

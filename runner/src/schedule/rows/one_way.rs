@@ -69,15 +69,10 @@ const OWN_CLOCK_US: f64 = 1.0;
 
 /// Fills the cells of any window that tell how much the delays vary, and how long messages were in the hosts.
 pub fn variation(row: &mut Row, timed: &[&Latencies]) {
-    for (kind, cells) in VARIATION {
-        for (cell, us) in cells.into_iter().zip(path::quantiles_us(kind, timed, cells.map(|(_, q)| q))) {
-            row.set_number(cell.0, us);
-        }
-    }
+    let variation = VARIATION.map(|(kind, cells)| path::quantiles(row, kind, timed, &cells));
+    [row.forward_variation_histogram, row.reverse_variation_histogram] = variation;
     for (kind, cells) in IN_HOSTS {
-        for (cell, us) in cells.into_iter().zip(path::quantiles_us(kind, timed, cells.map(|(_, q)| q))) {
-            row.set_number(cell.0, us);
-        }
+        path::quantiles(row, kind, timed, &cells);
     }
 }
 

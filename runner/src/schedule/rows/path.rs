@@ -36,27 +36,29 @@ pub fn receive_calls(timed: &[&Latencies]) -> Option<Merged> {
 
 /// The latencies of that kind.
 fn of_kind(kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
-    let all = timed.iter().filter(|l| l.kind == kind.as_str());
-    all.filter_map(|l| Merged::decode(kind, &l.histogram)).reduce(|a, b| a.with(&b))
+    named(kind.as_str(), kind, timed)
 }
 
-/// Quantiles of all latencies of that name, microseconds; those of none are `None`.
-pub(super) fn quantiles_us<const N: usize>(name: &str, timed: &[&Latencies], quantiles: [f64; N]) -> [Option<f64>; N] {
+/// All latencies of that name, merged as of this kind.
+fn named(name: &str, kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
     let all = timed.iter().filter(|latencies| latencies.kind == name);
-    // The kind of what is merged has no part in it.
-    let all = all.filter_map(|latencies| Merged::decode(LatencyKind::RoundTrip, &latencies.histogram));
-    let merged = all.reduce(|a, b| a.with(&b)).filter(|merged| !merged.histogram.is_empty());
-    quantiles.map(|quantile| merged.as_ref().map(|merged| merged.quantile_us(quantile)))
+    all.filter_map(|latencies| Merged::decode(kind, &latencies.histogram)).reduce(|a, b| a.with(&b))
+}
+
+/// Fills cells with quantiles of all latencies of that name, microseconds, and returns their histogram. Does nothing where no value was
+/// recorded.
+pub(super) fn quantiles(row: &mut Row, name: &str, timed: &[&Latencies], cells: &[(&str, f64)]) -> Option<String> {
+    // Their kind has no part in it.
+    let all = named(name, LatencyKind::RoundTrip, timed).filter(|all| !all.histogram.is_empty())?;
+    for (cell, quantile) in cells {
+        row.set_number(cell, Some(all.quantile_us(*quantile)));
+    }
+    Some(histogram::encode(&all.histogram))
 }
 
 /// The handshakes of a window: how long they took, and the share of each kind.
 pub fn handshakes(row: &mut Row, timed: &[&Latencies]) {
-    let of_kind = |kind: &str| {
-        let all = timed.iter().filter(|latencies| latencies.kind == kind);
-        // The kind of what is merged has no part in it.
-        all.filter_map(|latencies| Merged::decode(LatencyKind::Connect, &latencies.histogram)).reduce(|a, b| a.with(&b))
-    };
-    let kinds = HANDSHAKES.map(of_kind);
+    let kinds = HANDSHAKES.map(|kind| named(kind, LatencyKind::Connect, timed));
     let [_, resumed, early] = kinds.each_ref().map(|kind| kind.as_ref().map_or(0, |kind| kind.histogram.len()) as f64);
     let Some(all) = kinds.into_iter().flatten().reduce(|a, b| a.with(&b)).filter(|all| !all.histogram.is_empty())
     else {

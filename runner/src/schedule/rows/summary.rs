@@ -87,7 +87,7 @@ impl Summary {
         self.places.push(row);
         add(&mut self.latencies, Merged::of_row(row));
         add(&mut self.receive_calls, Merged::receive_calls_of_row(row));
-        self.last = Some(Row { latency_histogram: None, receive_call_histogram: None, ..row.clone() });
+        self.last = Some(row.clone().without_histograms());
     }
 
     /// Number of iterations added.
