@@ -16,9 +16,17 @@ use schemas::{metrics::Range, units::Unit};
 /// The column of histograms.
 pub const HISTOGRAM: &str = "latency_histogram";
 
+/// The end of the names of all columns of histograms.
+const ENDING: &str = "_histogram";
+
 /// Whether a name means the latencies in the histograms instead of a column of numbers.
 pub fn is_latency(column: &str) -> bool {
     matches!(column, "latency" | HISTOGRAM)
+}
+
+/// The column of histograms that a name means; `None`: it means a column of numbers.
+fn histogram(column: &str) -> Option<&str> {
+    if is_latency(column) { Some(HISTOGRAM) } else { Some(column).filter(|column| column.ends_with(ENDING)) }
 }
 
 /// The values of one series.
@@ -52,25 +60,41 @@ pub struct Distributions {
     pub own: Vec<Distribution>,
     /// These and those of `--same-scale`: the axes have room for all.
     pub scale: Vec<Distribution>,
+    /// The quantity of all values.
+    pub quantity: Quantity,
 }
 
 impl Distributions {
-    /// Reads the rows that have a distribution for `column`.
+    /// Reads the rows that have a distribution for `column`, and for each of `--beside`.
     pub fn read(options: &Options, column: &str) -> Result<Self, Error> {
-        let texts = TELLING;
-        let columns = if is_latency(column) {
-            Columns { required_texts: &[HISTOGRAM], texts, by_case: true, lines: true, ..Columns::default() }
-        } else {
-            Columns { metric: Wanted::Column(column), texts, by_case: true, lines: true, ..Columns::default() }
-        };
+        let mut all = Self::of(options, column)?;
+        let first = all.quantity.label.clone();
+        all.own.iter_mut().filter(|_| !options.beside.is_empty()).for_each(|one| series::name(&mut one.name, &first));
+        for metric in &options.beside {
+            let mut more = Self::of(options, metric)?;
+            more.own.iter_mut().for_each(|one| series::name(&mut one.name, &more.quantity.label));
+            all.quantity = series::beside(all.quantity, column, (metric, &more.quantity), "a distribution")?;
+            all.own.append(&mut more.own);
+            all.scale.append(&mut more.scale);
+        }
+        series::not_too_many(all.own.len(), &all.records)?;
+        Ok(all)
+    }
+
+    /// Reads the rows that have a distribution for this column.
+    fn of(options: &Options, column: &str) -> Result<Self, Error> {
+        let (texts, histogram) = (TELLING, histogram(column));
+        let required_texts = histogram.as_slice();
+        let metric = if histogram.is_some() { Wanted::Nothing } else { Wanted::Column(column) };
+        let columns = Columns { metric, required_texts, texts, by_case: true, lines: true, ..Columns::default() };
         let ((records, own), others) = options.with_same_scale(|input, _| {
             let records = Records::new(options, input, &options.selection, &columns)?;
             let found = gather(&records, options, column)?;
             Ok((records, found))
         })?;
-        series::not_too_many(own.len(), &records)?;
         let scale = own.iter().cloned().chain(others.into_iter().flat_map(|(_, found)| found)).collect();
-        Ok(Self { records, own, scale })
+        let quantity = quantity(&records, column);
+        Ok(Self { records, own, scale, quantity })
     }
 }
 
@@ -80,9 +104,9 @@ fn gather(records: &Records, options: &Options, column: &str) -> Result<Vec<Dist
     let mut listed: Vec<Distribution> = Vec::new();
     for record in &records.list {
         let name = records.series(record);
-        if is_latency(column) {
-            let broken = |reason: String| records.error(record, HISTOGRAM, reason);
-            let histogram = Latencies::decode(records.text(record, HISTOGRAM)).map_err(broken)?;
+        if let Some(histogram) = histogram(column) {
+            let broken = |reason: String| records.error(record, histogram, reason);
+            let histogram = Latencies::decode(records.text(record, histogram)).map_err(broken)?;
             match merged.iter_mut().find(|m| m.0 == name) {
                 Some(known) => known.1.merge(&histogram).map_err(broken)?,
                 None => merged.push((name, histogram)),
@@ -106,17 +130,23 @@ fn gather(records: &Records, options: &Options, column: &str) -> Result<Vec<Dist
 }
 
 /// The quantity of the values.
-pub fn quantity(records: &Records, column: &str) -> Quantity {
-    if !is_latency(column) {
+fn quantity(records: &Records, column: &str) -> Quantity {
+    let Some(stem) = histogram(column).and_then(|histogram| histogram.strip_suffix(ENDING)) else {
         return records.quantity(column);
-    }
-    Quantity::new(records.latency(), Some(Unit::Microseconds))
+    };
+    // As the column of their median is named.
+    let label = records.quantity(&format!("{stem}_p50_us")).label;
+    Quantity::new(label.trim_end_matches(", median"), Some(Unit::Microseconds))
 }
 
 /// The note with the number of values.
-pub fn explain(distributions: &[Distribution], column: &str) -> String {
+fn explain(distributions: &[Distribution], column: &str) -> String {
     let n = series::numbers(distributions.iter().map(|d| d.count() as f64));
-    if is_latency(column) { format!("histograms of all iterations merged, {n} latencies") } else { format!("{n} rows") }
+    match histogram(column) {
+        Some(HISTOGRAM) => format!("histograms of all iterations merged, {n} latencies"),
+        Some(_) => format!("histograms of all iterations merged, {n} values"),
+        None => format!("{n} rows"),
+    }
 }
 
 /// `cdf`: the share of values at or below a value.
@@ -133,13 +163,15 @@ pub fn draw_cdf(options: &Options) -> Result<Drawing, Error> {
     Ok(Drawing::new(figure_of_shares(options, column, &all), table, &all.records))
 }
 
-fn figure_of_shares(options: &Options, column: &str, Distributions { records, own, scale }: &Distributions) -> Figure {
+fn figure_of_shares(options: &Options, column: &str, all: &Distributions) -> Figure {
+    let Distributions { records, own, scale, quantity } = all;
     // Latencies have long tails: on a linear axis most values would form a vertical line.
-    let logarithmic = options.log_x() || (options.log.is_none() && is_latency(column));
+    let logarithmic = options.log_x() || (options.log.is_none() && histogram(column).is_some());
     let spacing = if logarithmic { Spacing::Log10 } else { Spacing::Linear };
-    let ends = scale.iter().flat_map(|d| d.values.first().into_iter().chain(d.values.last())).map(|v| v.0);
-    let (low, high) = series::extent(ends.filter(|v| spacing.shows(*v)));
-    let mut x = Axis::new(quantity(records, column), spacing, low, high, options.zoom);
+    // The first one may be 0, which a logarithmic axis lacks.
+    let values = scale.iter().flat_map(|d| &d.values).map(|v| v.0);
+    let (low, high) = series::extent(values.filter(|v| spacing.shows(*v)));
+    let mut x = Axis::new(quantity.clone(), spacing, low, high, options.zoom);
     x.truncated = false;
     let share = Quantity::new("share of values at or below", Some(Unit::Ratio)).within(Range::SHARE);
     let y = Axis::exact(share, Spacing::Linear, 0.0, 1.0);
@@ -230,15 +262,16 @@ fn spectrum(one: &Distribution) -> Vec<(f64, f64)> {
     points
 }
 
-fn figure_of_tail(options: &Options, column: &str, Distributions { records, own, scale }: &Distributions) -> Figure {
-    let all: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
-    let (_, most) = series::extent(all.iter().map(|p| p.0));
+fn figure_of_tail(options: &Options, column: &str, all: &Distributions) -> Figure {
+    let Distributions { records, own, scale, quantity } = all;
+    let points: Vec<(f64, f64)> = scale.iter().flat_map(spectrum).collect();
+    let (_, most) = series::extent(points.iter().map(|p| p.0));
     let x = Axis::new(Quantity::new("percentile", None), Spacing::Nines, 1.0, most, true);
-    let wide = series::is_wide(options, all.iter().map(|p| p.1), WIDE);
+    let wide = series::is_wide(options, points.iter().map(|p| p.1), WIDE);
     let spacing = if options.log_y() || wide { Spacing::Log10 } else { Spacing::Linear };
-    let values = all.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
+    let values = points.iter().map(|p| p.1).filter(|v| spacing.shows(*v));
     let (low, high) = series::extent(values);
-    let y = Axis::new(quantity(records, column), spacing, low, high, options.zoom);
+    let y = Axis::new(quantity.clone(), spacing, low, high, options.zoom);
     // With less than twice as many values the median has too few beyond it, but is drawn, since there would be no
     // picture.
     let few = own.iter().any(|one| (one.count() as f64) < 2.0 * BEYOND);

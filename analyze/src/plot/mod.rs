@@ -81,9 +81,9 @@ kinds! {
     /// Interval results over time, warm-up and cool-down shaded
     Timeseries = timeseries::draw, without ["--value", "--mark"];
     /// The share of the latencies (or of another column's values, -x) at or below a value
-    Cdf = distribution::draw_cdf, without ["--value", "--mark", "--beside"];
+    Cdf = distribution::draw_cdf, without ["--value", "--mark"];
     /// Latency (or another column, -y) at 90 %, 99 %, 99.9 % …: the tail
-    Percentiles = distribution::draw_percentiles, without ["--value", "--mark", "--beside"];
+    Percentiles = distribution::draw_percentiles, without ["--value", "--mark"];
     /// Every value by case (or by -x), with quartiles
     Box = groups::draw_boxes, without ["--value", "--mark", "--beside"];
     /// Means by case (or by -x) from zero, with intervals

@@ -129,7 +129,7 @@ pub struct Options {
     /// Column (or metric) that a heat map's colours show [default: the headline of the workload]
     #[arg(long, value_name = "COLUMN")]
     pub value: Option<String>,
-    /// Another column (or metric), drawn beside `-y`: with an axis of its own, or over time as further lines; may be repeated
+    /// Another column (or metric), drawn beside `-y`: with an axis of its own, or over time and in distributions as further lines; may be repeated
     #[arg(long, value_name = "COLUMN")]
     pub beside: Vec<String>,
     /// Draw only this test; may be repeated
@@ -267,7 +267,7 @@ pub struct Plot {
     /// Column or metric that a heat map's colours show.
     #[serde(default)]
     pub value: Option<String>,
-    /// Columns or metrics drawn beside y, for `bars`: one of them, or a list.
+    /// Columns or metrics drawn beside y, for `bars`, `timeseries`, `cdf` and `percentiles`: one of them, or a list.
     #[serde(default)]
     pub beside: Option<OneOrMany>,
     /// Columns that tell curves apart: one of them, or a list.

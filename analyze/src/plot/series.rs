@@ -4,6 +4,7 @@ use super::{
     layer::Layer,
     legend::{self, Entry, Look},
     options::{Options, Spread},
+    quantity::Quantity,
     records::{Record, Records},
 };
 use crate::{
@@ -260,6 +261,27 @@ pub fn not_too_many(series: usize, records: &Records) -> Result<(), Error> {
     Err(Error::Usage(format!(
         "{series} series that differ in {names}: nobody tells more than {MOST} apart. Choose with --test or --where {first}=…, or put one of these columns on an axis"
     )))
+}
+
+/// Adds the metric to the name of a series, where several are drawn.
+pub fn name(name: &mut String, metric: &str) {
+    let separator = if name.is_empty() { "" } else { " " };
+    *name = format!("{name}{separator}{metric}");
+}
+
+/// The quantity of the values with those of a metric of `--beside`, by its name. `first` is the metric that they are beside, and `what`
+/// begins the reason why it must have the same unit.
+pub fn beside(
+    quantity: Quantity,
+    first: &str,
+    (metric, other): (&str, &Quantity),
+    what: &str,
+) -> Result<Quantity, Error> {
+    if other.unit != quantity.unit {
+        let reason = format!("--beside {metric}: its unit is not that of {first}, and {what} has one axis");
+        return Err(Error::Usage(reason));
+    }
+    Ok(Quantity { label: format!("{}; {}", quantity.label, other.label), ..quantity })
 }
 
 /// A note on points that a logarithmic axis has no place for.

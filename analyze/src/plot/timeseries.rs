@@ -61,28 +61,17 @@ fn read(options: &Options, x: &str) -> Result<(Records, Tracks, Option<Tracks>),
 /// Adds the lines of further metrics, which must have the same unit. Returns what all of them are.
 fn add_beside(options: &Options, x: &str, records: &Records, tracks: &mut Tracks) -> Result<Quantity, Error> {
     let mut quantity = records.quantity(&records.metric);
-    let name = |track: &mut Track, label: &str| {
-        let separator = if track.name.is_empty() { "" } else { " " };
-        track.name = format!("{}{separator}{label}", track.name);
-    };
     for track in tracks.lines.iter_mut().filter(|_| !options.beside.is_empty()) {
-        name(track, &quantity.label);
+        series::name(&mut track.name, &quantity.label);
     }
     for metric in &options.beside {
         let of_it = Options { y: Some(metric.clone()), same_scale: Vec::new(), ..options.clone() };
         let (more, mut its, _) = read(&of_it, x)?;
         let other = more.quantity(&more.metric);
-        if other.unit != quantity.unit {
-            let reason = format!(
-                "--beside {metric}: its unit is not that of {}, and a picture over time has one axis",
-                records.metric
-            );
-            return Err(Error::Usage(reason));
-        }
-        its.lines.iter_mut().for_each(|track| name(track, &other.label));
+        quantity = series::beside(quantity, &records.metric, (metric, &other), "a picture over time")?;
+        its.lines.iter_mut().for_each(|track| series::name(&mut track.name, &other.label));
         tracks.lines.append(&mut its.lines);
         tracks.range = (tracks.range.0.min(its.range.0), tracks.range.1.max(its.range.1));
-        quantity = Quantity { label: format!("{}; {}", quantity.label, other.label), ..quantity };
     }
     Ok(quantity)
 }

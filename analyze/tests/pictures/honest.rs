@@ -93,6 +93,34 @@ fn metrics_of_one_unit_are_lines_of_one_picture_over_time() {
 }
 
 #[test]
+fn distributions_of_one_unit_are_curves_of_one_picture() {
+    let mut rows = tables::round_trips(&["rtt", "far"], 2);
+    for (number, row) in rows.iter_mut().enumerate() {
+        // Variations begin at 0, which has no place on a logarithmic axis.
+        let of = |least: u64| Some(tables::histogram((0..1_000).map(|ns| ns * least * (number as u64 + 1))));
+        (row.forward_variation_histogram, row.reverse_variation_histogram) = (of(40), of(9));
+    }
+    let beside = |metric: &str| Options {
+        x: Some("forward_variation_histogram".into()),
+        beside: vec![metric.into()],
+        ..Options::default()
+    };
+    for kind in [Kind::Cdf, Kind::Percentiles] {
+        let drawn = figure(kind, &rows, beside("reverse_variation_histogram"));
+        let labels: Vec<&str> = drawn.legend.iter().map(|e| e.label.as_str()).collect();
+        let expected =
+            ["rtt upload variation", "far upload variation", "rtt download variation", "far download variation"];
+        assert_eq!(labels, expected, "{kind:?}");
+        assert!(drawn.title.ends_with("upload variation; download variation"), "{}", drawn.title);
+        assert!(drawn.notes[0].ends_with("n = 2000 values"), "{:?}", drawn.notes);
+        let error = fails(kind, &tables::csv(&rows), beside("transactions_per_s"));
+        assert!(error.contains("its unit is not that of forward_variation_histogram, and a distribution"), "{error}");
+    }
+    let drawn = figure(Kind::Cdf, &rows, beside("reverse_variation_histogram"));
+    assert!(drawn.x.min <= 0.009 && drawn.x.max >= 40.0 * 999.0 * 4.0 / 1000.0, "{} {}", drawn.x.min, drawn.x.max);
+}
+
+#[test]
 fn bars_and_boxes_leave_out_what_has_no_value() {
     let mut rows = tables::sizes(&["bulk", "up"], 3, 16..=16);
     let rr =

@@ -157,6 +157,13 @@ fn whole(value: f64) -> u64 {
     whole
 }
 
+/// A cell with the histogram of these values, nanoseconds.
+pub fn histogram(values: impl IntoIterator<Item = u64>) -> String {
+    let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
+    values.into_iter().for_each(|value| histogram.record(value).unwrap());
+    encoded(&histogram)
+}
+
 fn encoded(histogram: &hdrhistogram::Histogram<u64>) -> String {
     use base64::Engine as _;
     use hdrhistogram::serialization::{Serializer, V2Serializer};
