@@ -172,6 +172,8 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
     let key = if spec.sizes.request_bytes < ONE_WAY { key::request_size } else { key::response_size };
     refuse_if! {
         !spec.one_way => key::timestamps, "timestamps: without `one_way` messages carry no times: leave `one_way: false` out";
+        spec.pattern == Pattern::Ping => key::one_way,
+            "one_way: an echo comes back without a time of the far end, which is the kernel there and no program: use udp_rr";
         !is_stream && spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite) =>
             key::one_way, "one_way: only messages of UDP and UDP-Lite, of streams and requests, carry the times of their sending and arrival";
         spec.dialect != Dialect::Plumb && !spec.is_reflected() =>
