@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use netcore::measure::clock::monotonic_ns;
+use netcore::measure::{clock::monotonic_ns, histogram::decode};
+use serde_json::Value;
 
 use crate::{
     needs::{has_program, skip},
@@ -39,7 +40,7 @@ fn ahead(pair: &Pair, offset_ns: u64) -> Option<Serve> {
     Some(Serve::of(command))
 }
 
-fn measured(pair: &Pair, tests: &str) -> (Ran, Vec<Row>) {
+fn measured(pair: &Pair, tests: &str) -> (Ran, Vec<Row>, Folder) {
     let folder = Folder::new();
     let hosts = format!("hosts: {{far: {{address: {0}, control: \"{0}:12864\"}}}}", Pair::FAR);
     let (plan, table) = (folder.plan(&hosts, tests), folder.name("rows.csv"));
@@ -47,7 +48,7 @@ fn measured(pair: &Pair, tests: &str) -> (Ran, Vec<Row>) {
     let ran = Ran::from(run.args(["run", &plan, "-o", &table, "--progress", "never"]).output().unwrap());
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let rows = parse(&std::fs::read_to_string(&table).unwrap());
-    (ran, rows)
+    (ran, rows, folder)
 }
 
 fn measure_row<'a>(rows: &'a [Row], record: &str) -> &'a Row {
@@ -60,7 +61,7 @@ fn a_known_offset_of_the_clocks_lies_within_the_bound() {
     // Neither whole seconds nor the same in each run.
     let truth_ns = 5_000_000_000_000 + monotonic_ns() % 1_000_000_000;
     let Some(_daemon) = ahead(&pair, truth_ns) else { return };
-    let (ran, rows) = measured(
+    let (ran, rows, folder) = measured(
         &pair,
         "  it: {workload: udp_rr, to: far, one_way: true, rate: 500/s, transactions: 400, interval: 100ms, iterations: 2}",
     );
@@ -85,6 +86,35 @@ fn a_known_offset_of_the_clocks_lies_within_the_bound() {
     assert!(in_intervals.iter().all(|row| row["forward_delay_p50_us"].is_empty()));
     let summary = measure_row(&rows, "summary");
     assert!(!summary["forward_variation_p99_us"].is_empty() && ran.stdout.contains(&summary["one_way_because"]));
+    // The clock behind the figures, and what the kernels say of theirs.
+    let record: Value = serde_json::from_str(&std::fs::read_to_string(folder.name("rows.run.json")).unwrap()).unwrap();
+    let clocks = &record["cases"][&summary["case_id"]]["clocks"];
+    let last = of(&rows, "iteration").into_iter().rfind(|row| row["phase"] == "measure").unwrap();
+    assert_eq!(clocks["source"], "kernel");
+    for (key, cell) in [("bound_us", "one_way_bound_us"), ("drift_ppm", "one_way_drift_ppm")] {
+        assert_eq!(clocks[key].as_f64(), Some(number(last, cell)), "{key}: {clocks}");
+    }
+    assert_eq!(clocks["round_trips_bound_us"], clocks["bound_us"]);
+    for host in ["local", "far"] {
+        let wall = &record["hosts"][host]["facts"]["wall_clock"];
+        assert!(wall["synchronised"].is_boolean() && wall["max_error_ns"].as_u64() > Some(0), "{host}: {wall}");
+        assert_eq!(wall["synchronised"] == true, clocks["near_wall_error_us"].is_number(), "{wall} {clocks}");
+    }
+    // Each direction has its own distribution, and one picture shows both.
+    for way in ["forward", "reverse"] {
+        let timed = decode(&last[&format!("{way}_variation_histogram")]).unwrap();
+        assert_eq!(timed.len(), 400, "{way}");
+        assert!(summary[&format!("{way}_variation_histogram")].is_empty(), "{way}");
+    }
+    let (table, points) = (folder.name("rows.csv"), folder.name("points.csv"));
+    let [x, beside] = ["forward_variation_histogram", "reverse_variation_histogram"];
+    let drawn = plumb(&["plot", "cdf", "-x", x, "--beside", beside, "--term", "--data", &points, &table]);
+    assert_eq!(drawn.code, Some(0), "{}", drawn.stderr);
+    let points = parse(&std::fs::read_to_string(&points).unwrap());
+    for series in ["upload variation", "download variation"] {
+        let mut shares = points.iter().filter(|point| point["series"] == series).map(|point| number(point, "share"));
+        assert_eq!(shares.next_back(), Some(1.0), "{series}");
+    }
 }
 
 /// Here both ends have one clock, and the delays are what they are: a token bucket delays the requests.
@@ -107,7 +137,7 @@ fn the_direction_of_a_queue_shows() {
         format!("loaded: {{{probe}, after: 1500ms, warmup: 1s, duration: 2s, idle: idle}}"),
     ];
     let members = members.map(|member| format!("        {member}\n")).concat();
-    let (ran, rows) = measured(
+    let (ran, rows, _) = measured(
         &pair,
         &format!("  it:\n    iterations: 1\n    concurrent:\n      start: {{max_skew: 1s}}\n      members:\n{members}"),
     );
@@ -145,6 +175,7 @@ fn directions_are_told_apart_only_where_they_can_be() {
     };
     for (test, says) in [
         ("{workload: tcp_rr, one_way: true, duration: 1s}", "only messages of UDP and UDP-Lite"),
+        ("{workload: ping, one_way: true, duration: 1s}", "no program: use udp_rr"),
         ("{workload: udp_stream, one_way: true, message_size: 15, duration: 1s}", "take 16 bytes of a message"),
         ("{workload: udp_stream, timestamps: kernel, duration: 1s}", "use udp_rr, or leave it out"),
         (
