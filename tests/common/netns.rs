@@ -1,8 +1,11 @@
 //! Network namespaces that a test makes and removes itself, where no other program sends a packet.
 
 use std::{
-    process::{Child, Command, Output, Stdio},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    process::{Child, ChildStdout, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -63,6 +66,11 @@ impl Namespace {
     /// Runs the plan of this file inside.
     pub fn run(&self, plan: &str) -> Ran {
         self.command(PLUMB).args(RUN).arg(plan).output().unwrap().into()
+    }
+
+    /// Begins to run the plan of this file inside.
+    pub fn start(&self, plan: &str) -> Child {
+        self.command(PLUMB).args(RUN).arg(plan).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Runs a plan of this text inside, which must succeed; returns the measured rows of its iterations.
@@ -136,6 +144,53 @@ impl Drop for Namespace {
     }
 }
 
+/// An `ip` of a namespace that was started before it is needed: under a load a program takes time to start.
+pub struct Waiting {
+    ip: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Waiting {
+    pub fn new(namespace: &Namespace) -> Self {
+        let mut command = Command::new("ip");
+        command.args(["-oneline", "-n", &namespace.name, "-batch", "-"]);
+        let mut ip = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(ip.stdout.take().unwrap());
+        let mut waiting = Self { ip, answers };
+        // It runs once it has answered.
+        waiting.carry_out("");
+        waiting
+    }
+
+    /// Carries out a command, as after `ip`; returns when that began, and when it was done.
+    pub fn carry_out(&mut self, command: &str) -> (Instant, Instant) {
+        let begin = Instant::now();
+        // It says nothing of one that succeeds, so another one tells that this is done. Where one fails, it ends.
+        write!(self.ip.stdin.as_mut().unwrap(), "{command}\nlink show lo\n").unwrap();
+        let mut lines = self.answers.by_ref().lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.starts_with("1: lo:")), "ip {command}");
+        (begin, Instant::now())
+    }
+
+    /// Has one command carried out, and the other one so long after it, at least; returns the longest and the least time between the two,
+    /// microseconds.
+    pub fn for_a_time(&mut self, first: &str, length: Duration, then: &str) -> (f64, f64) {
+        let (begin, done) = self.carry_out(first);
+        thread::sleep(length);
+        let (ending, ended) = self.carry_out(then);
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        (micros(ended - begin), micros(ending - done))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        drop(self.ip.stdin.take());
+        let _ = self.ip.wait();
+    }
+}
+
 /// Counters of an interface's receive side.
 #[derive(Clone, Copy, Debug)]
 pub struct Interface {
@@ -196,9 +251,8 @@ impl Pair {
     pub fn start(&self, hosts: &str, test: &str) -> (Folder, Child) {
         let folder = Folder::new();
         let plan = folder.plan(hosts, &format!("  it: {test}"));
-        let mut command = self.near.command(PLUMB);
-        command.args(RUN).arg(plan).stdout(Stdio::piped()).stderr(Stdio::piped());
-        (folder, command.spawn().unwrap())
+        let child = self.near.start(&plan);
+        (folder, child)
     }
 
     /// Loses this share of what the near end sends over the data link; `false` and a printed reason if this kernel cannot.

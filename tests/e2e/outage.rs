@@ -3,25 +3,18 @@
 use std::{
     io::{BufRead as _, BufReader},
     process::{Child, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
-    netns::{Chain, Namespace},
+    netns::{Chain, Namespace, Waiting},
     program::{Folder, Row, despite_stalls, is_interim, number, of, parse, plumb, until},
 };
 
-/// Sets a link down and up again after so long, at least; returns the longest and the least that it was down, microseconds.
-fn interrupt(router: &Namespace, link: &str, length: Duration) -> (f64, f64) {
-    let before = Instant::now();
-    router.read("ip", &["link", "set", link, "down"]);
-    let down = Instant::now();
-    sleep(length);
-    let raising = Instant::now();
-    router.read("ip", &["link", "set", link, "up"]);
-    let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    (micros(before.elapsed()), micros(raising - down))
+/// Sets the router's link to the far end down and up again after so long, at least; returns the longest and the least that it was down,
+/// microseconds.
+fn interrupt(router: &mut Waiting, length: Duration) -> (f64, f64) {
+    router.for_a_time("link set east down", length, "link set east up")
 }
 
 fn start(chain: &Chain, folder: &Folder, hosts: &str, keys: &str) -> Child {
@@ -55,9 +48,10 @@ fn was_down() {
     let Some(chain) = Chain::new(3) else { return };
     let (_daemon, hosts) = chain.serve(false);
     let folder = Folder::new();
+    let mut router = Waiting::new(&chain.0[1]);
     let child = start(&chain, &folder, &hosts, "workload: udp_rr, duration: 5s, assert: [outage.max < 100ms]");
     under_load(&chain.0[1]);
-    let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
+    let (most, least) = interrupt(&mut router, Duration::from_millis(137));
     // The assertion fails.
     let (row, said) = row(&folder, child, 1);
     assert!(number(&row, "outages") >= 1.0, "{said}");
@@ -81,9 +75,10 @@ fn tells_each_direction() {
     let folder = Folder::new();
     let keys =
         "workload: udp_stream, message_size: 200, direction: bidirectional, duration: 5s, assert: [outage.max < 100ms]";
+    let mut router = Waiting::new(&chain.0[1]);
     let child = start(&chain, &folder, &hosts, keys);
     under_load(&chain.0[1]);
-    let (most, least) = interrupt(&chain.0[1], "east", Duration::from_millis(137));
+    let (most, least) = interrupt(&mut router, Duration::from_millis(137));
     let (_, said) = row(&folder, child, 1);
     let rows = parse(&std::fs::read_to_string(folder.name("rows.csv")).unwrap());
     for way in ["forward", "reverse"] {
@@ -149,13 +144,14 @@ fn stays_down() {
     let test =
         "  it: {workload: udp_rr, to: far, rate: 1k/s, outage: 20ms, duration: 2s, interval: 200ms, iterations: 1}";
     let plan = folder.plan(&hosts, test);
+    let mut router = Waiting::new(&chain.0[1]);
     let mut run = chain.0[0].command(env!("CARGO_BIN_EXE_plumb"));
     run.args(["run", &plan, "-o", &folder.name("rows.csv"), "--progress", "never", "--interim"]);
     let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| is_interim(&line)), "no interval was told");
     // Longer than what is left of the load.
-    interrupt(&chain.0[1], "east", Duration::from_millis(2500));
+    interrupt(&mut router, Duration::from_millis(2500));
     let said = lines.collect::<Vec<_>>().join("\n");
     let (row, _) = row(&folder, child, 0);
     assert_eq!(row["outages"], "1", "{said}");
