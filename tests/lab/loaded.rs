@@ -137,10 +137,7 @@ fn irtt_sees_the_same_delay_beside_the_same_load() {
         return;
     }
     let (_serve, hosts) = pair.serve();
-    let mut server = pair.far.command("irtt");
-    server.args(["server", "-b", Pair::FAR]).stdout(Stdio::null()).stderr(Stdio::null());
-    let server = Ended(server.spawn().unwrap());
-    until("irtt listens", || pair.far.read("ss", &["-Hlun", "sport = :2112"]).contains(Pair::FAR));
+    let server = irtt_server(&pair);
     let members = "load: {workload: tcp_stream, streams: 2}, probe: {workload: udp_rr, inflight: 4}";
     let test =
         format!("warmup: 2s, duration: 8s, rate: ~, concurrent: {{start: {{max_skew: 1s}}, members: {{{members}}}}}");
@@ -155,6 +152,54 @@ fn irtt_sees_the_same_delay_beside_the_same_load() {
     drop(server);
     let ours_us = number(row_of(&rows, "probe"), "latency_p50_us");
     assert!((ours_us / irtt_us - 1.0).abs() < 0.1, "ours: {ours_us} µs, irtt: {irtt_us} µs");
+}
+
+/// Both see the same requests' delay above the least one, which stems from a time without the load, and ask at the same times. irtt knows
+/// the delays of both directions, since both ends have one clock here.
+#[test]
+fn irtt_sees_the_same_variation_of_the_full_direction() {
+    if !has_program("irtt", "irtt") {
+        return;
+    }
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit(RATE, "100ms") {
+        return;
+    }
+    let (_serve, hosts) = pair.serve();
+    let server = irtt_server(&pair);
+    let mut client = pair.near.command("irtt");
+    client.args(["client", "-Q", "-i", "20ms", "-d", "13s", "-o", "-", Pair::FAR]);
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let members = "load: {workload: tcp_stream, streams: 2, after: 2s, warmup: 1s, duration: 6s}, \
+                   probe: {workload: udp_rr, one_way: true, rate: 50/s, pacing: {catch_up: 0}, warmup: 3s, duration: 6s}";
+    let test = format!("concurrent: {{start: {{max_skew: 1s}}, members: {{{members}}}}}");
+    let (_folder, child) = start(&pair, &hosts, &test);
+    let rows = rows(&crate::program::end(child));
+    let told: Value = serde_json::from_slice(&client.wait_with_output().unwrap().stdout).unwrap();
+    drop(server);
+    let row = row_of(&rows, "probe");
+    let (end, length) = (seconds(&row["time"]), number(row, "elapsed_s"));
+    let trip = |trip: &Value| {
+        let of = |path: &str| trip.pointer(path).and_then(Value::as_f64);
+        // Nanoseconds; a lost one has no delay.
+        Some((of("/timestamps/client/send/wall")? / 1e9, of("/delay/send")? / 1e3))
+    };
+    let trips: Vec<(f64, f64)> = told["round_trips"].as_array().unwrap().iter().filter_map(trip).collect();
+    let least_us = trips.iter().map(|(_, us)| *us).fold(f64::INFINITY, f64::min);
+    let inside: Vec<f64> = trips.into_iter().filter(|(at, _)| (end - length..end).contains(at)).map(|t| t.1).collect();
+    assert!(inside.len() > 200, "irtt has seen {} of the requests", inside.len());
+    let (ours_us, irtt_us) = (number(row, "forward_variation_p50_us"), median(inside) - least_us);
+    assert!(irtt_us > 50_000.0, "the queue was never full: {irtt_us} µs");
+    assert!((ours_us / irtt_us - 1.0).abs() < 0.1, "ours: {ours_us} µs, irtt: {irtt_us} µs");
+}
+
+/// irtt's server at the far end.
+fn irtt_server(pair: &Pair) -> Ended {
+    let mut server = pair.far.command("irtt");
+    server.args(["server", "-b", Pair::FAR]).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = Ended(server.spawn().unwrap());
+    until("irtt listens", || pair.far.read("ss", &["-Hlun", "sport = :2112"]).contains(Pair::FAR));
+    server
 }
 
 /// A server that ends with the test.

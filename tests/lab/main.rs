@@ -17,6 +17,7 @@ mod needs;
 #[allow(dead_code, reason = "what only the other tests use")]
 #[path = "../common/netns.rs"]
 mod netns;
+mod outage;
 #[allow(dead_code, reason = "what only the other tests use")]
 #[path = "../common/program.rs"]
 mod program;
