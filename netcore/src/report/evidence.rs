@@ -75,12 +75,8 @@ pub struct TcpLimits {
     pub pacing_rate_bytes_per_s: Option<u64>,
     /// Window that the other end announced last, bytes.
     pub peer_window_bytes: Option<u32>,
-    /// Round-trip time as the receiving side of the connection estimates it, microseconds; also `None` before it did.
-    pub receive_rtt_us: Option<u32>,
     /// Segments that arrived at the other end with a congestion mark (CE), by its echo, since the connection began.
     pub delivered_ce: Option<u64>,
-    /// Segments with data sent since the connection began; those sent again count again.
-    pub segments_sent: Option<u64>,
     /// Whether the two ends agreed on Explicit Congestion Notification.
     pub ecn: Option<bool>,
 }
