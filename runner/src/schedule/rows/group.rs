@@ -199,18 +199,12 @@ fn of_load(rows: &[Row], load: &Member, probe: &Member) -> Option<Confidence> {
 }
 
 fn of_probe(rows: &[Row], probe: &Member) -> Option<Confidence> {
-    let merge = |all: Merged, one: &Merged| all.with(one);
-    let merged = |bin: &Vec<&Row>| {
-        let mut histograms = bin.iter().filter_map(|row| Merged::of_row(row));
-        let first = histograms.next();
-        first.map(|first| histograms.fold(first, |all, one| merge(all, &one)))
-    };
+    let merged = |bin: &Vec<&Row>| bin.iter().filter_map(|row| Merged::of_row(row)).reduce(Merged::with);
     let bins: Vec<Option<Merged>> = bins(rows, probe, probe)?.iter().map(merged).collect();
     // An interval without an answer adds no time; four of them have no rate.
     let average = |bins: &[Option<Merged>]| {
-        let mut there = bins.iter().flatten();
-        let first = there.next().cloned();
-        first.and_then(|first| there.fold(first, merge).round_trips_per_min()).unwrap_or(0.0)
+        let all = bins.iter().flatten().cloned().reduce(Merged::with);
+        all.and_then(|all| all.round_trips_per_min()).unwrap_or(0.0)
     };
     Some(responsiveness::confidence(&bins.windows(MOVING).map(average).collect::<Vec<_>>()))
 }

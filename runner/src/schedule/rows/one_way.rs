@@ -15,10 +15,10 @@ use schemas::{
 use super::{limits, path, window::Pair};
 
 /// Kinds of latencies, and the cells of their percentiles.
-const VARIATION: [(&str, [(&str, f64); 3]); 2] = [
+const VARIATION: [(&str, &[(&str, f64)]); 2] = [
     (
         "forward_variation",
-        [
+        &[
             (column::forward_variation_p50_us, 0.5),
             (column::forward_variation_p95_us, 0.95),
             (column::forward_variation_p99_us, 0.99),
@@ -26,7 +26,7 @@ const VARIATION: [(&str, [(&str, f64); 3]); 2] = [
     ),
     (
         "reverse_variation",
-        [
+        &[
             (column::reverse_variation_p50_us, 0.5),
             (column::reverse_variation_p95_us, 0.95),
             (column::reverse_variation_p99_us, 0.99),
@@ -51,16 +51,16 @@ const DELAY: [[&str; 4]; 2] = [
 ];
 
 /// Kinds of times in the hosts, and the cells of their percentiles.
-const IN_HOSTS: [(&str, [(&str, f64); 2]); 4] = [
-    ("forward_sender_host", [(column::forward_sender_host_p50_us, 0.5), (column::forward_sender_host_p95_us, 0.95)]),
+const IN_HOSTS: [(&str, &[(&str, f64)]); 4] = [
+    ("forward_sender_host", &[(column::forward_sender_host_p50_us, 0.5), (column::forward_sender_host_p95_us, 0.95)]),
     (
         "forward_receiver_host",
-        [(column::forward_receiver_host_p50_us, 0.5), (column::forward_receiver_host_p95_us, 0.95)],
+        &[(column::forward_receiver_host_p50_us, 0.5), (column::forward_receiver_host_p95_us, 0.95)],
     ),
-    ("reverse_sender_host", [(column::reverse_sender_host_p50_us, 0.5), (column::reverse_sender_host_p95_us, 0.95)]),
+    ("reverse_sender_host", &[(column::reverse_sender_host_p50_us, 0.5), (column::reverse_sender_host_p95_us, 0.95)]),
     (
         "reverse_receiver_host",
-        [(column::reverse_receiver_host_p50_us, 0.5), (column::reverse_receiver_host_p95_us, 0.95)],
+        &[(column::reverse_receiver_host_p50_us, 0.5), (column::reverse_receiver_host_p95_us, 0.95)],
     ),
 ];
 
@@ -69,10 +69,10 @@ const OWN_CLOCK_US: f64 = 1.0;
 
 /// Fills the cells of any window that tell how much the delays vary, and how long messages were in the hosts.
 pub fn variation(row: &mut Row, timed: &[&Latencies]) {
-    let variation = VARIATION.map(|(kind, cells)| path::quantiles(row, kind, timed, &cells));
+    let variation = VARIATION.map(|(kind, cells)| path::fill_quantiles(row, kind, timed, cells));
     [row.forward_variation_histogram, row.reverse_variation_histogram] = variation;
     for (kind, cells) in IN_HOSTS {
-        path::quantiles(row, kind, timed, &cells);
+        path::fill_quantiles(row, kind, timed, cells);
     }
 }
 
@@ -170,7 +170,7 @@ pub fn fill(row: &mut Row, found: Option<&OneWay>, known: Option<(f64, f64)>, re
     let asymmetry = least_us[0] - least_us[1];
     row.delay_asymmetry_us = (asymmetry.abs() >= 2.0 * bound_us).then_some(asymmetry);
     for ((least_us, delays), (_, variation)) in least_us.into_iter().zip(DELAY).zip(VARIATION) {
-        let above = variation.map(|(cell, _)| row.number(cell));
+        let above: Vec<Option<f64>> = variation.iter().map(|(cell, _)| row.number(cell)).collect();
         for (cell, above) in delays.into_iter().zip([Some(0.0)].into_iter().chain(above)) {
             let delay = above.map(|above| ((least_us.max(0.0) + above) * 1000.0).round() / 1000.0);
             row.set_number(cell, delay.filter(|delay| *delay >= bound_us));

@@ -36,46 +36,54 @@ pub fn receive_calls(timed: &[&Latencies]) -> Option<Merged> {
 
 /// The latencies of that kind.
 fn of_kind(kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
-    named(kind.as_str(), kind, timed)
+    named(kind.as_str(), timed).map(|histogram| Merged { kind, histogram })
 }
 
-/// All latencies of that name, merged as of this kind.
-fn named(name: &str, kind: LatencyKind, timed: &[&Latencies]) -> Option<Merged> {
+/// All latencies of that name, whether or not it is a [`LatencyKind`].
+fn named(name: &str, timed: &[&Latencies]) -> Option<Histogram<u64>> {
     let all = timed.iter().filter(|latencies| latencies.kind == name);
-    all.filter_map(|latencies| Merged::decode(kind, &latencies.histogram)).reduce(|a, b| a.with(&b))
+    all.filter_map(|latencies| decode(&latencies.histogram)).reduce(together)
+}
+
+/// Reads a histogram back. `None` for a text that is none.
+fn decode(text: &str) -> Option<Histogram<u64>> {
+    let mut histogram = histogram::decode(text)?;
+    // A histogram of a fixed range would refuse larger values of another when they are merged.
+    histogram.auto(true);
+    Some(histogram)
+}
+
+fn together(mut all: Histogram<u64>, other: Histogram<u64>) -> Histogram<u64> {
+    // Cannot fail: `auto` lets it grow to any u64.
+    let _ = all.add(other);
+    all
 }
 
 /// Fills cells with quantiles of all latencies of that name, microseconds, and returns their histogram. Does nothing where no value was
 /// recorded.
-pub(super) fn quantiles(row: &mut Row, name: &str, timed: &[&Latencies], cells: &[(&str, f64)]) -> Option<String> {
-    // Their kind has no part in it.
-    let all = named(name, LatencyKind::RoundTrip, timed).filter(|all| !all.histogram.is_empty())?;
+pub(super) fn fill_quantiles(row: &mut Row, name: &str, timed: &[&Latencies], cells: &[(&str, f64)]) -> Option<String> {
+    let all = named(name, timed).filter(|all| !all.is_empty())?;
     for (cell, quantile) in cells {
-        row.set_number(cell, Some(all.quantile_us(*quantile)));
+        row.set_number(cell, Some(quantile_us(&all, *quantile)));
     }
-    Some(histogram::encode(&all.histogram))
+    Some(histogram::encode(&all))
 }
 
 /// The handshakes of a window: how long they took, and the share of each kind.
 pub fn handshakes(row: &mut Row, timed: &[&Latencies]) {
-    let kinds = HANDSHAKES.map(|kind| named(kind, LatencyKind::Connect, timed));
-    let [_, resumed, early] = kinds.each_ref().map(|kind| kind.as_ref().map_or(0, |kind| kind.histogram.len()) as f64);
-    let Some(all) = kinds.into_iter().flatten().reduce(|a, b| a.with(&b)).filter(|all| !all.histogram.is_empty())
-    else {
-        return;
-    };
-    (row.handshake_p50_us, row.handshake_p99_us) = (Some(all.quantile_us(0.5)), Some(all.quantile_us(0.99)));
-    let count = all.histogram.len() as f64;
+    let kinds = HANDSHAKES.map(|kind| named(kind, timed));
+    let [_, resumed, early] = kinds.each_ref().map(|kind| kind.as_ref().map_or(0, Histogram::len) as f64);
+    let all = kinds.into_iter().flatten().reduce(together);
+    let Some(all) = all.filter(|all| !all.is_empty()) else { return };
+    (row.handshake_p50_us, row.handshake_p99_us) = (Some(quantile_us(&all, 0.5)), Some(quantile_us(&all, 0.99)));
+    let count = all.len() as f64;
     (row.resumed_ratio, row.early_ratio) = (Some((resumed + early) / count), Some(early / count));
 }
 
 impl Merged {
     /// Reads a histogram back. `None` for a text that is none.
     pub fn decode(kind: LatencyKind, text: &str) -> Option<Self> {
-        let mut histogram = histogram::decode(text)?;
-        // A histogram of a fixed range would refuse larger values of another when they are merged.
-        histogram.auto(true);
-        Some(Self { kind, histogram })
+        decode(text).map(|histogram| Self { kind, histogram })
     }
 
     /// The histogram of a row.
@@ -89,10 +97,8 @@ impl Merged {
     }
 
     /// Both together.
-    pub fn with(mut self, other: &Self) -> Self {
-        // Cannot fail: `auto` lets it grow to any u64.
-        let _ = self.histogram.add(&other.histogram);
-        self
+    pub fn with(self, other: Self) -> Self {
+        Self { histogram: together(self.histogram, other.histogram), ..self }
     }
 
     /// Fills the latency cells; does nothing where no value was recorded.
@@ -101,7 +107,7 @@ impl Merged {
         if h.is_empty() {
             return;
         }
-        let quantile = |q: f64| Some(self.quantile_us(q));
+        let quantile = |q: f64| Some(quantile_us(h, q));
         row.latency_kind = Some(self.kind);
         row.latency_min_us = Some(us(h.min()));
         row.latency_mean_us = Some(h.mean() / 1000.0);
@@ -129,17 +135,17 @@ impl Merged {
             return;
         }
         row.receive_call_mean_us = Some(h.mean() / 1000.0);
-        row.receive_call_p50_us = Some(self.quantile_us(0.5));
-        row.receive_call_p90_us = Some(self.quantile_us(0.9));
-        row.receive_call_p99_us = Some(self.quantile_us(0.99));
+        row.receive_call_p50_us = Some(quantile_us(h, 0.5));
+        row.receive_call_p90_us = Some(quantile_us(h, 0.9));
+        row.receive_call_p99_us = Some(quantile_us(h, 0.99));
         row.receive_call_max_us = Some(us(h.max()));
         row.receive_call_histogram = Some(histogram::encode(h));
     }
+}
 
-    /// A quantile is given as the top of its bucket, which may lie above the largest value.
-    fn quantile_us(&self, q: f64) -> f64 {
-        us(self.histogram.value_at_quantile(q).min(self.histogram.max()))
-    }
+/// A quantile is given as the top of its bucket, which may lie above the largest value.
+fn quantile_us(histogram: &Histogram<u64>, q: f64) -> f64 {
+    us(histogram.value_at_quantile(q).min(histogram.max()))
 }
 
 /// Nanoseconds as microseconds.
@@ -171,7 +177,7 @@ pub(super) fn runs(row: &mut Row, spec: &TestSpec, near: &End<'_>, far: &End<'_>
         };
         receivers.map(|flow| of_flow(flow)).collect::<Vec<_>>()
     };
-    let all = of_end(near, far).into_iter().chain(of_end(far, near)).reduce(|a, b| Some(together(a?, b?)));
+    let all = of_end(near, far).into_iter().chain(of_end(far, near)).reduce(|a, b| Some(all_runs(a?, b?)));
     let Some(all) = all.flatten() else { return };
     row.loss_runs = Some(all.runs);
     row.loss_run_mean = (all.runs > 0).then(|| all.lost as f64 / all.runs as f64);
@@ -179,7 +185,7 @@ pub(super) fn runs(row: &mut Row, spec: &TestSpec, near: &End<'_>, far: &End<'_>
 }
 
 /// The runs of two flows.
-fn together(a: LossRuns, b: LossRuns) -> LossRuns {
+fn all_runs(a: LossRuns, b: LossRuns) -> LossRuns {
     LossRuns {
         runs: a.runs.saturating_add(b.runs),
         lost: a.lost.saturating_add(b.lost),
@@ -508,7 +514,7 @@ mod tests_of_latency {
     fn merging_counts_every_value_once() {
         let all = Merged::decode(LatencyKind::RoundTrip, &encoded(&[1000, 2000]))
             .unwrap()
-            .with(&Merged::decode(LatencyKind::RoundTrip, &encoded(&[3000, 9_000_000])).unwrap());
+            .with(Merged::decode(LatencyKind::RoundTrip, &encoded(&[3000, 9_000_000])).unwrap());
         let mut row = Row::default();
         all.fill(&mut row);
         assert_eq!(all.histogram.len(), 4);

@@ -169,7 +169,7 @@ fn of_all(identity: &Row, job: &RanksJob, outcome: &RanksOutcome) -> Row {
             row.operation_time_mean_us = (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64);
             bus(&mut row, operation, message_bytes, outcome.reports.len());
             let merged = reports().filter_map(|r| Merged::decode(LatencyKind::Operation, &r.histogram));
-            if let Some(latencies) = merged.reduce(|a, b| a.with(&b)) {
+            if let Some(latencies) = merged.reduce(Merged::with) {
                 latencies.fill(&mut row);
             }
             if let Some(arrivals) = outcome.arrivals {

@@ -164,10 +164,7 @@ impl Summary {
 
 /// Adds the histogram of one more iteration to those before.
 fn add(all: &mut Option<Merged>, one: Option<Merged>) {
-    *all = match (all.take(), one) {
-        (Some(all), Some(one)) => Some(all.with(&one)),
-        (all, one) => all.or(one),
-    };
+    *all = all.take().into_iter().chain(one).reduce(Merged::with);
 }
 
 #[cfg(test)]
