@@ -15,7 +15,7 @@ use std::{
 
 use super::{Family, Handle, Length};
 
-pub mod collectives;
+mod collectives;
 
 /// Bytes of the texts that a library writes; more than any `MPI_MAX_…` of the families.
 const TEXT_BYTES: usize = 8192;
@@ -109,7 +109,6 @@ impl From<MpiError> for io::Error {
 /// Handles of the family, resolved.
 struct Handles {
     byte: usize,
-    unsigned64: usize,
     double: usize,
     sum: usize,
     errors_return: usize,
@@ -188,7 +187,6 @@ impl Library {
         };
         let handles = Handles {
             byte: value(row.byte)?,
-            unsigned64: value(row.unsigned64)?,
             double: value(row.double)?,
             sum: value(row.sum)?,
             errors_return: value(row.errors_return)?,

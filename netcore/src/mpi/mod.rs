@@ -11,7 +11,7 @@ mod library;
 mod route;
 mod world;
 
-pub use library::{Library, MpiError, Request, collectives::Number};
+pub use library::{Library, MpiError, Request};
 pub use route::{Place, Route, Routes};
 pub use world::{Group, Lease, RankFacts, World, start, world};
 
@@ -56,7 +56,6 @@ enum Length {
 struct Row {
     pub world: Handle,
     pub byte: Handle,
-    pub unsigned64: Handle,
     pub double: Handle,
     pub sum: Handle,
     pub errors_return: Handle,
@@ -76,7 +75,6 @@ impl Family {
             Self::OpenMpi => Row {
                 world: At("ompi_mpi_comm_world"),
                 byte: At("ompi_mpi_byte"),
-                unsigned64: At("ompi_mpi_uint64_t"),
                 double: At("ompi_mpi_double"),
                 sum: At("ompi_mpi_op_sum"),
                 errors_return: At("ompi_mpi_errors_return"),
@@ -89,7 +87,6 @@ impl Family {
             Self::Mpich => Row {
                 world: Is(0x4400_0000),
                 byte: Is(0x4c00_010d),
-                unsigned64: Is(0x4c00_083e),
                 double: Is(0x4c00_080b),
                 sum: Is(0x5800_0003),
                 errors_return: Is(0x5400_0001),
@@ -102,7 +99,6 @@ impl Family {
             Self::Standard => Row {
                 world: Is(0x101),
                 byte: Is(0x247),
-                unsigned64: Is(0x259),
                 double: Is(0x214),
                 sum: Is(0x21),
                 errors_return: Is(0x143),

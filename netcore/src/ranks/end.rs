@@ -22,7 +22,7 @@ use nix::{
 };
 
 use super::{
-    Backend, Communicator, RankError, Ranks, collectives,
+    Communicator, RankError, Ranks, collectives,
     measuring::{self, Loop, Measured},
     mesh::{GRACE, Guard, Listening},
     nas,
@@ -56,7 +56,7 @@ enum State {
     /// Known to the others by its place among the ranks of MPI.
     Placed(Place, Token),
     Connected {
-        ranks: Box<Backend>,
+        ranks: Box<dyn Communicator>,
         guard: Arc<Guard>,
         task: Box<Task>,
     },
@@ -104,16 +104,16 @@ impl RankEnd {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(), EndError> {
         let deadline = Deadline::after(deadline, cancelled);
-        let (ranks, guard) = match std::mem::replace(&mut self.state, State::Broken) {
+        let (ranks, guard): (Box<dyn Communicator>, _) = match std::mem::replace(&mut self.state, State::Broken) {
             State::Listening(listening) => {
                 let mesh = listening.connect(peers, &deadline)?;
                 let guard = mesh.guard().clone();
-                (Box::new(Backend::Mesh(mesh)), guard)
+                (Box::new(mesh), guard)
             }
             State::Placed(_, token) => {
                 let endpoints = peers.iter().map(|(_, endpoints)| endpoints);
                 let ranks = Ranks::connect(self.rank, endpoints, &token, &deadline)?;
-                (Box::new(Backend::Mpi(ranks)), Arc::new(Guard::alone()?))
+                (Box::new(ranks), Arc::new(Guard::alone()?))
             }
             _ => return Err(EndError::Impossible(format!("rank {} is connected already", self.rank))),
         };
@@ -141,7 +141,7 @@ impl RankEnd {
         let over = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
             .map_err(EndError::system("no descriptor for an event"))?;
         let shared = Arc::new(Shared { guard, over, stop_at_ns: AtomicU64::new(u64::MAX) });
-        let worker = Worker { spec, ranks: *ranks, task: *task, nic, shared: shared.clone(), t0_ns };
+        let worker = Worker { spec, ranks, task: *task, nic, shared: shared.clone(), t0_ns };
         let run = move || {
             let shared = worker.shared.clone();
             // It is set even if the work breaks down.
@@ -230,7 +230,7 @@ impl AsFd for RankRunning {
 /// The rank's thread.
 struct Worker {
     spec: RanksSpec,
-    ranks: Backend,
+    ranks: Box<dyn Communicator>,
     task: Task,
     nic: Option<NicFacts>,
     shared: Arc<Shared>,
@@ -248,7 +248,7 @@ impl Worker {
             return report;
         }
         let done = self.shared.guard.sleep_until(self.t0_ns).and_then(|()| self.work(&mut report));
-        if let Err(error) = done.and_then(|()| collectives::part(&mut self.ranks)) {
+        if let Err(error) = done.and_then(|()| collectives::part(&mut *self.ranks)) {
             report.ending = Ending::Failed(error.to_string());
             if let RankError::Gone { .. } = error {
                 thread::sleep(GRACE);
@@ -278,11 +278,11 @@ impl Worker {
                     integrity: self.spec.integrity,
                     stop_at_ns: &self.shared.stop_at_ns,
                 };
-                let done = measuring::run(&mut self.ranks, work, &mut measured);
+                let done = measuring::run(&mut *self.ranks, work, &mut measured);
                 fill(report, measured, self.ranks.has_collectives());
                 done
             }
-            Task::Nas(kernel) => kernel.run(&mut self.ranks, report),
+            Task::Nas(kernel) => kernel.run(&mut *self.ranks, report),
         }
     }
 }

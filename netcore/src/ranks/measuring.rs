@@ -103,12 +103,12 @@ impl Kept {
 }
 
 /// Counts what a rank sends and receives.
-pub struct Counted<'a, C> {
-    pub ranks: &'a mut C,
+pub struct Counted<'a> {
+    pub ranks: &'a mut dyn Communicator,
     pub traffic: &'a mut RankTraffic,
 }
 
-impl<C> Counted<'_, C> {
+impl Counted<'_> {
     fn sent(&mut self, bytes: usize) {
         self.traffic.messages_sent += u64::from(bytes > 0);
         self.traffic.bytes_sent += bytes as u64;
@@ -120,7 +120,7 @@ impl<C> Counted<'_, C> {
     }
 }
 
-impl<C: Communicator> Communicator for Counted<'_, C> {
+impl Communicator for Counted<'_> {
     fn rank(&self) -> usize {
         self.ranks.rank()
     }
@@ -251,7 +251,7 @@ impl Decision {
 }
 
 /// Runs operations to their end. What was measured before an error is kept.
-pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Measured) -> Result<(), RankError> {
+pub fn run(ranks: &mut dyn Communicator, mut work: Loop<'_>, measured: &mut Measured) -> Result<(), RankError> {
     let now_ns = monotonic_ns();
     let mut decision = Decision { begin_ns: now_ns, block: 1, block_ns: now_ns, measuring: false };
     let mut own_time = None;
@@ -285,8 +285,8 @@ pub fn run<C: Communicator>(ranks: &mut C, mut work: Loop<'_>, measured: &mut Me
     }
 }
 
-fn one<C: Communicator>(
-    ranks: &mut C,
+fn one(
+    ranks: &mut dyn Communicator,
     work: &mut Loop<'_>,
     round: u64,
     counts: bool,

@@ -224,37 +224,6 @@ impl Mesh {
             _ => Ok(()),
         }
     }
-
-    /// Moves both messages as far as the buffers allow, in turn, until they are through.
-    fn both(&self, to: usize, mut bytes: &[u8], from: usize, mut buffer: &mut [u8]) -> Result<(), RankError> {
-        loop {
-            let mut moved = 0;
-            if !bytes.is_empty() {
-                let sent = self.push(to, bytes)?;
-                bytes = &bytes[sent..];
-                moved += sent;
-            }
-            if bytes.is_empty() {
-                return self.receive_all(from, buffer);
-            }
-            if !buffer.is_empty() {
-                let received = self.pull(from, buffer, MsgFlags::MSG_DONTWAIT)?;
-                buffer = &mut buffer[received..];
-                moved += received;
-            }
-            if moved == 0 {
-                self.wait(Some(to), (!buffer.is_empty()).then_some(from))?;
-            }
-        }
-    }
-
-    fn receive_all(&self, from: usize, mut buffer: &mut [u8]) -> Result<(), RankError> {
-        while !buffer.is_empty() {
-            let received = self.pull(from, buffer, MsgFlags::MSG_WAITALL)?;
-            buffer = &mut buffer[received..];
-        }
-        Ok(())
-    }
 }
 
 impl Communicator for Mesh {
@@ -277,12 +246,35 @@ impl Communicator for Mesh {
         Ok(())
     }
 
-    fn receive(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
-        self.receive_all(from, buffer)
+    fn receive(&mut self, from: usize, mut buffer: &mut [u8]) -> Result<(), RankError> {
+        while !buffer.is_empty() {
+            let received = self.pull(from, buffer, MsgFlags::MSG_WAITALL)?;
+            buffer = &mut buffer[received..];
+        }
+        Ok(())
     }
 
-    fn exchange(&mut self, to: usize, bytes: &[u8], from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
-        self.both(to, bytes, from, buffer)
+    /// Moves both messages as far as the buffers allow, in turn, until they are through.
+    fn exchange(&mut self, to: usize, mut bytes: &[u8], from: usize, mut buffer: &mut [u8]) -> Result<(), RankError> {
+        loop {
+            let mut moved = 0;
+            if !bytes.is_empty() {
+                let sent = self.push(to, bytes)?;
+                bytes = &bytes[sent..];
+                moved += sent;
+            }
+            if bytes.is_empty() {
+                return self.receive(from, buffer);
+            }
+            if !buffer.is_empty() {
+                let received = self.pull(from, buffer, MsgFlags::MSG_DONTWAIT)?;
+                buffer = &mut buffer[received..];
+                moved += received;
+            }
+            if moved == 0 {
+                self.wait(Some(to), (!buffer.is_empty()).then_some(from))?;
+            }
+        }
     }
 
     fn go_on(&self) -> Result<(), RankError> {

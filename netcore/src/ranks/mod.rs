@@ -1,6 +1,6 @@
 //! Tests of N ranks: what ranks say to each other, over which connections, and how long it takes.
 //!
-//! The ways by which the ranks of a test talk have one type, so that every algorithm is compiled once: a mesh of connections, or
+//! The ranks of a test talk by one of two [`Communicator`]s, and every algorithm is compiled once for both: a mesh of connections, or
 //! MPI, with the library's own collective operations, and its messages for everything else.
 //!
 //! A rank that waits in the library cannot be freed. Where a rank dies, the launcher ends all of them.
@@ -23,16 +23,15 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::{
     error::EndError,
-    mpi::{Group, MpiError, Number, Place},
+    mpi::{Group, MpiError, Place},
     spec::ranks::{MOST_COMPUTE_NS, Operation, RanksSpec, Work},
     transport::{Deadline, mpi},
 };
-use mesh::Mesh;
 use prepared::uneven;
 
 /// The other ranks of a test, as one of them sees them. Ranks count from 0. Both sides of a message know its length and its
 /// place in the order of their messages, so nothing but payload need travel.
-pub trait Communicator {
+pub trait Communicator: Send {
     /// This rank.
     fn rank(&self) -> usize;
 
@@ -141,88 +140,6 @@ impl RankError {
     }
 }
 
-/// The connected ranks of a test.
-enum Backend {
-    Mesh(Mesh),
-    Mpi(Ranks),
-}
-
-impl Communicator for Backend {
-    #[inline]
-    fn rank(&self) -> usize {
-        match self {
-            Self::Mesh(ranks) => ranks.rank(),
-            Self::Mpi(ranks) => ranks.rank(),
-        }
-    }
-
-    #[inline]
-    fn size(&self) -> usize {
-        match self {
-            Self::Mesh(ranks) => ranks.size(),
-            Self::Mpi(ranks) => ranks.size(),
-        }
-    }
-
-    #[inline]
-    fn send(&mut self, to: usize, bytes: &[u8]) -> Result<(), RankError> {
-        match self {
-            Self::Mesh(ranks) => ranks.send(to, bytes),
-            Self::Mpi(ranks) => ranks.send(to, bytes),
-        }
-    }
-
-    #[inline]
-    fn receive(&mut self, from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
-        match self {
-            Self::Mesh(ranks) => ranks.receive(from, buffer),
-            Self::Mpi(ranks) => ranks.receive(from, buffer),
-        }
-    }
-
-    #[inline]
-    fn exchange(&mut self, to: usize, bytes: &[u8], from: usize, buffer: &mut [u8]) -> Result<(), RankError> {
-        match self {
-            Self::Mesh(ranks) => ranks.exchange(to, bytes, from, buffer),
-            Self::Mpi(ranks) => ranks.exchange(to, bytes, from, buffer),
-        }
-    }
-
-    fn has_collectives(&self) -> bool {
-        match self {
-            Self::Mesh(ranks) => ranks.has_collectives(),
-            Self::Mpi(ranks) => ranks.has_collectives(),
-        }
-    }
-
-    fn collective(
-        &mut self,
-        operation: Operation,
-        message: usize,
-        send: &[u8],
-        receive: &mut [u8],
-    ) -> Result<(), RankError> {
-        match self {
-            Self::Mesh(ranks) => ranks.collective(operation, message, send, receive),
-            Self::Mpi(ranks) => ranks.collective(operation, message, send, receive),
-        }
-    }
-
-    fn go_on(&self) -> Result<(), RankError> {
-        match self {
-            Self::Mesh(ranks) => ranks.go_on(),
-            Self::Mpi(ranks) => ranks.go_on(),
-        }
-    }
-
-    fn part(&mut self) {
-        match self {
-            Self::Mesh(ranks) => ranks.part(),
-            Self::Mpi(ranks) => ranks.part(),
-        }
-    }
-}
-
 /// This rank's part of a group.
 struct Ranks(Group);
 
@@ -288,12 +205,11 @@ impl Communicator for Ranks {
         receive: &mut [u8],
     ) -> Result<(), RankError> {
         let (library, comm) = self.0.parts();
-        let sums = Number::Double;
         match operation {
             Operation::Barrier => library.barrier(comm),
             Operation::Bcast => library.broadcast(comm, receive, ROOT),
-            Operation::Reduce => library.reduce(comm, sums, send, receive, ROOT),
-            Operation::Allreduce => library.reduce_to_all(comm, sums, send, receive),
+            Operation::Reduce => library.reduce(comm, send, receive, ROOT),
+            Operation::Allreduce => library.reduce_to_all(comm, send, receive),
             Operation::Gather => library.gather(comm, send, receive, ROOT),
             Operation::Scatter => library.scatter(comm, send, receive, ROOT),
             Operation::Allgather => library.gather_to_all(comm, send, receive),
@@ -302,7 +218,7 @@ impl Communicator for Ranks {
                 let (rank, size) = (self.rank(), self.size());
                 library.all_to_all_of(comm, |peer| uneven(message, rank, peer, size), send, receive)
             }
-            Operation::ReduceScatter => library.reduce_scatter(comm, sums, send, receive),
+            Operation::ReduceScatter => library.reduce_scatter(comm, send, receive),
             Operation::Ring | Operation::Halo3d | Operation::Butterfly | Operation::Wavefront => {
                 return Err(RankError::Library { call: operation.as_str(), reason: "no library has it".to_owned() });
             }

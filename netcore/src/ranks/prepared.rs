@@ -146,7 +146,7 @@ impl Prepared {
         operation: Operation,
         message_bytes: u64,
         compute_ns: u64,
-        ranks: &impl Communicator,
+        ranks: &dyn Communicator,
     ) -> Result<Self, EndError> {
         let (rank, size) = (ranks.rank(), ranks.size());
         check(operation, message_bytes, size)?;
@@ -204,7 +204,7 @@ impl Prepared {
     }
 
     /// The operation.
-    pub fn run<C: Communicator>(&mut self, ranks: &mut C) -> Result<(), RankError> {
+    pub fn run(&mut self, ranks: &mut dyn Communicator) -> Result<(), RankError> {
         let Self { operation, algorithm, message, rank, send, receive, scratch, starts, busy, .. } = self;
         let (message, rank, size) = (*message, *rank, self.size);
         match (*operation, *algorithm) {

@@ -30,7 +30,7 @@ impl Busy {
 
     /// Uses the CPU for the time, by the thread's own clock: a rank that shares its CPU has as much work as another. It
     /// looks every [`LOOK_NS`] whether the rank must leave.
-    fn work(&mut self, ranks: &impl Communicator) -> Result<(), RankError> {
+    fn work(&mut self, ranks: &dyn Communicator) -> Result<(), RankError> {
         if self.each_ns == 0 {
             return Ok(());
         }
@@ -84,18 +84,13 @@ pub fn got(operation: Operation, rank: usize, ranks: usize) -> Vec<(usize, usize
     }
 }
 
-pub fn ring<C: Communicator>(ranks: &mut C, busy: &mut Busy, send: &[u8], receive: &mut [u8]) -> Result<(), RankError> {
+pub fn ring(ranks: &mut dyn Communicator, busy: &mut Busy, send: &[u8], receive: &mut [u8]) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     busy.work(ranks)?;
     ranks.exchange((rank + 1) % size, send, (rank + size - 1) % size, receive)
 }
 
-pub fn halo3d<C: Communicator>(
-    ranks: &mut C,
-    busy: &mut Busy,
-    send: &[u8],
-    receive: &mut [u8],
-) -> Result<(), RankError> {
+pub fn halo3d(ranks: &mut dyn Communicator, busy: &mut Busy, send: &[u8], receive: &mut [u8]) -> Result<(), RankError> {
     let face = send.len() / 6;
     let rank = ranks.rank();
     let neighbours = Cube::of(ranks.size()).neighbours(rank);
@@ -111,8 +106,8 @@ pub fn halo3d<C: Communicator>(
     Ok(())
 }
 
-pub fn butterfly<C: Communicator>(
-    ranks: &mut C,
+pub fn butterfly(
+    ranks: &mut dyn Communicator,
     busy: &mut Busy,
     send: &[u8],
     receive: &mut [u8],
@@ -132,8 +127,8 @@ pub fn butterfly<C: Communicator>(
     }
 }
 
-pub fn wavefront<C: Communicator>(
-    ranks: &mut C,
+pub fn wavefront(
+    ranks: &mut dyn Communicator,
     busy: &mut Busy,
     send: &[u8],
     receive: &mut [u8],

@@ -4,14 +4,7 @@ use std::ffi::c_int;
 
 use super::{Comm, Library, MpiError, count};
 
-/// Numbers that ranks add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Number {
-    Unsigned64,
-    Double,
-}
-
-/// Bytes of a number of either kind.
+/// Bytes of a number that ranks add, an `f64`.
 const NUMBER_BYTES: usize = 8;
 
 impl Library {
@@ -44,13 +37,6 @@ impl Library {
         unsafe { (self.calls.comm_free)(&raw mut handle) };
     }
 
-    fn kind(&self, number: Number) -> usize {
-        match number {
-            Number::Unsigned64 => self.handles.unsigned64,
-            Number::Double => self.handles.double,
-        }
-    }
-
     pub(crate) fn barrier(&self, comm: Comm) -> Result<(), MpiError> {
         // SAFETY: the communicator is valid.
         self.check("MPI_Barrier", unsafe { (self.calls.barrier)(comm.0) })
@@ -64,45 +50,26 @@ impl Library {
     }
 
     /// The sums of the numbers of all ranks, at the root.
-    pub(crate) fn reduce(
-        &self,
-        comm: Comm,
-        number: Number,
-        bytes: &[u8],
-        sums: &mut [u8],
-        root: i32,
-    ) -> Result<(), MpiError> {
-        let (kind, sum, n) = (self.kind(number), self.handles.sum, count(bytes.len().min(sums.len()) / NUMBER_BYTES));
+    pub(crate) fn reduce(&self, comm: Comm, bytes: &[u8], sums: &mut [u8], root: i32) -> Result<(), MpiError> {
+        let (kind, sum, n) = (self.handles.double, self.handles.sum, count(bytes.len().min(sums.len()) / NUMBER_BYTES));
         // SAFETY: both are borrowed during the call, and hold so many numbers.
         let code = unsafe { (self.calls.reduce)(bytes.as_ptr(), sums.as_mut_ptr(), n, kind, sum, root, comm.0) };
         self.check("MPI_Reduce", code)
     }
 
     /// The sums of the numbers of all ranks, at all.
-    pub(crate) fn reduce_to_all(
-        &self,
-        comm: Comm,
-        number: Number,
-        bytes: &[u8],
-        sums: &mut [u8],
-    ) -> Result<(), MpiError> {
-        let (kind, sum, n) = (self.kind(number), self.handles.sum, count(bytes.len().min(sums.len()) / NUMBER_BYTES));
+    pub(crate) fn reduce_to_all(&self, comm: Comm, bytes: &[u8], sums: &mut [u8]) -> Result<(), MpiError> {
+        let (kind, sum, n) = (self.handles.double, self.handles.sum, count(bytes.len().min(sums.len()) / NUMBER_BYTES));
         // SAFETY: both are borrowed during the call, and hold so many numbers.
         let code = unsafe { (self.calls.allreduce)(bytes.as_ptr(), sums.as_mut_ptr(), n, kind, sum, comm.0) };
         self.check("MPI_Allreduce", code)
     }
 
     /// The sums of the numbers of all ranks, of which each gets a block.
-    pub(crate) fn reduce_scatter(
-        &self,
-        comm: Comm,
-        number: Number,
-        bytes: &[u8],
-        block: &mut [u8],
-    ) -> Result<(), MpiError> {
+    pub(crate) fn reduce_scatter(&self, comm: Comm, bytes: &[u8], block: &mut [u8]) -> Result<(), MpiError> {
         let (_, size) = self.rank_and_size(comm)?;
         fits(bytes.len(), block.len(), size)?;
-        let (kind, sum, n) = (self.kind(number), self.handles.sum, count(block.len() / NUMBER_BYTES));
+        let (kind, sum, n) = (self.handles.double, self.handles.sum, count(block.len() / NUMBER_BYTES));
         // SAFETY: both are borrowed during the call; the bytes hold a block for each rank.
         let code =
             unsafe { (self.calls.reduce_scatter_block)(bytes.as_ptr(), block.as_mut_ptr(), n, kind, sum, comm.0) };

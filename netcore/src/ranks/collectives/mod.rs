@@ -10,7 +10,7 @@ use steps::{Blocks, Halving, add};
 
 /// Dissemination (Hensgen, Finkel, Manber, 1988): in step k each rank tells the one 2^k further. After log2 n steps all have
 /// heard of all.
-pub fn barrier<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
+pub fn barrier(ranks: &mut dyn Communicator) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut distance = 1;
     while distance < size {
@@ -21,15 +21,15 @@ pub fn barrier<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
 }
 
 /// Leaves when all ranks are done: the first barrier tells that they are, and during the second each may leave.
-pub fn part<C: Communicator>(ranks: &mut C) -> Result<(), RankError> {
+pub fn part(ranks: &mut dyn Communicator) -> Result<(), RankError> {
     barrier(ranks)?;
     ranks.part();
     barrier(ranks)
 }
 
 /// Sums at all ranks by one of the algorithms below. `sums` begins as this rank's numbers; `other` is as long.
-pub fn allreduce<C: Communicator>(
-    ranks: &mut C,
+pub fn allreduce(
+    ranks: &mut dyn Communicator,
     algorithm: Algorithm,
     sums: &mut [u8],
     other: &mut [u8],
@@ -42,7 +42,7 @@ pub fn allreduce<C: Communicator>(
 }
 
 /// Recursive doubling: in each step a rank exchanges all its sums with a partner at twice the distance.
-fn allreduce_doubling<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+fn allreduce_doubling(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let Some(halving) = Halving::fold(ranks, sums, other)? else { return ranks.receive(ranks.rank() - 1, sums) };
     let mut distance = 1;
     while distance < halving.members {
@@ -55,7 +55,7 @@ fn allreduce_doubling<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &m
 }
 
 /// Rabenseifner's algorithm (2004): recursive halving of the sums, then recursive doubling of what is collected.
-fn allreduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+fn allreduce_rabenseifner(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let Some(halving) = Halving::fold(ranks, sums, other)? else { return ranks.receive(ranks.rank() - 1, sums) };
     let blocks = Blocks::of_numbers(sums.len(), halving.members);
     halving.reduce_scatter(ranks, sums, other, &|member| blocks.start(member))?;
@@ -64,21 +64,21 @@ fn allreduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], other
 }
 
 /// Around the ring twice: first the sums of each block, then the blocks (Patarasuk, Yuan, 2009).
-fn allreduce_ring<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+fn allreduce_ring(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let blocks = Blocks::of_numbers(sums.len(), ranks.size());
     steps::ring_reduce_scatter(ranks, sums, other, blocks)?;
     steps::ring_allgather(ranks, sums, blocks)
 }
 
 /// Sends the result to the rank that stayed out.
-fn unfold<C: Communicator>(ranks: &mut C, halving: Halving, sums: &[u8]) -> Result<(), RankError> {
+fn unfold(ranks: &mut dyn Communicator, halving: Halving, sums: &[u8]) -> Result<(), RankError> {
     if halving.has_neighbour() { ranks.send(ranks.rank() + 1, sums) } else { Ok(()) }
 }
 
 /// Bruck et al. (1997): in step k each rank sends all the blocks that it has, up to 2^k, to the one 2^k before it.
 /// `gathered` is as long as `all`.
-pub fn allgather_bruck<C: Communicator>(
-    ranks: &mut C,
+pub fn allgather_bruck(
+    ranks: &mut dyn Communicator,
     own: &[u8],
     all: &mut [u8],
     gathered: &mut [u8],
@@ -105,7 +105,7 @@ pub fn allgather_bruck<C: Communicator>(
 }
 
 /// Blocks around the ring.
-pub fn allgather_ring<C: Communicator>(ranks: &mut C, own: &[u8], all: &mut [u8]) -> Result<(), RankError> {
+pub fn allgather_ring(ranks: &mut dyn Communicator, own: &[u8], all: &mut [u8]) -> Result<(), RankError> {
     let blocks = Blocks::of_bytes(all.len(), ranks.size());
     all[blocks.one(ranks.rank())].copy_from_slice(own);
     steps::ring_allgather(ranks, all, blocks)
@@ -113,8 +113,8 @@ pub fn allgather_ring<C: Communicator>(ranks: &mut C, own: &[u8], all: &mut [u8]
 
 /// Recursive halving; a rank that the fold leaves out gets its block from its neighbour, which sums it up with its own.
 /// `sums` begins as this rank's numbers for all; `other` is as long.
-pub fn reduce_scatter_halving<C: Communicator>(
-    ranks: &mut C,
+pub fn reduce_scatter_halving(
+    ranks: &mut dyn Communicator,
     sums: &mut [u8],
     other: &mut [u8],
     own: &mut [u8],
@@ -133,8 +133,8 @@ pub fn reduce_scatter_halving<C: Communicator>(
 }
 
 /// Pairwise exchange: in step i each rank sends the numbers of the rank i further to it. `other` has room for a block.
-pub fn reduce_scatter_pairwise<C: Communicator>(
-    ranks: &mut C,
+pub fn reduce_scatter_pairwise(
+    ranks: &mut dyn Communicator,
     numbers: &[u8],
     other: &mut [u8],
     own: &mut [u8],
@@ -152,8 +152,8 @@ pub fn reduce_scatter_pairwise<C: Communicator>(
 
 /// Bruck et al. (1997): in step k all blocks whose distance has bit k travel 2^k ranks further: log2 n messages instead of
 /// n - 1, each of half the blocks. `scratch` is twice as long as `blocks`.
-pub fn bruck<C: Communicator>(
-    ranks: &mut C,
+pub fn bruck(
+    ranks: &mut dyn Communicator,
     blocks: &[u8],
     received: &mut [u8],
     scratch: &mut [u8],
@@ -196,8 +196,8 @@ pub fn bruck<C: Communicator>(
 
 /// Pairwise exchange: in step i each rank sends to the rank i further and receives from the rank i before. `out` and `into`:
 /// where the block for and from each rank begins, and where the last ends.
-pub fn pairwise<C: Communicator>(
-    ranks: &mut C,
+pub fn pairwise(
+    ranks: &mut dyn Communicator,
     blocks: &[u8],
     out: &[usize],
     received: &mut [u8],
@@ -229,7 +229,7 @@ fn children(rank: usize, ranks: usize) -> impl DoubleEndedIterator<Item = usize>
 }
 
 /// All bytes along the tree.
-pub fn bcast_binomial<C: Communicator>(ranks: &mut C, buffer: &mut [u8]) -> Result<(), RankError> {
+pub fn bcast_binomial(ranks: &mut dyn Communicator, buffer: &mut [u8]) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     if rank != 0 {
         ranks.receive(rank - subtree(rank, size), buffer)?;
@@ -239,7 +239,7 @@ pub fn bcast_binomial<C: Communicator>(ranks: &mut C, buffer: &mut [u8]) -> Resu
 
 /// A block for each rank along the tree, then the blocks around the ring, so that no port carries the message more than
 /// twice (Thakur, Rabenseifner, Gropp, 2005: "van de Geijn").
-pub fn bcast_scatter_allgather<C: Communicator>(ranks: &mut C, buffer: &mut [u8]) -> Result<(), RankError> {
+pub fn bcast_scatter_allgather(ranks: &mut dyn Communicator, buffer: &mut [u8]) -> Result<(), RankError> {
     let blocks = Blocks::of_bytes(buffer.len(), ranks.size());
     if ranks.rank() != 0 {
         receive_subtree(ranks, buffer, blocks)?;
@@ -249,14 +249,14 @@ pub fn bcast_scatter_allgather<C: Communicator>(ranks: &mut C, buffer: &mut [u8]
 }
 
 /// Receives the blocks of this rank's subtree. The buffer has room for those of all ranks.
-pub fn receive_subtree<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
+pub fn receive_subtree(ranks: &mut dyn Communicator, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let subtree = subtree(rank, size);
     ranks.receive(rank - subtree, &mut buffer[blocks.span(rank..size.min(rank + subtree))])
 }
 
 /// Sends each child the blocks of its subtree.
-pub fn send_subtrees<C: Communicator>(ranks: &mut C, buffer: &[u8], blocks: Blocks) -> Result<(), RankError> {
+pub fn send_subtrees(ranks: &mut dyn Communicator, buffer: &[u8], blocks: Blocks) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     children(rank, size).try_for_each(|distance| {
         let child = rank + distance;
@@ -265,7 +265,7 @@ pub fn send_subtrees<C: Communicator>(ranks: &mut C, buffer: &[u8], blocks: Bloc
 }
 
 /// The blocks of all ranks along the tree. The buffer has this rank's own block in its place, and room for all.
-pub fn gather_binomial<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
+pub fn gather_binomial(ranks: &mut dyn Communicator, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     for distance in children(rank, size).rev() {
         let child = rank + distance;
@@ -279,7 +279,7 @@ pub fn gather_binomial<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks
 }
 
 /// Each rank sends its block to the root, which takes them in the order of the ranks.
-pub fn gather_linear<C: Communicator>(ranks: &mut C, own: &[u8], all: &mut [u8]) -> Result<(), RankError> {
+pub fn gather_linear(ranks: &mut dyn Communicator, own: &[u8], all: &mut [u8]) -> Result<(), RankError> {
     if ranks.rank() != 0 {
         return ranks.send(0, own);
     }
@@ -288,7 +288,7 @@ pub fn gather_linear<C: Communicator>(ranks: &mut C, own: &[u8], all: &mut [u8])
 }
 
 /// The root sends each rank its block, in the order of the ranks.
-pub fn scatter_linear<C: Communicator>(ranks: &mut C, all: &[u8], own: &mut [u8]) -> Result<(), RankError> {
+pub fn scatter_linear(ranks: &mut dyn Communicator, all: &[u8], own: &mut [u8]) -> Result<(), RankError> {
     if ranks.rank() != 0 {
         return ranks.receive(0, own);
     }
@@ -298,7 +298,7 @@ pub fn scatter_linear<C: Communicator>(ranks: &mut C, all: &[u8], own: &mut [u8]
 }
 
 /// Sums along the tree. `sums` begins as this rank's numbers and ends as the sums at the root; `other` is as long.
-pub fn reduce_binomial<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+pub fn reduce_binomial(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     for distance in children(rank, size).rev() {
         ranks.receive(rank + distance, other)?;
@@ -309,7 +309,7 @@ pub fn reduce_binomial<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &
 
 /// Rabenseifner's algorithm (2004): halves of the sums are exchanged at halved distances until each rank has one block, and
 /// the blocks are gathered along the tree.
-pub fn reduce_rabenseifner<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
+pub fn reduce_rabenseifner(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<(), RankError> {
     let Some(halving) = Halving::fold(ranks, sums, other)? else { return Ok(()) };
     let blocks = Blocks::of_numbers(sums.len(), halving.members);
     halving.reduce_scatter(ranks, sums, other, &|member| blocks.start(member))?;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::{Communicator, RankError};
 
 /// Each rank begins with its own block and ends with all: every port carries each block once, at the price of n - 1 steps.
-pub fn ring_allgather<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
+pub fn ring_allgather(ranks: &mut dyn Communicator, buffer: &mut [u8], blocks: Blocks) -> Result<(), RankError> {
     let (rank, size) = (ranks.rank(), ranks.size());
     let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
     for step in 0..size - 1 {
@@ -17,8 +17,8 @@ pub fn ring_allgather<C: Communicator>(ranks: &mut C, buffer: &mut [u8], blocks:
 }
 
 /// Each rank begins with all of its numbers and ends with the sums of its own block. `other` has room for a block.
-pub fn ring_reduce_scatter<C: Communicator>(
-    ranks: &mut C,
+pub fn ring_reduce_scatter(
+    ranks: &mut dyn Communicator,
     sums: &mut [u8],
     other: &mut [u8],
     blocks: Blocks,
@@ -80,8 +80,8 @@ pub fn add(sums: &mut [u8], numbers: &[u8]) {
 }
 
 /// Sends one part of a buffer and receives into another, at the same time.
-fn exchange_within<C: Communicator>(
-    ranks: &mut C,
+fn exchange_within(
+    ranks: &mut dyn Communicator,
     buffer: &mut [u8],
     (to, out): (usize, Range<usize>),
     (from, into): (usize, Range<usize>),
@@ -118,7 +118,7 @@ impl Halving {
     }
 
     /// Adds the numbers of the ranks that stay out; `None` at these. `other` is as long as `sums`.
-    pub fn fold<C: Communicator>(ranks: &mut C, sums: &mut [u8], other: &mut [u8]) -> Result<Option<Self>, RankError> {
+    pub fn fold(ranks: &mut dyn Communicator, sums: &mut [u8], other: &mut [u8]) -> Result<Option<Self>, RankError> {
         let rank = ranks.rank();
         let Some(halving) = Self::of(rank, ranks.size()) else {
             ranks.send(rank - 1, sums)?;
@@ -143,9 +143,9 @@ impl Halving {
 
     /// Recursive halving: each member ends with the sums from `start(member)` to before the next one's. `other` has room for
     /// what half of the members end with.
-    pub fn reduce_scatter<C: Communicator>(
+    pub fn reduce_scatter(
         self,
-        ranks: &mut C,
+        ranks: &mut dyn Communicator,
         sums: &mut [u8],
         other: &mut [u8],
         start: &impl Fn(usize) -> usize,
@@ -168,9 +168,9 @@ impl Halving {
     }
 
     /// Recursive doubling: each member begins with what [`Self::reduce_scatter`] left it and ends with everything.
-    pub fn allgather<C: Communicator>(
+    pub fn allgather(
         self,
-        ranks: &mut C,
+        ranks: &mut dyn Communicator,
         buffer: &mut [u8],
         start: &impl Fn(usize) -> usize,
     ) -> Result<(), RankError> {

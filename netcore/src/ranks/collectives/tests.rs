@@ -9,7 +9,7 @@ use super::{
 use crate::spec::ranks::Operation;
 
 /// Two rounds of an operation; the second would show bytes that the first left under way.
-fn rounds<C: Communicator>(ranks: &mut C, operation: Operation, algorithm: Algorithm, message: usize) {
+fn rounds(ranks: &mut dyn Communicator, operation: Operation, algorithm: Algorithm, message: usize) {
     let (rank, size) = (ranks.rank(), ranks.size());
     let mut prepared = Prepared::with(operation, algorithm, message, 0, rank, size).unwrap();
     for round in 1..3 {
@@ -20,7 +20,7 @@ fn rounds<C: Communicator>(ranks: &mut C, operation: Operation, algorithm: Algor
 }
 
 /// All operations and algorithms that are possible between so many ranks with messages of so many bytes.
-pub fn each_way<C: Communicator>(ranks: &mut C, message: usize) {
+pub fn each_way(ranks: &mut dyn Communicator, message: usize) {
     for &operation in Operation::ALL {
         let message = if operation.facts().adds { message / 8 * 8 } else { message };
         if super::super::prepared::check(operation, message as u64, ranks.size()).is_ok() {

@@ -7,10 +7,7 @@
 //! Any number of ranks sorts the same keys, since each begins at its place in the sequence; the suite asks for a power of two.
 
 use super::{Calls, Random};
-use crate::{
-    ranks::{Communicator, RankError},
-    spec::ranks::Class,
-};
+use crate::{ranks::RankError, spec::ranks::Class};
 
 const IS_SEED: u64 = 314_159_265;
 
@@ -149,7 +146,7 @@ impl Is {
     }
 
     /// The timed iterations.
-    pub fn sort<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<(), RankError> {
+    pub fn sort(&mut self, calls: &mut Calls<'_>) -> Result<(), RankError> {
         self.passed = 0;
         for iteration in 1..=ITERATIONS {
             self.iterate(calls, iteration)?;
@@ -158,7 +155,7 @@ impl Is {
     }
 
     /// Ranks the keys once, with two of them changed.
-    pub fn iterate<C: Communicator>(&mut self, calls: &mut Calls<'_, C>, iteration: u32) -> Result<(), RankError> {
+    pub fn iterate(&mut self, calls: &mut Calls<'_>, iteration: u32) -> Result<(), RankError> {
         calls.go_on()?;
         self.set(iteration.into(), iteration);
         self.set(u64::from(iteration + ITERATIONS), (1 << self.facts.greatest) - iteration);
@@ -233,12 +230,7 @@ impl Is {
         firsts
     }
 
-    fn send_keys<C: Communicator>(
-        &mut self,
-        calls: &mut Calls<'_, C>,
-        sizes: &[usize],
-        first_buckets: &[usize],
-    ) -> Result<(), RankError> {
+    fn send_keys(&mut self, calls: &mut Calls<'_>, sizes: &[usize], first_buckets: &[usize]) -> Result<(), RankError> {
         let numbers = |runs: &[usize]| -> Vec<u32> {
             // A part of 2^25 keys.
             let number = |run: &[usize]| sizes[run[0]..run[1]].iter().sum::<usize>();
@@ -292,7 +284,7 @@ impl Is {
 
     /// Sorts the keys by their counts and compares them with those of the rank before. Returns the checks of all ranks, and
     /// those that held.
-    pub fn verify<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<(u32, u32), RankError> {
+    pub fn verify(&mut self, calls: &mut Calls<'_>) -> Result<(u32, u32), RankError> {
         let mut places: Vec<usize> = self
             .counts
             .iter()
@@ -375,7 +367,7 @@ impl Ep {
     }
 
     /// The timed part.
-    pub fn generate<C: Communicator>(&mut self, calls: &mut Calls<'_, C>) -> Result<(), RankError> {
+    pub fn generate(&mut self, calls: &mut Calls<'_>) -> Result<(), RankError> {
         let mut random = Random::after(EP_SEED, 2 * self.first);
         let (mut sums, mut counts) = ([0.0; 2], [0_u32; ANNULI]);
         let mut left = self.end - self.first;

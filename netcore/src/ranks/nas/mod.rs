@@ -45,7 +45,7 @@ pub fn operations(kernel: Kernel, class: Class) -> f64 {
 }
 
 impl Prepared {
-    pub fn new(kernel: Kernel, class: Class, ranks: &impl Communicator) -> Result<Self, EndError> {
+    pub fn new(kernel: Kernel, class: Class, ranks: &dyn Communicator) -> Result<Self, EndError> {
         let (rank, size) = (ranks.rank(), ranks.size());
         Ok(match kernel {
             Kernel::Ep => Self::Ep(kernels::Ep::new(class, rank, size)),
@@ -62,7 +62,7 @@ impl Prepared {
     }
 
     /// Runs the kernel once, and reports it as one operation, also if the verification fails, which is an error.
-    pub fn run<C: Communicator>(&mut self, ranks: &mut C, report: &mut RankReport) -> Result<(), RankError> {
+    pub fn run(&mut self, ranks: &mut dyn Communicator, report: &mut RankReport) -> Result<(), RankError> {
         let (kernel, class) = match self {
             Self::Ep(kernel) => (Kernel::Ep, kernel.class),
             Self::Is(kernel) => (Kernel::Is, kernel.class),
@@ -117,8 +117,8 @@ impl Prepared {
 
 // The calls to other ranks: timed and counted.
 
-pub struct Calls<'a, C> {
-    ranks: &'a mut C,
+pub struct Calls<'a> {
+    ranks: &'a mut dyn Communicator,
     /// Time in the calls, nanoseconds.
     pub time_ns: u64,
     pub traffic: RankTraffic,
@@ -127,8 +127,8 @@ pub struct Calls<'a, C> {
     other: Vec<u8>,
 }
 
-impl<'a, C: Communicator> Calls<'a, C> {
-    pub fn new(ranks: &'a mut C) -> Self {
+impl<'a> Calls<'a> {
+    pub fn new(ranks: &'a mut dyn Communicator) -> Self {
         Self { ranks, time_ns: 0, traffic: RankTraffic::default(), sums: Vec::new(), other: Vec::new() }
     }
 
@@ -146,7 +146,7 @@ impl<'a, C: Communicator> Calls<'a, C> {
         self.ranks.go_on()
     }
 
-    fn timed(&mut self, call: impl FnOnce(&mut Counted<'_, C>) -> Result<(), RankError>) -> Result<(), RankError> {
+    fn timed(&mut self, call: impl FnOnce(&mut Counted<'_>) -> Result<(), RankError>) -> Result<(), RankError> {
         let begin_ns = monotonic_ns();
         let done = call(&mut Counted { ranks: self.ranks, traffic: &mut self.traffic });
         self.time_ns += monotonic_ns().saturating_sub(begin_ns);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ranks::{collectives::part, memory, mesh};
 
-fn verified<C: Communicator>(ranks: &mut C, kernel: Kernel, class: Class) -> RankReport {
+fn verified(ranks: &mut dyn Communicator, kernel: Kernel, class: Class) -> RankReport {
     let mut outcome = RankReport::default();
     Prepared::new(kernel, class, ranks).unwrap().run(ranks, &mut outcome).unwrap();
     part(ranks).unwrap();
