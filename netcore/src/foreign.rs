@@ -13,6 +13,7 @@ use serde::{
         DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess,
         Visitor,
     },
+    forward_to_deserialize_any,
 };
 
 /// Limit of a text of another host, characters.
@@ -97,26 +98,15 @@ pub fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize
 /// A part of the reader, or of what it reads for, whose texts are escaped between the two.
 struct Foreign<T>(T);
 
-macro_rules! readers {
-    ($($name:ident)*) => {
-        $(fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$name(Foreign(visitor))
-        })*
-    };
-}
-
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Foreign<D> {
     type Error = D::Error;
 
-    readers! {
-        deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
-        deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_option
-        deserialize_unit deserialize_seq deserialize_map deserialize_identifier deserialize_ignored_any
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_any(Foreign(visitor))
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_unit_struct(name, Foreign(visitor))
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_option(Foreign(visitor))
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
@@ -124,28 +114,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Foreign<D> {
             return self.0.deserialize_newtype_struct(name, visitor);
         }
         self.0.deserialize_newtype_struct(name, Foreign(visitor))
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(length, Foreign(visitor))
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        length: usize,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, length, Foreign(visitor))
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_struct(name, fields, Foreign(visitor))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -157,8 +125,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Foreign<D> {
         self.0.deserialize_enum(name, variants, Foreign(visitor))
     }
 
-    fn is_human_readable(&self) -> bool {
-        self.0.is_human_readable()
+    // JSON says by itself what a value is. Keys of maps are texts.
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
     }
 }
 
