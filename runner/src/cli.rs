@@ -11,7 +11,6 @@ mod topics;
 mod watch;
 mod why;
 
-pub use serve_log::bounds as log_bounds;
 
 use std::{
     ffi::OsString,

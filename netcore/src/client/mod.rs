@@ -24,6 +24,7 @@ use crate::{
 pub use peer::{Peer, PeerTarget};
 pub use ranks::{Arrivals, RankSession, RanksOutcome, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare, take_turns};
+#[cfg(test)]
 pub(crate) use running::MESSAGES_A_TURN;
 pub use running::{Observer, Outcome, RunningTest};
 pub use session::{Cutter, PeerFacts, Relayed, Session};

@@ -1,6 +1,6 @@
-//! Every bound on clients and daemons, by its name in docs/reference/protocol.md: a test holds that page to this list.
+//! Every bound on clients and daemons, by its name in docs/reference/protocol.md, which is held to this list.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{Limits, Timeouts, admission, budget, session};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The names of all bounds, and their values unless a flag changes them.
-pub fn bounds() -> Vec<(&'static str, String)> {
+fn bounds() -> Vec<(&'static str, String)> {
     let (limits, served, asked) = (Limits::default(), Timeouts::default(), client::Timeouts::default());
     let (own, of_programs) = (budget::Bounds::OWN, budget::Bounds::OF_PROGRAMS);
     let minimum = |value: u64, unit: &str| format!("at least {value} {unit}");
@@ -112,3 +112,29 @@ fn bytes(bytes: u64) -> String {
 
 /// The rows about long messages name this many bytes.
 const _: () = assert!(PROGRESS == 64 << 10, "docs/reference/protocol.md and the rows above say 64 KiB");
+
+/// Rows about the log and about turns: the program decides, and its tests hold the page to them.
+const OF_THE_PROGRAM: [&str; 5] = [
+    "log lines about connections without a session, of each kind",
+    "log lines about sessions and tests, of each kind",
+    "text of a client in a log line",
+    "arguments of a program in a log line",
+    "wait for a turn, and time from a turn to the load",
+];
+
+#[test]
+fn the_table_of_bounds_is_that_of_the_code() {
+    let page = include_str!("../../../docs/reference/protocol.md");
+    let (_, section) = page.split_once("\n## Bounds\n").unwrap();
+    let lines = section.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<String> = line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        (cells[1].clone(), cells[2].clone())
+    };
+    let rows: BTreeSet<_> = lines.take_while(|line| line.starts_with('|')).map(row).collect();
+    let (others, rows): (BTreeSet<_>, _) =
+        rows.into_iter().partition(|(name, _)| OF_THE_PROGRAM.contains(&name.as_str()));
+    assert_eq!(others.len(), OF_THE_PROGRAM.len());
+    let expected = bounds().into_iter().map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    assert_eq!(rows, expected.collect::<BTreeSet<_>>());
+}

@@ -5,6 +5,7 @@
 //! by [`Limits`]. [`Daemon::spawn_embedded`] is the same code on a loopback port with a key made for the purpose.
 
 pub(crate) mod admission;
+#[cfg(test)]
 mod bounds;
 mod budget;
 mod embedded;
@@ -45,7 +46,6 @@ use log::Tally;
 use turns::Turns;
 
 pub use crate::control::message::{Limits, Part};
-pub use bounds::bounds;
 pub use embedded::Embedded;
 pub use log::{Cause, ClientLabel, Counts, Event, Log, Snapshot, TestEnding, TestResult};
 pub use network::{Listen, Network, NetworkError, Networks, listen};

@@ -83,20 +83,6 @@ const LONGEST: usize = 300;
 /// Limit of the arguments of a program in a line, bytes as they are escaped.
 const LONGEST_ARGUMENTS: usize = 4000;
 
-/// The names of the log's bounds in docs/reference/protocol.md, and their values.
-pub fn bounds() -> Vec<(&'static str, String)> {
-    let lines = |kind| {
-        let sampled = SAMPLED.iter().find(|sampled| sampled.kind == kind);
-        sampled.map_or_else(String::new, |it| format!("{} in {} s", it.lines, it.span.as_secs()))
-    };
-    vec![
-        ("log lines about connections without a session, of each kind", lines("dropped")),
-        ("log lines about sessions and tests, of each kind", lines("test")),
-        ("text of a client in a log line", format!("{LONGEST} characters")),
-        ("arguments of a program in a log line", format!("{LONGEST_ARGUMENTS} characters")),
-    ]
-}
-
 /// The log on standard error. Lines of one kind are sampled, so that a flood of connections cannot fill the disk.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -392,6 +378,24 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn the_page_has_the_bounds_of_the_log() {
+        let page = include_str!("../../../docs/reference/protocol.md");
+        let lines = |kind| {
+            let sampled = SAMPLED.iter().find(|sampled| sampled.kind == kind);
+            sampled.map_or_else(String::new, |it| format!("{} in {} s", it.lines, it.span.as_secs()))
+        };
+        let bounds = [
+            ("log lines about connections without a session, of each kind", lines("dropped")),
+            ("log lines about sessions and tests, of each kind", lines("test")),
+            ("text of a client in a log line", format!("{LONGEST} characters")),
+            ("arguments of a program in a log line", format!("{LONGEST_ARGUMENTS} characters")),
+        ];
+        for (name, value) in bounds {
+            assert!(page.contains(&format!("| {name} | {value} |")), "| {name} | {value} |");
+        }
+    }
 
     fn client(host: &str) -> ClientLabel {
         ClientLabel { address: "10.0.0.1:4000".parse().unwrap(), host: Some(host.into()) }

@@ -22,4 +22,4 @@ pub use page::{ALL, Family, Kind};
 pub use request::{address, parameter};
 pub use results::MOST_SAMPLES;
 pub use run::{LiveState, Served};
-pub use server::{Answer, Reply, Server, Source, bounds};
+pub use server::{Answer, Reply, Server, Source};

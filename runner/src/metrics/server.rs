@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{
     page::Page,
-    request::{Asked, Head, LONGEST_HEAD, parse},
+    request::{Asked, Head, parse},
 };
 use crate::error::Error;
 
@@ -33,17 +33,6 @@ const PROBE_TIME: Duration = Duration::from_mins(15);
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The names of the bounds in docs/guide/live.md, and their values.
-pub fn bounds() -> Vec<(&'static str, String)> {
-    vec![
-        ("connections at the same time; one more takes the place of the oldest", MOST_CONNECTIONS.to_string()),
-        ("head of a request", format!("{} KiB", LONGEST_HEAD >> 10)),
-        ("time of a connection", format!("{} s", WHOLE_TIME.as_secs())),
-        ("pages", format!("one in {} ms", PAUSE.as_millis())),
-        ("samples of finished cases; beyond them the case leaves that ended first", super::MOST_SAMPLES.to_string()),
-    ]
-}
 
 /// The status line, without the version, and the body of an answer.
 pub type Answer = (&'static str, String);
@@ -333,6 +322,22 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
+    use crate::metrics::{MOST_SAMPLES, request::LONGEST_HEAD};
+
+    #[test]
+    fn the_page_has_every_bound() {
+        let page = include_str!("../../../docs/guide/live.md");
+        let bounds = [
+            ("connections at the same time; one more takes the place of the oldest", MOST_CONNECTIONS.to_string()),
+            ("head of a request", format!("{} KiB", LONGEST_HEAD >> 10)),
+            ("time of a connection", format!("{} s", WHOLE_TIME.as_secs())),
+            ("pages", format!("one in {} ms", PAUSE.as_millis())),
+            ("samples of finished cases; beyond them the case leaves that ended first", MOST_SAMPLES.to_string()),
+        ];
+        for (name, value) in bounds {
+            assert!(page.contains(&format!("| {name} | {value} |")), "| {name} | {value} |");
+        }
+    }
 
     #[derive(Default)]
     struct Fake {

@@ -13,10 +13,12 @@ pub mod request;
 mod server;
 pub mod wire;
 
+#[cfg(test)]
 pub(crate) use asked::{MOST_EXCHANGE_BYTES, MOST_STREAM_BYTES};
 pub(super) use client::Client;
 pub use request::check;
 pub(super) use server::serve;
+#[cfg(test)]
 pub(crate) use server::{CONNECT, IDLE, MESSAGE};
 
 #[cfg(test)]
