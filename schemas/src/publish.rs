@@ -1,7 +1,5 @@
 //! The published form of the results contract: a Frictionless Table Schema made from the registry.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value, json};
 
 use crate::columns::{COLUMNS, ColumnType};
@@ -64,49 +62,9 @@ pub fn results_schema() -> Value {
     })
 }
 
-/// The data dictionary of `docs/reference/results.md`: one Markdown table per group of columns.
-pub fn dictionary() -> String {
-    let mut text = String::new();
-    let mut group = "";
-    for column in COLUMNS {
-        if column.group != group {
-            group = column.group;
-            let _ = write!(
-                text,
-                "\n### {group}\n\n| column | type | metric | better | meaning |\n| --- | --- | --- | --- | --- |\n"
-            );
-        }
-        let ty = match column.ty {
-            ColumnType::Text => "text",
-            ColumnType::Integer => "integer",
-            ColumnType::Number => "number",
-            ColumnType::Boolean => "boolean",
-            ColumnType::Time => "time",
-        };
-        let metric = column.metric;
-        let name = metric.map(|m| format!("`{}`", m.name)).unwrap_or_default();
-        let better = metric.map_or("", |m| m.better.as_str());
-        // A `|` inside code would end the cell.
-        let description = column.description().replace('|', "\\|");
-        let _ = writeln!(text, "| `{}` | {ty} | {name} | {better} | {description} |", column.name);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_documented_dictionary_is_the_registry() {
-        let page = include_str!("../../docs/reference/results.md");
-        let (_, rest) = page.split_once("<!-- dictionary -->\n").expect("docs/reference/results.md has its marks");
-        let (written, _) = rest.split_once("<!-- end -->").expect("docs/reference/results.md has its marks");
-        assert!(
-            written.trim() == dictionary().trim(),
-            "docs/reference/results.md is stale: `just schemas` writes it anew"
-        );
-    }
 
     #[test]
     fn every_column_is_published() {

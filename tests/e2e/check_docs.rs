@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use crate::program::plumb;
+use crate::{plan_schema::plan_schema, program::plumb};
 use netcore::spec::{
     Io, Pattern, Transport,
     ranks::{Bus, Operation},
     socket::SOCKET_OPTIONS,
 };
-use runner::plan::{Format, LoadOptions, keys::plan_schema, load_str, workload::names_over};
+use runner::plan::{Format, LoadOptions, load_str, workload::names_over};
 
 /// The pages about the plan language.
 fn page() -> String {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use runner::plan::{Format, LoadOptions, keys::plan_schema, load_str, model::Host};
+use runner::plan::{Format, LoadOptions, load_str, model::Host};
+
+use crate::{dictionary::dictionary, plan_schema::plan_schema};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -34,6 +36,14 @@ fn mistakes(schema: &jsonschema::Validator, text: &str) -> Vec<String> {
 fn the_published_schemas_are_those_of_the_types() {
     assert_eq!(published("plan.schema.json"), plan_schema(), "run `just schemas`");
     assert_eq!(published("results.schema.json"), schemas::publish::results_schema(), "run `just schemas`");
+}
+
+#[test]
+fn the_documented_dictionary_is_the_registry() {
+    let page = include_str!("../../docs/reference/results.md");
+    let (_, rest) = page.split_once("<!-- dictionary -->\n").expect("docs/reference/results.md has its marks");
+    let (written, _) = rest.split_once("<!-- end -->").expect("docs/reference/results.md has its marks");
+    assert!(written.trim() == dictionary().trim(), "docs/reference/results.md is stale: `just schemas` writes it anew");
 }
 
 #[test]

@@ -15,6 +15,9 @@ mod confirm;
 mod copyless;
 mod counters;
 mod deploy;
+#[allow(dead_code, reason = "the example's own main")]
+#[path = "../../schemas/examples/dictionary.rs"]
+mod dictionary;
 mod directions;
 mod ecn;
 mod examples;
@@ -68,6 +71,9 @@ mod peer_iperf3;
 mod peer_iperf3_server;
 mod peer_netperf;
 mod peer_netserver;
+#[allow(dead_code, reason = "the example's own main")]
+#[path = "../../runner/examples/plan_schema.rs"]
+mod plan_schema;
 mod plans;
 mod power;
 #[path = "../common/program.rs"]
