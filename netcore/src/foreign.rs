@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use crate::{
         control::message::{ErrorCode, Executed, Reply, ReplyError},
-        report::{Ending, Evidence, RankReport, SideReport},
+        report::{Ending, Evidence, SideReport},
         spec::Side,
     };
 
@@ -324,23 +324,13 @@ mod tests {
         let many = || vec![String::new(); MOST_SENTENCES + 1];
         let missing = Evidence { missing: many(), ..Evidence::default() };
         let empty = SideReport::empty(Side::Far, Ending::Complete);
-        let rank = RankReport::empty(0, Ending::Complete);
         for json in [
             serde_json::to_vec(&SideReport { notes: many(), ..empty.clone() }).unwrap(),
             serde_json::to_vec(&missing).unwrap(),
-            serde_json::to_vec(&RankReport { notes: many(), ..rank.clone() }).unwrap(),
-            serde_json::to_vec(&RankReport { instants: vec![(0, 1); 4097], ..rank.clone() }).unwrap(),
         ] {
-            let said = [
-                from_slice::<SideReport>(&json).map(drop),
-                from_slice::<Evidence>(&json).map(drop),
-                from_slice::<RankReport>(&json).map(drop),
-            ];
+            let said = [from_slice::<SideReport>(&json).map(drop), from_slice::<Evidence>(&json).map(drop)];
             let said = said.map(|read| read.unwrap_err().to_string()).join("\n");
             assert!(said.contains("a list has more than"), "{said}");
         }
-        let hostile = RankReport { histogram: HOSTILE.to_owned(), ..rank };
-        let said = from_slice::<RankReport>(&serde_json::to_vec(&hostile).unwrap()).unwrap_err().to_string();
-        assert!(said.contains("not in base64"), "{said}");
     }
 }

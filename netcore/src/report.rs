@@ -516,7 +516,17 @@ impl Report {
             Self::Rank(report) => &report.ending,
         }
     }
+
+    pub(crate) fn volume(&self) -> Volume {
+        match self {
+            Self::End(report) => report.volume(),
+            Self::Rank(report) => report.volume(),
+        }
+    }
 }
+
+/// Payload bytes sent and received, and the time that was measured, nanoseconds.
+pub(crate) type Volume = (u64, u64, u64);
 
 /// Report of one end on one iteration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -585,6 +595,12 @@ impl SideReport {
     /// Report of an end without a measurement.
     pub fn empty(side: Side, ending: Ending) -> Self {
         Self { side, ending, ..Self::default() }
+    }
+
+    pub(crate) fn volume(&self) -> Volume {
+        let sum = |count: fn(&Counts) -> u64| self.totals.iter().map(|flow| count(&flow.counts)).sum();
+        let elapsed_ns = self.phases.iter().map(|phase| phase.elapsed_ns).sum();
+        (sum(|counts| counts.bytes_sent), sum(|counts| counts.bytes_received), elapsed_ns)
     }
 
     /// The window of a phase, if it was reached.

@@ -108,7 +108,7 @@ pub fn replies(bytes: &[u8]) {
 /// A report as a client takes it: from its pieces, against those of the others.
 fn report(sent: &Report) {
     let most = || ReportBuilder::of_end(u32::MAX, u64::MAX);
-    let mut builder = if let Report::End(_) = sent { most() } else { ReportBuilder::of_rank() };
+    let mut builder = if let Report::End(_) = sent { most() } else { ReportBuilder::bounded(ranks::REPORT_BYTES) };
     let mut got = None;
     for piece in report_pieces(sent).expect("a report can be written") {
         if let Reply::Report { text, last } = piece {

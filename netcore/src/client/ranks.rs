@@ -16,6 +16,9 @@ use crate::{
     spec::ranks::RanksSpec,
 };
 
+/// The longest report of a rank, bytes: its notes, a histogram, and the instants of its operations.
+pub(crate) const REPORT_BYTES: usize = 4 << 20;
+
 /// One rank of a test.
 pub struct RankSession<'s> {
     pub session: &'s mut Session,
@@ -48,7 +51,7 @@ pub fn prepare_ranks<'s>(
     let places = there.prepare((0..ranks).map(part).zip(addresses), token()?)?;
     there.0.iter_mut().try_for_each(|session| session.connect_part(places.clone()))?;
     there.await_connected()?;
-    Ok(there.ready(|limit_ns| Plan::of_ranks(spec, timeouts, limit_ns)))
+    Ok(there.ready(|limit_ns| Plan::of_others(spec.length_ns(), REPORT_BYTES, timeouts, limit_ns)))
 }
 
 impl RunningTest<'_> {

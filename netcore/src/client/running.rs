@@ -20,7 +20,7 @@ use crate::{
     error::EndError,
     measure::clock::{self, monotonic_ns, nanoseconds},
     report::{ClockReading, Ending, Report, SideReport, Window},
-    spec::{Direction, Pattern, Side, TestSpec, ranks::RanksSpec},
+    spec::{Direction, Pattern, Side, TestSpec},
 };
 
 /// The far end normally finishes within this time after the near end; then it is told to stop.
@@ -86,8 +86,9 @@ pub(super) struct Plan {
     /// Time before t0 for probes of the idle path.
     pub(super) idle: Duration,
     pub(super) timeouts: Timeouts,
-    /// `None`: a test of ranks.
+    /// `None`: its parts are no ends, and each report is at most [`Self::report_bytes`] long.
     frame: Option<Frame>,
+    report_bytes: usize,
 }
 
 impl Plan {
@@ -103,16 +104,19 @@ impl Plan {
             idle: spec.idle(),
             timeouts,
             frame: Some(Frame::of(spec)),
+            ..Self::default()
         }
     }
 
-    pub(super) fn of_ranks(spec: &RanksSpec, timeouts: Timeouts, daemon_limit_ns: u64) -> Self {
-        Self {
-            length_ns: spec.length_ns(),
-            counted_ns: nanoseconds(timeouts.counted).min(daemon_limit_ns),
-            timeouts,
-            ..Self::default()
-        }
+    /// A test of other parts, whose reports are bounded.
+    pub(super) fn of_others(
+        length_ns: Option<u64>,
+        report_bytes: usize,
+        timeouts: Timeouts,
+        daemon_limit_ns: u64,
+    ) -> Self {
+        let counted_ns = nanoseconds(timeouts.counted).min(daemon_limit_ns);
+        Self { length_ns, counted_ns, timeouts, report_bytes, ..Self::default() }
     }
 
     /// Takes the report of a daemon; and the number of intervals that it may tell of.
@@ -120,7 +124,7 @@ impl Plan {
         let most_ns = self.length_ns.unwrap_or(self.counted_ns);
         match self.frame {
             Some(frame) => (frame.builder(most_ns), frame.intervals(most_ns.saturating_mul(2))),
-            None => (ReportBuilder::of_rank(), 0),
+            None => (ReportBuilder::bounded(self.report_bytes), 0),
         }
     }
 }

@@ -244,6 +244,14 @@ impl Part {
         spec.interim && phases.interval_ns > 0 || phases.settle_ns > 0 && phase == Phase::Warmup
     }
 
+    /// Those of its peers that it connects to, the first ones; the others connect to it.
+    pub fn connects(&self) -> usize {
+        match self {
+            Self::End { .. } => self.peers(),
+            Self::Rank { rank, .. } => *rank as usize,
+        }
+    }
+
     /// Number of the places in [`Connect::peers`].
     pub fn peers(&self) -> usize {
         match self {
@@ -360,9 +368,6 @@ impl ReportBuilder {
     /// The longest report of an end, bytes. The limits on interval readings and on what is kept with them keep daemons below it.
     pub const BOUND: usize = 640 << 20;
 
-    /// The longest report of a rank, bytes: its notes, a histogram, and the instants of its operations.
-    pub const BOUND_OF_A_RANK: usize = 4 << 20;
-
     /// Bytes of a report for facts that are neither readings nor kept with them.
     const OTHER_BYTES: usize = 8 << 20;
 
@@ -376,12 +381,12 @@ impl ReportBuilder {
         let readings = intervals.saturating_mul(flows.into()).min(Self::READINGS) * READING_TEXT_BYTES as u64;
         let kept = if intervals > 0 { 2 * KEPT_BYTES } else { 0 };
         let bytes = phases.saturating_add(readings).saturating_add((kept + Self::OTHER_BYTES) as u64);
-        Self { text: String::new(), bound: usize::try_from(bytes).unwrap_or(Self::BOUND).min(Self::BOUND) }
+        Self::bounded(usize::try_from(bytes).unwrap_or(Self::BOUND).min(Self::BOUND))
     }
 
-    /// For the report of a rank.
-    pub fn of_rank() -> Self {
-        Self { text: String::new(), bound: Self::BOUND_OF_A_RANK }
+    /// For a report of at most so many bytes.
+    pub fn bounded(bound: usize) -> Self {
+        Self { text: String::new(), bound }
     }
 
     /// Bytes of the pieces so far.

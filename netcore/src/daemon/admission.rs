@@ -170,10 +170,7 @@ pub(crate) fn most_bytes(limits: &Limits) -> u64 {
 /// The longest time for a part that stops by a count, nanoseconds: the time that the daemon grants, and the time for which it
 /// keeps readings of all intervals.
 pub(crate) fn longest_counted(limits: &Limits, part: &Part) -> u64 {
-    match part {
-        Part::End { spec, .. } => longest_kept(limits, spec),
-        Part::Rank { .. } => limits.duration_ns,
-    }
+    if let Part::End { spec, .. } = part { longest_kept(limits, spec) } else { limits.duration_ns }
 }
 
 fn longest_kept(limits: &Limits, spec: &TestSpec) -> u64 {
@@ -261,8 +258,7 @@ pub(crate) fn connect(config: &Config, addresses: Addresses, part: &Part, peers:
             peers.len()
         ));
     }
-    let connected = if let Part::Rank { rank, .. } = part { *rank as usize } else { peers.len() };
-    peers.iter().take(connected).try_for_each(|peer| destination(config, addresses, peer))
+    peers.iter().take(part.connects()).try_for_each(|peer| destination(config, addresses, peer))
 }
 
 fn destination(config: &Config, addresses: Addresses, peer: &Peer) -> Result<(), ReplyError> {

@@ -88,7 +88,7 @@ fn bounds() -> Vec<(&'static str, String)> {
         ("client: rest of a report, for each 64 KiB", time(asked.grace)),
         ("client: reply", bytes(REPLY_BOUND as u64)),
         ("client: report of an end", format!("at most {}", bytes(ReportBuilder::BOUND as u64))),
-        ("client: report of a rank", bytes(ReportBuilder::BOUND_OF_A_RANK as u64)),
+        ("client: report of a rank", bytes(client::ranks::REPORT_BYTES as u64)),
         ("client: text of a daemon", format!("{} characters", foreign::LONGEST_TEXT)),
         ("client: notes in a report", foreign::MOST_SENTENCES.to_string()),
         ("client: messages before its stop flag and deadlines are looked at", client::MESSAGES_A_TURN.to_string()),

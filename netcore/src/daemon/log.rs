@@ -15,7 +15,7 @@ use crate::{
         message::{ErrorCode, Limits, Part, ReplyError},
     },
     peers::Program,
-    report::{Ending, RankReport, Report, SideReport},
+    report::{Ending, Volume},
 };
 
 /// Receives each event.
@@ -164,31 +164,8 @@ impl TestResult {
         Self { bytes_sent: 0, bytes_received: 0, elapsed: Duration::ZERO, ending }
     }
 
-    pub(super) fn of(report: &SideReport) -> Self {
-        let sum = |count: fn(&crate::report::Counts) -> u64| report.totals.iter().map(|flow| count(&flow.counts)).sum();
-        Self {
-            bytes_sent: sum(|counts| counts.bytes_sent),
-            bytes_received: sum(|counts| counts.bytes_received),
-            elapsed: Duration::from_nanos(report.phases.iter().map(|phase| phase.elapsed_ns).sum()),
-            ending: TestEnding::of(&report.ending),
-        }
-    }
-
-    pub(super) fn of_part(report: &Report) -> Self {
-        match report {
-            Report::End(report) => Self::of(report),
-            Report::Rank(report) => Self::of_rank(report),
-        }
-    }
-
-    fn of_rank(report: &RankReport) -> Self {
-        let traffic = report.traffic.unwrap_or_default();
-        Self {
-            bytes_sent: traffic.bytes_sent,
-            bytes_received: traffic.bytes_received,
-            elapsed: Duration::from_nanos(report.elapsed_ns),
-            ending: TestEnding::of(&report.ending),
-        }
+    pub(super) fn of((bytes_sent, bytes_received, elapsed_ns): Volume, ending: &Ending) -> Self {
+        Self { bytes_sent, bytes_received, elapsed: Duration::from_nanos(elapsed_ns), ending: TestEnding::of(ending) }
     }
 }
 

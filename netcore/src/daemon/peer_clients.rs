@@ -186,7 +186,7 @@ impl Host for PeerClient<'_> {
     }
 
     fn ran(&self, spec: &TestSpec, report: &SideReport) {
-        self.log_test(spec, TestResult::of(report));
+        self.log_test(spec, TestResult::of(report.volume(), &report.ending));
     }
 
     fn failed(&self, spec: &TestSpec, reason: &str) {

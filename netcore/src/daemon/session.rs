@@ -464,7 +464,7 @@ impl<'s> Session<'s> {
                     turn.take_if(|_| ended.elapsed() > self.shared.config.timeouts.grace);
                     self.reply(&piece)?;
                 }
-                return Ok(Ran::Reported(TestResult::of_part(&report)));
+                return Ok(Ran::Reported(TestResult::of(report.volume(), report.ending())));
             }
             if !notified && load.is_awaiting_end_of_data() {
                 notified = true;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ending, NicFacts, ThreadUse};
+use super::{Ending, NicFacts, ThreadUse, Volume};
 use crate::foreign;
 
 /// Limit of the instants that a rank reports.
@@ -80,5 +80,30 @@ impl RankReport {
     /// Report of a rank without a measurement.
     pub fn empty(rank: u32, ending: Ending) -> Self {
         Self { rank, stride: 1, ending, ..Self::default() }
+    }
+
+    pub(crate) fn volume(&self) -> Volume {
+        let traffic = self.traffic.unwrap_or_default();
+        (traffic.bytes_sent, traffic.bytes_received, self.elapsed_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_bounded_while_it_is_read() {
+        let rank = RankReport::empty(0, Ending::Complete);
+        let many = vec![String::new(); foreign::MOST_SENTENCES + 1];
+        for (report, wrong) in [
+            (RankReport { notes: many, ..rank.clone() }, "a list has more than"),
+            (RankReport { instants: vec![(0, 1); 4097], ..rank.clone() }, "a list has more than"),
+            (RankReport { histogram: "\u{1b}]0;title\u{7}\n".to_owned(), ..rank }, "not in base64"),
+        ] {
+            let json = serde_json::to_vec(&report).unwrap();
+            let said = foreign::from_slice::<RankReport>(&json).unwrap_err().to_string();
+            assert!(said.contains(wrong), "{said}");
+        }
     }
 }

@@ -13,9 +13,8 @@ use std::{
 
 use clap::ValueEnum;
 use netcore::{
-    daemon::{ClientLabel, Event, Part},
+    daemon::{ClientLabel, Event},
     foreign::shortened,
-    spec::Side,
 };
 use schemas::{
     time,
@@ -283,14 +282,8 @@ fn sentence(event: &Event<'_>) -> String {
         // Debug formatting keeps the arguments apart.
         Event::Program { client, argv } => format!("{client}: runs {:?}", arguments(argv)),
         Event::Test { client, part, result } => {
-            let (name, more) = match part {
-                Part::End { spec, .. } if spec.streams == 1 => (workload::name_of(spec), String::new()),
-                Part::End { spec, .. } => (workload::name_of(spec), format!(", {} streams", spec.streams)),
-                Part::Rank { rank, ranks, spec } => {
-                    (workload::name_of_ranks(spec), format!(", rank {rank} of {ranks}"))
-                }
-            };
-            let mut text = format!("{client}: {name}{more}");
+            let (words, _) = workload::of_part(part);
+            let mut text = format!("{client}: {words}");
             for (bytes, word) in [(result.bytes_received, "received"), (result.bytes_sent, "sent")] {
                 if bytes > 0 {
                     // Writing to a String cannot fail.
@@ -347,18 +340,9 @@ fn object(event: &Event<'_>) -> Value {
         }
         Event::Program { argv, .. } => object["argv"] = json!(arguments(argv)),
         Event::Test { part, result, .. } => {
-            match part {
-                Part::End { side, spec } => {
-                    object["workload"] = workload::name_of(spec).into();
-                    object["direction"] = spec.direction.name().into();
-                    object["side"] = if *side == Side::Near { "near" } else { "far" }.into();
-                    object["streams"] = spec.streams.into();
-                }
-                Part::Rank { rank, ranks, spec } => {
-                    object["workload"] = workload::name_of_ranks(spec).into();
-                    object["rank"] = (*rank).into();
-                    object["ranks"] = (*ranks).into();
-                }
+            let (_, keys) = workload::of_part(part);
+            for (key, value) in keys.as_object().into_iter().flatten() {
+                object[key] = value.clone();
             }
             object["bytes_sent"] = result.bytes_sent.into();
             object["bytes_received"] = result.bytes_received.into();
@@ -373,8 +357,8 @@ fn object(event: &Event<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use netcore::{
-        daemon::{Cause, TestEnding, TestResult},
-        spec::{Pattern, TestSpec, Transport},
+        daemon::{Cause, Part, TestEnding, TestResult},
+        spec::{Pattern, Side, TestSpec, Transport},
     };
 
     use super::*;

@@ -239,19 +239,11 @@ pub fn span(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::spec::{
-        Dialect, Transport,
-        ranks::{Class, Kernel, RanksSpec, Work},
-    };
+    use netcore::spec::{Dialect, Transport};
     use schemas::metrics;
 
     use super::{
-        super::{
-            case::Endpoint,
-            job::RanksJob,
-            ranks,
-            workload::{self, Kind, Workload},
-        },
+        super::workload::{self, Kind, Workload},
         *,
     };
 
@@ -276,16 +268,12 @@ mod tests {
     #[test]
     fn plans_and_tables_agree_on_the_headline() {
         for name in workload::names() {
-            let (pattern, transport, direction) = match name.parse::<Workload>().unwrap().kind {
-                Kind::Traffic { pattern, transport, direction, .. } => (pattern, transport, direction),
-                Kind::Ranks { kernel, .. } => {
-                    assert_eq!(Family::of(&name), ranks::family(kernel.is_some()), "{name}");
-                    continue;
-                }
-                Kind::Responsiveness | Kind::Command => {
-                    assert_eq!(Family::of(&name), Family::Other);
-                    continue;
-                }
+            let kind = name.parse::<Workload>().unwrap().kind;
+            let Kind::Traffic { pattern, transport, direction, .. } = kind else {
+                // A test of `super::super::ranks` looks at those of ranks.
+                let is_other = matches!(kind, Kind::Responsiveness | Kind::Command);
+                assert!(!is_other || Family::of(&name) == Family::Other, "{name}");
+                continue;
             };
             assert_eq!(Family::of(&name), family(pattern), "{name}");
             let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
@@ -302,14 +290,6 @@ mod tests {
         spec.phases.warmup_ns = 1_000_000_000;
         spec.phases.cooldown_ns = 500_000_000;
         assert_eq!(planned(&spec).most, Duration::from_millis(11_500));
-    }
-
-    #[test]
-    fn a_kernel_is_as_long_as_its_operations() {
-        let spec = RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::B });
-        let job = RanksJob { spec, ends: vec![Endpoint::Embedded; 2] };
-        // 2^31 random numbers by two ranks.
-        assert_eq!(job.length().most.as_secs(), (1 << 31) / 2 / 25_000_000);
     }
 
     #[test]

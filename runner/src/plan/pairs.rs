@@ -19,7 +19,7 @@ use super::{
     policy::survey_asserts,
     resolve,
     tree::{Entry, Node, Scalar, Value},
-    workload::{Kind, Workload},
+    workload::Workload,
 };
 
 /// Most pairs of a test.
@@ -232,19 +232,9 @@ fn compatible(body: &Node, pairs: &Entry, paths: &[Arc<str>], among: &Arrangemen
     }
     // A mistake in the workload is reported with the case.
     let kind = |entry: &Entry| entry.value.text()?.parse::<Workload>().ok().map(|workload| workload.kind);
-    if let Some((entry, kind)) = body.entry(key::workload).and_then(|entry| Some((entry, kind(entry)?))) {
-        let what = match kind {
-            Kind::Traffic { .. } => return good,
-            Kind::Responsiveness if among.alone => return good,
-            Kind::Responsiveness => {
-                let what = "responsiveness is a group for each pair, and groups are measured one at a time";
-                wrong(entry.value.span, what, "add `alone: true` to `pairs`");
-                return good;
-            }
-            Kind::Ranks { .. } => "a test of ranks is between all of its hosts at once, which `ranks` names",
-            Kind::Command => "a command runs on this machine, and has no pairs of hosts",
-        };
-        wrong(entry.value.span, what, "leave `pairs` out");
+    let refused = |entry: &Entry| Some((entry.value.span, kind(entry)?.refuses_pairs(among.alone)?));
+    if let Some((span, (what, help))) = body.entry(key::workload).and_then(refused) {
+        wrong(span, what, help);
     }
     good
 }

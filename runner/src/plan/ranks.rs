@@ -225,3 +225,29 @@ fn operation(body: &TestBody, errors: &mut Vec<SpecError>) -> Work {
     }
     Work::Operation { operation, message_bytes, compute_ns: compute_ns.min(MOST_COMPUTE_NS) }
 }
+
+#[cfg(test)]
+mod tests {
+    use netcore::spec::ranks::Class;
+
+    use super::{
+        super::workload::{self, Kind, Workload},
+        *,
+    };
+
+    #[test]
+    fn plans_and_tables_agree_on_the_family() {
+        for name in workload::names_of_ranks() {
+            let Kind::Ranks { kernel, .. } = name.parse::<Workload>().unwrap().kind else { panic!("{name}") };
+            assert_eq!(Family::of(&name), family(kernel.is_some()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_is_as_long_as_its_operations() {
+        let spec = RanksSpec::new(Transport::Tcp, Work::Nas { kernel: Kernel::Ep, class: Class::B });
+        let job = RanksJob { spec, ends: vec![Endpoint::Embedded; 2] };
+        // 2^31 random numbers by two ranks.
+        assert_eq!(job.length().most.as_secs(), (1 << 31) / 2 / 25_000_000);
+    }
+}

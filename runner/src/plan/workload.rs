@@ -1,11 +1,15 @@
 //! Workload names: a transport and a pattern, sometimes with a direction or an io method, in one word.
 
-use netcore::spec::{
-    Direction, Io, Pattern, TestSpec, Transport,
-    ranks::{Kernel, RanksSpec, Work},
-    support,
+use netcore::{
+    daemon::Part,
+    spec::{
+        Direction, Io, Pattern, Side, TestSpec, Transport,
+        ranks::{Kernel, RanksSpec, Work},
+        support,
+    },
 };
 use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
 
 use super::{diagnostics::nearest, quantity::word};
 
@@ -43,6 +47,23 @@ pub enum Kind {
     Command,
 }
 
+impl Kind {
+    /// Why `pairs` cannot say between whom it is, and what to do; `None`: it can. `alone`: one pair is measured at a time.
+    pub fn refuses_pairs(&self, alone: bool) -> Option<(&'static str, &'static str)> {
+        let what = match self {
+            Self::Traffic { .. } => return None,
+            Self::Responsiveness if alone => return None,
+            Self::Responsiveness => {
+                let what = "responsiveness is a group for each pair, and groups are measured one at a time";
+                return Some((what, "add `alone: true` to `pairs`"));
+            }
+            Self::Ranks { .. } => "a test of ranks is between all of its hosts at once, which `ranks` names",
+            Self::Command => "a command runs on this machine, and has no pairs of hosts",
+        };
+        Some((what, "leave `pairs` out"))
+    }
+}
+
 struct Suffix {
     name: &'static str,
     pattern: Pattern,
@@ -67,7 +88,7 @@ const SUFFIXES: &[Suffix] = &[
 ];
 
 /// The workload that a test runs, as a plan would name it without a direction.
-pub fn name_of(spec: &TestSpec) -> String {
+fn name_of(spec: &TestSpec) -> String {
     let transport = spec.transport.name();
     match SUFFIXES.iter().find(|suffix| suffix.pattern == spec.pattern) {
         Some(suffix) => format!("{transport}_{}", suffix.name),
@@ -90,13 +111,31 @@ fn of_ranks(transport: Transport) -> Vec<(String, Option<Kernel>)> {
 }
 
 /// The workload of a test of several ranks.
-pub fn name_of_ranks(spec: &RanksSpec) -> String {
+fn name_of_ranks(spec: &RanksSpec) -> String {
     let kernel = match spec.work {
         Work::Operation { .. } => None,
         Work::Nas { kernel, .. } => Some(kernel),
     };
     let named = of_ranks(spec.transport).into_iter().find(|(_, of)| *of == kernel);
     named.map_or_else(|| spec.transport.name().to_owned(), |(name, _)| name)
+}
+
+/// A part of a test by its workload, in words and as the keys of a log line.
+pub fn of_part(part: &Part) -> (String, Json) {
+    match part {
+        Part::End { side, spec } => {
+            let name = name_of(spec);
+            let side = if *side == Side::Near { "near" } else { "far" };
+            let streams = if spec.streams == 1 { String::new() } else { format!(", {} streams", spec.streams) };
+            let words = format!("{name}{streams}");
+            let direction = spec.direction.name();
+            (words, json!({"workload": name, "direction": direction, "side": side, "streams": spec.streams}))
+        }
+        Part::Rank { rank, ranks, spec } => {
+            let name = name_of_ranks(spec);
+            (format!("{name}, rank {rank} of {ranks}"), json!({"workload": name, "rank": rank, "ranks": ranks}))
+        }
+    }
 }
 
 /// netperf's names that differ in more than case, and ours in full.

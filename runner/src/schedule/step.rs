@@ -224,10 +224,12 @@ mod tests {
 
     #[test]
     fn whatever_is_swept_is_in_every_row() {
-        let mut tests: Vec<String> =
-            workload::names().into_iter().map(|name| format!("workload: {name}, duration: 1s")).collect();
-        let ranks = workload::names_of_ranks().into_iter();
-        tests.extend(ranks.map(|name| format!("workload: {name}, ranks: [h, i], duration: 1s")));
+        let of = |between: &str| {
+            let test = |name| format!("workload: {name}{between}, duration: 1s");
+            workload::names().into_iter().map(test).collect::<Vec<String>>()
+        };
+        // Between two ends and among ranks; what is neither is no plan.
+        let mut tests = [of(""), of(", ranks: [h, i]")].concat();
         for own in
             ["a: {}, b: {workload: tcp_rr}, c: {workload: udp_stream, direction: reverse}", "a: {}, b: {}, c: {}"]
         {

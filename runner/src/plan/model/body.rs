@@ -11,11 +11,14 @@ use netcore::spec::{
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::words::Severity;
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, IgnoredAny},
+};
 
 use super::{
-    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, Ranks, STATEMENT, Skip, Statement, Timestamps, Window,
-    Word, word_or_map,
+    Command, Control, FindBy, Hooks, OneOrMany, Pairs, Ports, STATEMENT, Skip, Statement, Timestamps, Window, Word,
+    word_or_map,
 };
 use crate::plan::{
     quantity::{MetricName, Rate, Ratio, Size, Time},
@@ -165,6 +168,39 @@ pub struct TestBody {
     pub pause: Option<Time>,
     /// The longest an iteration may take beyond what it should.
     pub timeout: Option<Time>,
+}
+
+/// The hosts of ranks, or their number: its words, as written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Ranks(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Ranks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Count(u32),
+            Hosts(OneOrMany),
+        }
+        match Written::deserialize(deserializer) {
+            Ok(Written::Count(count)) => Ok(Self(vec![count.to_string()])),
+            Ok(Written::Hosts(hosts)) => Ok(Self(hosts.0)),
+            Err(_) => Err(D::Error::custom("neither a number of ranks nor hosts: 4, node[1-4], or [a, b]")),
+        }
+    }
+}
+
+impl JsonSchema for Ranks {
+    fn schema_name() -> Cow<'static, str> {
+        "Ranks".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let hosts = generator.subschema_for::<OneOrMany>();
+        let count = json_schema!({"type": "integer", "minimum": 2});
+        json_schema!({"description": "hosts, or a number of ranks on this machine", "anyOf": [count, hosts]})
+    }
 }
 
 /// Pacing of an offered load.

@@ -8,11 +8,9 @@ mod body;
 mod file;
 mod programs;
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use schemas::assertion;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::quantity::word;
 
@@ -76,39 +74,6 @@ word!(
 impl Serialize for Ports {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("{}-{}", self.first, u32::from(self.first) + u32::from(self.count) - 1))
-    }
-}
-
-/// The hosts of ranks, or their number: its words, as written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
-pub struct Ranks(pub Vec<String>);
-
-impl<'de> Deserialize<'de> for Ranks {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Count(u32),
-            Hosts(OneOrMany),
-        }
-        match Written::deserialize(deserializer) {
-            Ok(Written::Count(count)) => Ok(Self(vec![count.to_string()])),
-            Ok(Written::Hosts(hosts)) => Ok(Self(hosts.0)),
-            Err(_) => Err(D::Error::custom("neither a number of ranks nor hosts: 4, node[1-4], or [a, b]")),
-        }
-    }
-}
-
-impl JsonSchema for Ranks {
-    fn schema_name() -> Cow<'static, str> {
-        "Ranks".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let hosts = generator.subschema_for::<OneOrMany>();
-        let count = json_schema!({"type": "integer", "minimum": 2});
-        json_schema!({"description": "hosts, or a number of ranks on this machine", "anyOf": [count, hosts]})
     }
 }
 
