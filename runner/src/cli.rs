@@ -11,7 +11,6 @@ mod topics;
 mod watch;
 mod why;
 
-
 use std::{
     ffi::OsString,
     fmt::Write as _,
@@ -362,7 +361,7 @@ fn label(name: &str) -> &str {
     if name == "measure" { "measure HOST" } else { name }
 }
 
-/// The cases of a plan to run, and values to change in it.
+/// The cases of a plan to run, values to change in it, and the key of its daemons.
 #[derive(Clone, Debug, clap::Args)]
 struct Selection {
     /// Set a value, as `tests.bulk.duration=1s`, `vars.x=…`, or `duration=1s` for every test; may be repeated.
@@ -378,6 +377,8 @@ struct Selection {
     /// plan's host `server`.
     #[arg(long, value_name = "ADDR")]
     to: Option<String>,
+    #[command(flatten)]
+    key: serve::KeyFile,
 }
 
 impl Selection {

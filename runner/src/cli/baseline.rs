@@ -31,7 +31,6 @@ use schemas::{
 use super::{
     Selection, print,
     run::{When, announce},
-    serve::KeyFile,
 };
 use crate::{
     campaign::{self, Options, Report},
@@ -109,8 +108,6 @@ pub struct BisectArgs {
     allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -162,7 +159,7 @@ fn step(args: &BisectArgs) -> Result<Exit, Error> {
             ));
         }
     }
-    let key = args.key.load().map_err(|e| Error::Usage(e.to_string()))?;
+    let key = args.selection.key.load().map_err(|e| Error::Usage(e.to_string()))?;
     let question = Question {
         against: args.against.clone(),
         metric: args.metric,

@@ -19,7 +19,7 @@ use netcore::{control::key::Key, report::NicFacts};
 use schemas::units::{self, Unit, human};
 use serde_json::json;
 
-use super::{Selection, run::announce, serve::KeyFile};
+use super::{Selection, run::announce};
 use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
@@ -76,8 +76,6 @@ pub struct Args {
     power: Option<f64>,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -100,7 +98,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
                 }
                 super::print(&describe(&plan, args.list))?;
                 if let Some(change) = args.power {
-                    match power(&mut plan, change, args.key.load()?)? {
+                    match power(&mut plan, change, args.selection.key.load()?)? {
                         Exit::Success => {}
                         exit => return Ok(exit),
                     }
@@ -324,8 +322,6 @@ pub struct HostsArgs {
     json: bool,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
 }
 
 pub fn hosts(args: &HostsArgs) -> Result<Exit, Error> {
@@ -349,7 +345,7 @@ pub fn hosts(args: &HostsArgs) -> Result<Exit, Error> {
 }
 
 fn look(plan: &Plan, args: &HostsArgs, interrupts: &Interrupts) -> Result<(), Error> {
-    let key = args.key.load()?;
+    let key = args.selection.key.load()?;
     let steps = step::steps(plan, "", &plan.axis_paths);
     let progress = Progress::new(Mode::auto());
     let (mut hosts, missing) = Hosts::gather(

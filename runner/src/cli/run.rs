@@ -16,7 +16,7 @@ use std::{
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
-use super::{Selection, serve::KeyFile};
+use super::{Selection};
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},
@@ -73,8 +73,6 @@ pub struct Args {
     allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -140,7 +138,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         resume: args.resume.clone(),
         overwrite: args.overwrite,
         stdout_rows: to_stdout || !kept && !terminal,
-        key: args.key.load()?,
+        key: args.selection.key.load()?,
         interim: args.interim,
         allow_hooks: args.allowed.hooks,
         overrides: args.selection.written(),

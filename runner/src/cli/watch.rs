@@ -9,7 +9,7 @@ use std::{
 
 use schemas::{metrics::Metric, units, vocabulary};
 
-use super::{Selection, serve::KeyFile};
+use super::{Selection};
 use crate::{
     error::{Error, Exit},
     metrics,
@@ -84,8 +84,6 @@ pub struct Args {
     allowed: Allowed,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
     /// Be the cycle that began at this time: take the plan's text from standard input, and tell the outcome in a line.
     #[arg(long, value_name = "TIME", hide = true)]
     cycle: Option<String>,
@@ -112,7 +110,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         options: args.selection.options(),
         overrides: args.selection.written(),
         allowed: args.allowed,
-        key: args.key.load()?,
+        key: args.selection.key.load()?,
         history: args.history.clone(),
         metrics: args.kept.clone(),
         site: args.site.clone(),
@@ -129,7 +127,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let when = args.every.map_or_else(|| When::At(args.at.clone()), When::Every);
     let spread = args.spread.unwrap_or_else(|| args.every.unwrap_or(SPREAD));
     let timing = Timing { when, spread, limit: args.limit };
-    watch::watch(&settings, &timing, args.metrics, args.key.key_file.as_deref())
+    watch::watch(&settings, &timing, args.metrics, args.selection.key.key_file.as_deref())
 }
 
 /// The line that a cycle says.

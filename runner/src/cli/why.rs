@@ -12,7 +12,6 @@ use schemas::columns::Row;
 use super::{
     Selection,
     run::{When, announce},
-    serve::KeyFile,
 };
 use crate::{
     campaign::{self, Options},
@@ -55,8 +54,6 @@ pub struct Args {
     format: Format,
     #[command(flatten)]
     selection: Selection,
-    #[command(flatten)]
-    key: KeyFile,
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
@@ -75,7 +72,7 @@ enum Format {
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
-    let key = args.key.load()?;
+    let key = args.selection.key.load()?;
     let interrupts = Interrupts::install(announce)?;
     let mut means = Means { key, interrupts: &interrupts, progress: Progress::new(args.progress.mode()) };
     let results = results_of(Path::new(&args.of));
