@@ -77,7 +77,7 @@ struct Add {
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse_label)]
     labels: Vec<String>,
     /// Metric to keep besides the headline of each case and what stands beside it; may be repeated
-    #[arg(short, long = "metric", value_name = "METRIC", value_parser = parse_metric)]
+    #[arg(short, long = "metric", value_name = "METRIC", value_parser = vocabulary::metric)]
     metrics: Vec<&'static Metric>,
 }
 
@@ -125,10 +125,6 @@ fn parse_label(text: &str) -> Result<String, String> {
         Some((name, _)) if !name.is_empty() && !text.contains(char::is_whitespace) => Ok(text.to_owned()),
         _ => Err("a label is NAME=VALUE, without spaces".to_owned()),
     }
-}
-
-fn parse_metric(text: &str) -> Result<&'static Metric, String> {
-    vocabulary::metric(text)
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {

@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indexmap::IndexMap;
 use schemas::{
     columns::{HistoryRow, Timestamp},
     metrics::{self, Metric},
@@ -167,9 +166,4 @@ fn sample(sorted: &[f64]) -> String {
 /// A value to six significant digits: ten years of runs should not be kept to the last bit.
 fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
-}
-
-/// The labels of a run by name, from `name=value` separated by spaces.
-pub fn labels(text: &str) -> IndexMap<&str, &str> {
-    text.split(' ').filter_map(|word| word.split_once('=')).collect()
 }

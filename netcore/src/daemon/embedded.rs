@@ -83,11 +83,6 @@ impl Timeouts {
 }
 
 impl Embedded {
-    /// Its control address.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The way to reach it, as a host of that name.
     pub fn target(&self, name: impl Into<String>) -> Target {
         Target { key: Some(self.key.clone()), netns: self.netns.clone(), ..Target::new(name, self.address.to_string()) }

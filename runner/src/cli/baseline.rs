@@ -87,7 +87,7 @@ pub struct BisectArgs {
     #[arg(long, value_name = "BASELINE")]
     against: PathBuf,
     /// Metric to compare [default: the headline of each case].
-    #[arg(short, long, value_name = "METRIC", value_parser = parse_metric)]
+    #[arg(short, long, value_name = "METRIC", value_parser = vocabulary::metric)]
     metric: Option<&'static Metric>,
     /// Smallest change for the worse that makes a commit bad; half of the change that is looked for is a good choice.
     #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_effect)]
@@ -111,10 +111,6 @@ pub struct BisectArgs {
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
-}
-
-fn parse_metric(text: &str) -> Result<&'static Metric, String> {
-    vocabulary::metric(text)
 }
 
 pub(super) fn parse_effect(text: &str) -> Result<f64, String> {

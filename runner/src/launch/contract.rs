@@ -39,9 +39,6 @@ pub const MARK: &str = "plumb-serving ";
 /// Interval of the launcher's heartbeats.
 pub const HEARTBEAT: Duration = Duration::from_secs(2);
 
-/// The daemon ends after this long without a byte from the launcher. Five heartbeats: a machine may stall for some seconds.
-pub const SILENCE: Duration = Duration::from_secs(10);
-
 /// Longest line, bytes.
 pub const LONGEST_LINE: usize = 64 << 10;
 
