@@ -45,7 +45,7 @@ pub fn plan_schema() -> Json {
     schema
 }
 
-/// Wherever unknown keys are refused, `x-…` is still allowed: the extension point.
+/// Wherever unknown keys are refused, `x-…` is still allowed: the extension point. A default of null says nothing.
 fn open_extensions(value: &mut Json) {
     match value {
         Json::Object(map) => {
@@ -54,6 +54,7 @@ fn open_extensions(value: &mut Json) {
                 patterns.insert("^x-".to_owned(), json!({}));
                 map.insert("patternProperties".to_owned(), patterns.into());
             }
+            map.retain(|key, value| key != "default" || !value.is_null());
             map.values_mut().for_each(open_extensions);
         }
         Json::Array(items) => items.iter_mut().for_each(open_extensions),

@@ -16,7 +16,7 @@ use std::{
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
 
-use super::{Selection};
+use super::Selection;
 use crate::{
     campaign::{self, Options, Report},
     error::{Error, Exit},

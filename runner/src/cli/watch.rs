@@ -9,7 +9,7 @@ use std::{
 
 use schemas::{metrics::Metric, units, vocabulary};
 
-use super::{Selection};
+use super::Selection;
 use crate::{
     error::{Error, Exit},
     metrics,

@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn each_field_of_a_test_has_its_row() {
-        let fields = serde_json::to_value(TestBody::default()).unwrap();
-        let fields: Vec<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+        let fields = plan_schema_once()["$defs"]["TestBody"]["properties"].as_object().unwrap();
+        let fields: Vec<&str> = fields.keys().map(String::as_str).collect();
         let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         assert_eq!(names, fields);
     }

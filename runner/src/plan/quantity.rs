@@ -65,7 +65,6 @@ macro_rules! quantity {
 
 quantity!(
     /// Bytes: `1472`, `64KiB`, `1MB`, netperf's `64K`.
-    #[derive(Serialize)]
     Size(u64) as "Size",
     units::parse_size,
     "a size such as 64KiB, 1MB or 1472",
@@ -82,7 +81,6 @@ quantity!(
 );
 quantity!(
     /// A share: `2.5%`, `0.025`, `10ppm`.
-    #[derive(Serialize)]
     Ratio(f64) as "Ratio",
     units::parse_ratio,
     "a ratio such as 2.5% or 0.025",
@@ -138,30 +136,9 @@ impl Serialize for Time {
     }
 }
 
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            units::Rate::Bits(v) => serializer.collect_str(&format_args!("{v}bit/s")),
-            units::Rate::Events(v) => serializer.collect_str(&format_args!("{v}/s")),
-        }
-    }
-}
-
 /// A metric by its registered name.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricName(pub &'static schemas::metrics::Metric);
-
-impl PartialEq for MetricName {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
-    }
-}
-
-impl Serialize for MetricName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name)
-    }
-}
 
 word!(MetricName as "Metric", |name| schemas::vocabulary::metric(name).map(MetricName), {
     "description": "a metric",

@@ -8,7 +8,6 @@ use netcore::{
         support,
     },
 };
-use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use super::{diagnostics::nearest, quantity::word};
@@ -272,12 +271,6 @@ word!(Workload as "Workload", str::parse, {
     "examples": names(),
     "pattern": r"^([A-Za-z]+(_[A-Za-z]+)*|.*\$\{vars\..*)$"
 });
-
-impl Serialize for Workload {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.name)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use netcore::spec::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use schemas::words::Severity;
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer,
     de::{Error as _, IgnoredAny},
 };
 
@@ -26,7 +26,7 @@ use crate::plan::{
 };
 
 /// A test: its workload, hosts, load, length, iterations and assertions.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TestBody {
     /// Transport and pattern in one word (netperf -t).
@@ -171,8 +171,7 @@ pub struct TestBody {
 }
 
 /// The hosts of ranks, or their number: its words, as written.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug)]
 pub struct Ranks(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for Ranks {
@@ -204,7 +203,7 @@ impl JsonSchema for Ranks {
 }
 
 /// Pacing of an offered load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pacing {
     /// The sender or the kernel.
@@ -219,7 +218,7 @@ pub struct Pacing {
 }
 
 /// Members that start together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Concurrent {
     /// Their start.
@@ -227,11 +226,12 @@ pub struct Concurrent {
     /// The window over which they are summed.
     pub window: Option<Window>,
     /// The members by name; each is a test body merged over the test.
+    #[schemars(extend("default" = {}))]
     pub members: BTreeMap<String, TestBody>,
 }
 
 /// The start of the members of a group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Start {
     /// The largest skew that counts; past it the iteration is repeated. 5 ms by default.
@@ -239,7 +239,7 @@ pub struct Start {
 }
 
 /// Swept keys. `plan::matrix` reads them from the tree, which knows their places; this type is for the published schema.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Matrix;
 
 impl<'de> Deserialize<'de> for Matrix {
@@ -293,7 +293,7 @@ impl JsonSchema for Matrix {
 }
 
 /// Load before the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub enum Warmup {
     /// This long.
     For(Time),
@@ -302,7 +302,7 @@ pub enum Warmup {
 }
 
 /// Bounds of a warm-up that ends by itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WarmupAuto {
     /// The longest it may take; 10 s by default.
@@ -310,7 +310,7 @@ pub struct WarmupAuto {
 }
 
 /// Number of iterations of a case.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub enum Iterations {
     /// This often.
     Count(u32),
@@ -319,7 +319,7 @@ pub enum Iterations {
 }
 
 /// Measured until every metric's mean is known to a margin.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IterationsDetail {
     /// At least this often; 3 by default.
@@ -361,11 +361,11 @@ word_or_map!(
 );
 
 /// A statement that must hold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Assert(pub AssertDetail);
 
 /// A statement with its conditions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AssertDetail {
     /// METRIC OP LIMIT.
@@ -401,11 +401,11 @@ word_or_map!(
 );
 
 /// A condition that skips the rest of an axis.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug)]
 pub struct StopWhen(pub StopWhenDetail);
 
 /// A statement, and the axis whose rest is skipped once it holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopWhenDetail {
     /// METRIC OP LIMIT.
@@ -425,7 +425,7 @@ word_or_map!(
 );
 
 /// The search for the highest offered load at which something holds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
     /// The metric that has a bound.

@@ -83,7 +83,6 @@ pub struct Host {
     /// `launcher` for the launcher's own connection (the default of pods), or `address` for the address of the traffic.
     pub control: Option<String>,
     /// Another program that serves there in place of a daemon.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub speaks: Option<Program>,
     /// The engine that starts its daemon for the run; without it the daemon runs already.
     pub launch: Option<Launch>,
@@ -133,7 +132,7 @@ pub struct LaunchGroup {
 }
 
 /// A precondition, checked before anything runs.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
     /// The host; all by default.
@@ -156,7 +155,7 @@ pub struct Precondition {
 }
 
 /// Order and repetition of the cases.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Run {
     /// The order of iterations.
@@ -176,7 +175,7 @@ pub struct Run {
 }
 
 /// The order of iterations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// The first iteration of every case, then the second of every case, …: drift does not fake a difference.
@@ -189,7 +188,7 @@ pub enum Order {
 }
 
 /// An earlier run to compare with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
     /// A results file.
@@ -202,11 +201,12 @@ pub struct Baseline {
     pub require_same: Option<Vec<String>>,
     /// The comparisons.
     #[serde(default)]
+    #[schemars(extend("default" = []))]
     pub compare: Vec<Comparison>,
 }
 
 /// One metric that must not get worse.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// The metric; the direction in which it is worse is known.
@@ -225,7 +225,7 @@ pub struct Comparison {
 }
 
 /// The effect of an inconclusive verdict on the exit code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUncertain {
     /// A warning; exit code 0.
@@ -238,7 +238,7 @@ pub enum OnUncertain {
 }
 
 /// Rules that turn verdicts into an exit code.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gate {
     /// The effect of an inconclusive verdict.
@@ -248,7 +248,7 @@ pub struct Gate {
 }
 
 /// Places of the results.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Output {
     /// A directory for everything; `${run.id}` in it is the run's id.
@@ -266,7 +266,7 @@ pub struct Output {
 }
 
 /// A table of the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Table {
     /// The wide table: iterations and summaries.

@@ -10,7 +10,7 @@ mod programs;
 
 use schemars::JsonSchema;
 use schemas::assertion;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::quantity::word;
 
@@ -27,7 +27,7 @@ pub use programs::{
 pub use schemas::words::OneOrMany;
 
 /// A name that becomes part of paths: `[a-z0-9][a-z0-9-]*`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(pub String);
 
 word!(
@@ -71,24 +71,12 @@ word!(
     }
 );
 
-impl Serialize for Ports {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}-{}", self.first, u32::from(self.first) + u32::from(self.count) - 1))
-    }
-}
-
 /// Pattern of a statement in the published schema.
 pub(super) const STATEMENT: &str = r"^ *([a-z0-9_.]+ *(<=|>=|==|!=|<|>) *.+|[A-Za-z][A-Za-z0-9_.-]* +- +[A-Za-z][A-Za-z0-9_.-]* *(<=|>=|==|!=|<|>) *.+|.*\$\{vars\..*)$";
 
 /// `METRIC OP LIMIT`, its unit checked against the metric's.
 #[derive(Clone, Debug)]
 pub struct Statement(pub assertion::Assertion);
-
-impl PartialEq for Statement {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.text == other.0.text
-    }
-}
 
 impl Statement {
     /// Parses a statement; an unknown metric gets a suggestion.
@@ -103,12 +91,6 @@ word!(Statement as "Statement", Statement::parse, {
     "pattern": STATEMENT,
     "examples": ["throughput >= 9Gbit/s", "latency.p99 < 80us", "retransmits == 0"]
 });
-
-impl Serialize for Statement {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.text)
-    }
-}
 
 /// Any scalar, as its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -207,7 +189,7 @@ use word_or_map;
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$vdoc])* $variant),* }
     };
@@ -269,7 +251,7 @@ words!(
 );
 
 /// Pairs of hosts that the test measures, instead of `from` and `to`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Pairs {
     /// The hosts in their order: names, ranges, or the name that numbered hosts share (`node` of `node1`, `node2`, …).

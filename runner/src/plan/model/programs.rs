@@ -30,7 +30,7 @@ pub struct Command {
 }
 
 /// Programs around the measurement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
     /// Once before the first iteration of a case.
@@ -59,7 +59,7 @@ impl Hooks {
 }
 
 /// A program on a host: its argv, or a map with details.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Hook {
     /// The program and its arguments; no shell.
     pub run: Vec<String>,
@@ -105,7 +105,7 @@ argv_or_map!(
 );
 
 /// Whether a test is skipped, or why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// Without a reason.
     Plain(bool),
@@ -132,15 +132,10 @@ pub const BY_ADDRESS: &str = "address";
 /// The engine that starts the daemon of a host: exactly one of the keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Launch {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh: Option<Ssh>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandLaunch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub slurm: Option<Slurm>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi: Option<Mpi>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
 }
 
@@ -164,23 +159,17 @@ struct LaunchDetail {
 #[serde(deny_unknown_fields, default)]
 pub struct Ssh {
     /// Name or address for ssh; by default the host's `address`, else its name in the plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// User there.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Port of its sshd.
     #[schemars(range(min = 1))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Configuration file for `ssh -F`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
     /// Jump host for `ssh -J`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub jump: Option<String>,
     /// The program there; `plumb` by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Send this program along and leave nothing behind.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -192,7 +181,6 @@ pub struct Ssh {
 pub struct CommandLaunch {
     /// The command and its arguments; `{host}` is the host's name and `{address}` its address.
     pub run: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
@@ -217,16 +205,13 @@ struct CommandDetail {
 pub struct Slurm {
     /// Number of nodes, each an end; inside an allocation all of its nodes by default.
     #[schemars(range(min = 1))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
     /// Further arguments of `srun`: partition, time, account.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The longest wait for the allocation; 10 min by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Time>,
     /// The program there; this program's own path by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Send this program along and leave nothing behind.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -241,13 +226,10 @@ pub struct Mpi {
     pub run: Vec<String>,
     /// Number of ranks, each an end; by default what `-np` or `-n` of `run` says.
     #[schemars(range(min = 1))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     /// The file of the MPI library, for tests over MPI; by default it is found by the launcher and the loader.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub library: Option<String>,
     /// The program there; this program's own path by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Send this program along and leave nothing behind.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -260,15 +242,12 @@ pub struct Mpi {
 pub struct Kubernetes {
     /// Number of pods, each an end and on a node of its own; 1 by default.
     #[schemars(range(min = 1))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<u32>,
     /// Image with the program, or with `copy` one with a shell and its tools.
     pub image: String,
     /// Namespace; the context's own by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels that the nodes must have.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<BTreeMap<String, Word>>,
     /// Whether the pods use their node's network instead of the cluster's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -277,13 +256,10 @@ pub struct Kubernetes {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The longest wait for the pods; 2 min by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<Time>,
     /// The longest life of the pods: the cluster ends them then, also in the middle of a run; 4 h by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
     /// The program in the image; `plumb` by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Send this program along and leave nothing behind.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
