@@ -65,7 +65,10 @@ const CALLS_PER_TURN: usize = 4;
 const LEAST_AHEAD: u64 = 256 << 10;
 
 /// Least time between two looks for packets of a sender that has not to wait.
-const TAKEN_PAUSE: Duration = Duration::from_micros(50);
+const TAKEN_PAUSE: Duration = Duration::from_micros(200);
+
+/// Least time between two updates of the figures for the sampler.
+const FIGURES_PAUSE: Duration = Duration::from_millis(1);
 
 /// Longest wait at a time, so that the end of the test is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -211,6 +214,8 @@ pub struct Node {
     figures: Arc<Published<QuicInfo>>,
     /// When it last looked for packets.
     taken: Instant,
+    /// When it last updated its figures.
+    published: Instant,
     /// Calls that sent packets, and that received some.
     calls: (u64, u64),
     /// Whether the other end's socket is gone.
@@ -272,9 +277,12 @@ impl Node {
     /// Sends what is due, waits until packets or a timer at most until `until`, and takes what has come.
     pub fn turn(&mut self, until: Instant) -> io::Result<()> {
         self.transmit()?;
-        self.publish();
         let timer = self.open.iter_mut().filter_map(|open| open.connection.poll_timeout()).min();
         let now = Instant::now();
+        if now.duration_since(self.published) >= FIGURES_PAUSE {
+            self.published = now;
+            self.publish();
+        }
         let until = timer.map_or(until, |timer| timer.min(until)).min(now + LOOK_UP);
         let wait = until.saturating_duration_since(now);
         if wait.is_zero() || self.wait(PollFlags::POLLIN, wait)? { self.take_packets() } else { Ok(()) }
@@ -545,6 +553,7 @@ impl Node {
             open.connection.close(Instant::now(), VarInt::from_u32(0), Bytes::new());
             // It fails if the peer has gone.
             let _ = self.transmit();
+            self.publish();
             let open = self.open.remove(at);
             self.endpoint.handle_event(open.handle, EndpointEvent::drained());
         }
@@ -721,6 +730,7 @@ fn node(
         output: Vec::with_capacity(1 << 16),
         figures,
         taken: Instant::now(),
+        published: Instant::now(),
         calls: (0, 0),
         is_refused: false,
         has_left: false,
