@@ -83,6 +83,9 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         }
         return Ok(());
     };
+    // The library sets the whole byte with each packet, for its congestion marks.
+    let class = [(&spec.near, "socket.dscp"), (&spec.far, "remote_socket.dscp")];
+    let class = class.into_iter().find(|(end, _)| end.socket.dscp.is_some()).map(|(_, key)| key);
     let touches = |end: &super::EndSpec| end.buffers.dirty.max(end.buffers.clean) > 0;
     refuse_if! {
         spec.direction == Direction::Duplex => key::workload,
@@ -92,6 +95,8 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.coalesce => key::coalesce, "over QUIC the library joins requests in packets by itself: leave `coalesce` out";
         touches(&spec.near) || touches(&spec.far) => key::buffers,
             "QUIC's library keeps what it was given until the other end has it: leave out dirty and clean";
+        class.is_some() => class.unwrap_or(key::quic),
+            "QUIC's library sets the class of each packet by itself, for its congestion marks: leave `dscp` out";
         !MTU.contains(&options.mtu_bytes()) => key::quic,
             "`quic.mtu` is the longest UDP payload: {} to {} bytes, not {}", MTU.start(), MTU.end(), options.mtu_bytes();
         !WINDOW.contains(&options.window_bytes()) => key::quic,

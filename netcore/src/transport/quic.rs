@@ -68,7 +68,7 @@ const LEAST_AHEAD: u64 = 256 << 10;
 const TAKEN_PAUSE: Duration = Duration::from_micros(200);
 
 /// Least time between two updates of the figures for the sampler.
-const FIGURES_PAUSE: Duration = Duration::from_millis(1);
+const FIGURES_PAUSE: Duration = Duration::from_micros(100);
 
 /// Longest wait at a time, so that the end of the test is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -279,10 +279,6 @@ impl Node {
         self.transmit()?;
         let timer = self.open.iter_mut().filter_map(|open| open.connection.poll_timeout()).min();
         let now = Instant::now();
-        if now.duration_since(self.published) >= FIGURES_PAUSE {
-            self.published = now;
-            self.publish();
-        }
         let until = timer.map_or(until, |timer| timer.min(until)).min(now + LOOK_UP);
         let wait = until.saturating_duration_since(now);
         if wait.is_zero() || self.wait(PollFlags::POLLIN, wait)? { self.take_packets() } else { Ok(()) }
@@ -321,6 +317,10 @@ impl Node {
                 self.send(&transmit)?;
             }
             self.take_events(at);
+        }
+        if now.duration_since(self.published) >= FIGURES_PAUSE {
+            self.published = now;
+            self.publish();
         }
         Ok(())
     }
@@ -668,12 +668,7 @@ fn failed(error: impl fmt::Display) -> EndError {
 }
 
 /// Prepares an end of a flow.
-fn node(
-    link: &Link,
-    spec: &TestSpec,
-    part: tls::Part<'_>,
-    figures: Arc<Published<QuicInfo>>,
-) -> Result<Node, EndError> {
+fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndError> {
     let options = spec.quic_options().unwrap_or_default();
     let initial = TLS13_AES_128_GCM_SHA256.tls13().and_then(rustls::Tls13CipherSuite::quic_suite);
     let initial = initial.ok_or_else(|| failed("its library lacks AES-128"))?;
@@ -728,7 +723,7 @@ fn node(
         window: options.window_bytes(),
         pieces: vec![0; BATCH_SIZE * PIECE_BYTES].into_boxed_slice(),
         output: Vec::with_capacity(1 << 16),
-        figures,
+        figures: Arc::default(),
         taken: Instant::now(),
         published: Instant::now(),
         calls: (0, 0),
@@ -737,7 +732,7 @@ fn node(
     })
 }
 
-/// Makes the handshakes of all flows, one after the other, in the same order at both ends; of a connect pattern, prepares them.
+/// Makes the handshakes of all flows, at the same time; of a connect pattern, prepares them.
 pub fn secure(
     links: &[Arc<Link>],
     spec: &TestSpec,
@@ -745,16 +740,16 @@ pub fn secure(
     deadline: &Deadline<'_>,
 ) -> Result<(), EndError> {
     let Some(options) = spec.quic_options() else { return Ok(()) };
-    for link in links {
-        let figures = Arc::<Published<QuicInfo>>::default();
-        let mut node = node(link, spec, part, figures.clone())?;
-        if !spec.pattern.is_connecting() {
-            shake_hands(&mut node, link.flow, links.len(), deadline)?;
-        }
+    let prepare = |link: &Arc<Link>| Ok(Handshake { flow: link.flow, node: node(link, spec, part)?, quiet_by: None });
+    let mut all: Vec<Handshake> = links.iter().map(prepare).collect::<Result<_, EndError>>()?;
+    if !spec.pattern.is_connecting() {
+        shake_hands(&mut all, deadline)?;
+    }
+    for (link, Handshake { node, .. }) in links.iter().zip(all) {
         // A link has one end. No other cipher is offered, so every handshake agrees on it or fails.
         let _ = link.quic.set(Flow {
+            figures: node.figures.clone(),
             node: Mutex::new(Some(Box::new(node))),
-            figures,
             congestion_control: options.congestion_control.unwrap_or_default(),
             asked: options.congestion_control,
             cipher: spec.cipher().unwrap_or_default().name(),
@@ -764,32 +759,64 @@ pub fn secure(
     Ok(())
 }
 
-/// Makes the connection of a flow, and goes on until nothing is under way: the path's MTU is known then, and the first round trip of
-/// the load has no packet of before. An end cannot know that the other one has its last acknowledgement, so this has a bound.
-fn shake_hands(node: &mut Node, flow: u32, flows: usize, deadline: &Deadline<'_>) -> Result<(), EndError> {
-    let failed = |reason: String| EndError::Impossible(format!("flow {flow}: the QUIC handshake failed: {reason}"));
-    node.begin().map_err(|error| failed(error.to_string()))?;
-    let mut quiet_by = None;
-    loop {
+/// A flow whose connection is being made.
+struct Handshake {
+    flow: u32,
+    node: Node,
+    /// When it need not wait any longer for the last acknowledgement, once it is made.
+    quiet_by: Option<Instant>,
+}
+
+/// Makes the connections of all flows, and goes on until nothing is under way: the path's MTU is known then, and the first round trip
+/// of the load has no packet of before. An end cannot know that the other one has its last acknowledgement, so this has a bound.
+fn shake_hands(all: &mut [Handshake], deadline: &Deadline<'_>) -> Result<(), EndError> {
+    let count = all.len();
+    let mut left: Vec<&mut Handshake> = all.iter_mut().collect();
+    for each in &mut left {
+        each.node.begin().map_err(|error| each.failed(&error))?;
+    }
+    while !left.is_empty() {
         if deadline.left().is_zero() {
-            let flows = u32::try_from(flows).unwrap_or(u32::MAX);
-            return Err(deadline.missed(flow as usize, flows, "a QUIC handshake did not end"));
+            let flows = u32::try_from(count).unwrap_or(u32::MAX);
+            return Err(deadline.missed(count - left.len(), flows, "a QUIC handshake did not end"));
         }
-        node.transmit().map_err(|error| failed(error.to_string()))?;
-        if let Some(open) = node.open.last_mut() {
+        // Of several, none waits long for its own packets.
+        let wait = if left.len() == 1 { deadline.slice() } else { Duration::from_micros(200) };
+        let mut waiting = Vec::with_capacity(left.len());
+        for each in left {
+            if !each.go_on(wait)? {
+                waiting.push(each);
+            }
+        }
+        left = waiting;
+    }
+    Ok(())
+}
+
+impl Handshake {
+    fn failed(&self, reason: &dyn fmt::Display) -> EndError {
+        EndError::Impossible(format!("flow {}: the QUIC handshake failed: {reason}", self.flow))
+    }
+
+    /// Goes on for a while. Whether it has ended.
+    fn go_on(&mut self, wait: Duration) -> Result<bool, EndError> {
+        self.node.transmit().map_err(|error| self.failed(&error))?;
+        if let Some(open) = self.node.open.last_mut() {
             if let Some(reason) = &open.lost {
-                return Err(failed(because(reason)));
+                let reason = because(reason);
+                return Err(self.failed(&reason));
             }
             if !open.connection.is_handshaking() {
                 let now = Instant::now();
-                let by = *quiet_by.get_or_insert_with(|| now + 10 * open.connection.rtt() + 5 * LOOK_UP);
+                let by = *self.quiet_by.get_or_insert_with(|| now + 10 * open.connection.rtt() + 5 * LOOK_UP);
                 if open.connection.poll_timeout().is_none() || now >= by {
                     // Each end has one stream to the other.
                     let opened = open.connection.streams().open(Dir::Uni);
-                    return opened.map(drop).ok_or_else(|| failed("the other end allows no stream".to_owned()));
+                    return opened.map(|_| true).ok_or_else(|| self.failed(&"the other end allows no stream"));
                 }
             }
         }
-        node.turn(Instant::now() + deadline.slice()).map_err(|error| failed(error.to_string()))?;
+        self.node.turn(Instant::now() + wait).map_err(|error| self.failed(&error))?;
+        Ok(false)
     }
 }
