@@ -103,6 +103,8 @@ const TESTS: &str = "  streams: {workload: tcp_stream, matrix: {streams: [1, 64]
   closes: {workload: tcp_cc, matrix: {close: [near_first, reset]}}
   datagrams: {workload: udp_stream, rate: 20Mbit/s, matrix: {streams: [1, 8], direction: [forward, reverse, bidirectional]}}
   requests: {workload: udp_rr, streams: 64}
+  sealed: {matrix: {workload: [tls_stream, tls_rr, quic_stream, quic_rr]}, streams: 8}
+  hands: {matrix: {workload: [tls_cc, tls_crr, quic_cc, quic_crr], streams: [1, 8]}}
   buffers: {workload: tcp_stream, socket: {receive_buffer: 1MiB}, remote_socket: {receive_buffer: 1MiB}}
 ";
 
