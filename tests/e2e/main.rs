@@ -15,7 +15,7 @@ mod confirm;
 mod copyless;
 mod counters;
 mod deploy;
-#[allow(dead_code, reason = "the example's own main")]
+#[expect(dead_code, reason = "no test calls the example's own main")]
 #[path = "../../schemas/examples/dictionary.rs"]
 mod dictionary;
 mod directions;
@@ -71,7 +71,7 @@ mod peer_iperf3;
 mod peer_iperf3_server;
 mod peer_netperf;
 mod peer_netserver;
-#[allow(dead_code, reason = "the example's own main")]
+#[expect(dead_code, reason = "no test calls the example's own main")]
 #[path = "../../runner/examples/plan_schema.rs"]
 mod plan_schema;
 mod plans;

@@ -102,6 +102,7 @@ fn what_quic_does_not_have_is_refused_with_the_reason() {
         ("workload: quic_stream, control: none, remote_ports: 443, to: b", "control"),
         ("workload: quic_stream, assert: [retransmits < 1]", "only TCP reports it"),
         ("workload: tcp_stream, assert: [quic_lost < 1]", "only QUIC reports it"),
+        ("workload: quic_crr, assert: [quic_lost < 1]", "each connection has figures of its own"),
     ] {
         let plan = folder.plan("hosts: {b: {address: 127.0.0.1}}", &format!("  it: {{{test}}}"));
         let ran = plumb(&["check", &plan]);

@@ -129,7 +129,8 @@ impl Channel for Quic {
         Ok(None)
     }
 
-    /// Ends the stream. Whoever has read the other end's to its end waits until that has this end, too: nobody would send it again.
+    /// Ends the stream. An end that has read the other one's to its end is the last to leave. It waits until the other end has this end,
+    /// too: if the packet with it is lost, it must be sent again.
     fn finish(&mut self) {
         self.node().finish(OUT);
         let by = Instant::now() + FAREWELL;

@@ -44,7 +44,7 @@ use crate::{
     spec::{Cipher, Records, Session, TestSpec},
 };
 
-/// What seals the records or packets: the library, with its version and that of its ciphers, or the kernel. `None`: nothing does.
+/// The library that seals the records or packets, with its version and that of its ciphers, or the kernel. `None`: they are not sealed.
 pub fn library(spec: &TestSpec) -> Option<&'static str> {
     match spec.records() {
         Some(Records::User) => Some(env!("PLUMB_TLS")),

@@ -147,10 +147,15 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         }
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
-        ("tcp", "rtt" | "min_rtt" | "cwnd") if spec.transport == Transport::Quic && spec.collect.tcp_info => {
+        ("tcp", "rtt" | "min_rtt" | "cwnd")
+            if spec.transport == Transport::Quic && spec.collect.tcp_info && !spec.pattern.is_connecting() =>
+        {
             return None;
         }
         ("quic", _) if spec.transport != Transport::Quic => "only QUIC reports it",
+        ("quic", _) if spec.pattern.is_connecting() => {
+            "each connection has figures of its own, which are not added up: use quic_stream or quic_rr"
+        }
         ("tcp", _) if !spec.transport.is_tcp() => "only TCP reports it",
         ("tcp" | "quic", _) if !spec.collect.tcp_info => "`tcp_info` is not in `collect`",
         ("cpu", _) if !spec.collect.cpu => "`cpu` is not in `collect`",

@@ -82,11 +82,11 @@ columns! {
     "volume" {
         throughput_bits_per_s: Number = "Arrivals, as the receiver counted them: payload bits over the receiver's own elapsed time."
             => ("throughput", BitsPerSecond, Higher, Rate, "throughput");
-        sent_bits_per_s: Number = "Data handed to the kernel, as the sender counted it: payload bits over the sender's own elapsed time."
+        sent_bits_per_s: Number = "Data handed to the kernel, or with QUIC to its library, as the sender counted it: payload bits over the sender's own elapsed time."
             => ("sent", BitsPerSecond, Higher, Rate, "sent");
         transactions_per_s: Number = "Completed transactions per second, as the requester counted them."
             => ("transaction_rate", PerSecond, Higher, Rate, "transaction rate");
-        bytes_sent: Integer = "Payload bytes the senders handed to the kernel."
+        bytes_sent: Integer = "Payload bytes the senders handed to the kernel, or with QUIC to its library."
             => ("bytes_sent", Bytes, Higher, Count, "bytes sent");
         bytes_received: Integer = "Payload bytes the receivers got."
             => ("bytes_received", Bytes, Higher, Count, "bytes received");
@@ -356,7 +356,7 @@ columns! {
         }
     }
     "quic" {
-        quic_packets_sent: Integer = "Packets of QUIC sent by whoever sends the row's data, as in `retransmits`; with `tcp_info` in `collect`, as in all columns of the group, and empty for `…_cc` and `…_crr`."
+        quic_packets_sent: Integer = "Packets of QUIC sent by the end that sends the row's data: `from` of a forward stream and of requests, `to` of a reverse stream, both of both directions together; with `tcp_info` in `collect`, as in all columns of the group, and empty for `…_cc` and `…_crr`."
             => ("quic_packets_sent", Count, Neither, Count, "QUIC packets sent");
         quic_lost: Integer = "Of these and earlier ones, packets that the sender's library gave up in what the row counts. It sends their data again in others."
             => ("quic_lost", Count, Lower, Count, "QUIC packets lost");

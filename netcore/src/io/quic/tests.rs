@@ -190,7 +190,7 @@ fn lost_packets_are_counted_and_sent_again() {
     let (near, far) = joined(&spec(), sockets);
     let info = carries(&near, &far, &contents(400_000));
     let dropped = relay.dropped.load(Relaxed);
-    // Those of the other direction are not this end's, and acknowledgements are never missed.
+    // Packets of the other direction are not this end's, and an acknowledgement that is lost is not counted.
     assert!(
         info.packets_lost > 0 && info.packets_lost <= dropped + info.packets_sent / 10,
         "{info:?}, {dropped} dropped"

@@ -48,6 +48,16 @@ fn put(worker: &Worker, node: &mut Node, at: usize, mut message: &[u8]) -> io::R
     node.transmit()
 }
 
+/// Waits for what follows a whole response. Whether it is the end of the stream, and no more data.
+fn stream_end(worker: &Worker, node: &mut Node, at: usize) -> io::Result<bool> {
+    loop {
+        match node.read((at, Stream::Exchange), &mut [0])? {
+            Some(more) => return Ok(more == 0),
+            None => turn(worker, node)?,
+        }
+    }
+}
+
 /// The near end's loop.
 pub fn open(worker: &mut Worker) -> Result<(), WorkerError> {
     let mut node = take(worker)?;
@@ -121,7 +131,6 @@ fn transact(worker: &mut Worker, node: &mut Node, start: Instant, state: &mut St
         let mut got = 0;
         loop {
             let buffer = worker.receive_buffers.present_mut();
-            // A byte more than asked for shows a surplus.
             match node.read((at, Stream::Exchange), &mut buffer[got..]).map_err(worker.error("receive a response"))? {
                 Some(0) if got < size => return Err(WorkerError::Closed { flow: worker.link.flow }),
                 Some(n) => got += n,
@@ -132,6 +141,10 @@ fn transact(worker: &mut Worker, node: &mut Node, start: Instant, state: &mut St
             }
         }
         done = Instant::now();
+        let ends = stream_end(worker, node, at).map_err(worker.error("receive a response"))?;
+        if !ends {
+            return Err(WorkerError::Surplus { flow: worker.link.flow });
+        }
         state.tally.receives += 1;
         worker.check(&mut state.expected, 0..size, 0)?;
         worker.receive_buffers.touch();

@@ -308,8 +308,11 @@ fn load(row: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>)
             let load = packets(0).segments(mss, if timestamps { TIMESTAMPS } else { 0 })?;
             Some((load, if spec.transport == Transport::Tls { in_records(spec.sizes.message_bytes) } else { 1.0 }))
         }
-        // The datagram fits the path: the library searched for its length.
-        Transport::Quic => Some((packets(u64::from(u16::MAX)).quic(row.quic_mtu_bytes?)?, 1.0)),
+        // Its datagrams fit the path, since the library searched for their length. Streams may have found different ones.
+        Transport::Quic => {
+            let datagram = row.quic_udp_bytes?.checked_div(row.quic_packets_sent?)?;
+            Some((packets(u64::from(u16::MAX)).quic(datagram)?, 1.0))
+        }
         Transport::Udp | Transport::UdpLite => {
             let mtu = nics().filter_map(|nic: &NicFacts| nic.mtu_bytes).min()?;
             Some((packets(mtu.into()).udp(spec.sizes.message_bytes)?, 1.0))
