@@ -23,7 +23,10 @@ use secured::Secured;
 
 use super::{Worker, WorkerError, between, request_response::Offer};
 use crate::{
-    io::{buffers::Expected, wait::Wait},
+    io::{
+        buffers::Expected,
+        wait::{Sleep, Wait},
+    },
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
     transport::{
@@ -179,16 +182,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
             break Ok(());
         }
         wait.yield_now();
-        let mut start = Instant::now();
-        let mut waited_ns = 0;
-        if let Some(offer) = &mut offer {
-            if !offer.wait(worker, wait) {
-                break Ok(());
-            }
-            let Some(start_ns) = offer.take(worker) else { continue };
-            start = Instant::now();
-            waited_ns = monotonic_ns().saturating_sub(start_ns);
-        }
+        let Some((start, waited_ns)) = next_start(worker, &mut offer, wait) else { break Ok(()) };
         let connection = match connect(connector, number, wait) {
             Ok(connection) => connection,
             Err(ConnectError::Port) => {
@@ -207,10 +201,7 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
         match transact(worker, wait, &connection, start, &mut state) {
             Ok(nanoseconds) => {
                 connector.present.leave(connection);
-                state.tally.transactions += 1;
-                let (sent, received) = bytes(worker);
-                state.tally.store(worker, sent, received);
-                recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
+                state.has_done(worker, &mut recorder, nanoseconds + waited_ns);
                 if let Some(offer) = &mut offer {
                     offer.was_full();
                 }
@@ -223,6 +214,17 @@ fn open_loop<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> 
         }
     };
     worker.end_of_loop(result)
+}
+
+/// The instant at which the next connection begins, and the time since it was due, nanoseconds. `None`: the load is over.
+fn next_start(worker: &Worker, offer: &mut Option<Offer>, wait: &impl Sleep) -> Option<(Instant, u64)> {
+    let Some(offer) = offer else { return Some((Instant::now(), 0)) };
+    while offer.wait(worker, wait) {
+        if let Some(due_ns) = offer.take(worker) {
+            return Some((Instant::now(), monotonic_ns().saturating_sub(due_ns)));
+        }
+    }
+    None
 }
 
 /// Opens a connection and waits until it is established.
@@ -261,6 +263,14 @@ impl State {
     fn new(worker: &Worker, bytes: u64) -> Result<Self, WorkerError> {
         let expected = worker.expected(bytes)?;
         Ok(Self { tally: Tally::default(), expected, handshakes: worker.handshakes() })
+    }
+
+    /// Counts a connection of the near end with its latency, nanoseconds.
+    fn has_done(&mut self, worker: &Worker, recorder: &mut Recorder, nanoseconds: u64) {
+        self.tally.transactions += 1;
+        let (sent, received) = bytes(worker);
+        self.tally.store(worker, sent, received);
+        recorder.record(worker.cell.epoch(), nanoseconds);
     }
 }
 

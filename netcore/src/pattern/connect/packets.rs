@@ -8,10 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{State, WorkerError, bytes, carries_data};
+use super::{State, WorkerError, bytes, carries_data, next_start};
 use crate::{
     io::wait::Block,
-    measure::clock::monotonic_ns,
     pattern::{Worker, between, request_response::Offer},
     transport::quic::{Flow, Node, Stream},
 };
@@ -72,21 +71,9 @@ fn open_loop(worker: &mut Worker, node: &mut Node) -> Result<(), WorkerError> {
     let mut offer = worker.spec.pace.map(|pace| Offer::new(&pace, worker.gaps()));
     let mut state = State::new(worker, worker.spec.sizes.response_bytes)?;
     while state.tally.transactions < worker.cell.limit() {
-        let mut start = Instant::now();
-        let mut waited_ns = 0;
-        if let Some(offer) = &mut offer {
-            if !offer.wait(worker, &Block) {
-                break;
-            }
-            let Some(start_ns) = offer.take(worker) else { continue };
-            start = Instant::now();
-            waited_ns = monotonic_ns().saturating_sub(start_ns);
-        }
+        let Some((start, waited_ns)) = next_start(worker, &mut offer, &Block) else { break };
         let nanoseconds = transact(worker, node, start, &mut state)?;
-        state.tally.transactions += 1;
-        let (sent, received) = bytes(worker);
-        state.tally.store(worker, sent, received);
-        recorder.record(worker.cell.epoch(), nanoseconds + waited_ns);
+        state.has_done(worker, &mut recorder, nanoseconds + waited_ns);
         if let Some(offer) = &mut offer {
             offer.was_full();
         }
