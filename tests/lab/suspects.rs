@@ -62,7 +62,14 @@ fn a_slow_host_and_a_slow_link_are_the_suspects() {
         assert_eq!(named % 2, 0, "{text}");
     };
     said(&ran.stdout);
-    assert!(ran.stdout.contains(" · 56 pairs\n"), "{}", ran.stdout);
+    // Pairs that others disturbed are measured again. A machine that was not left alone for so long tells how many it lost.
+    let number_before = |words: &str| -> usize {
+        let before = ran.stdout.split(words).next().filter(|before| before.len() < ran.stdout.len());
+        before.and_then(|before| before.split_whitespace().next_back()?.parse().ok()).unwrap_or(0)
+    };
+    let disturbed = number_before(" pairs measured only while others took")
+        + number_before(" pair measured only while others took");
+    assert_eq!(number_before(" pairs\n") + disturbed, 56, "{}", ran.stdout);
     let gated = fleet.plumb(&["gate", &folder.name("r.csv"), "--plan", &plan, "--format", "csv"]);
     assert_eq!(gated.code, Some(1), "{}{}", gated.stdout, gated.stderr);
     said(&gated.stdout);
