@@ -89,16 +89,7 @@ pub fn of(row: &Row, spec: &TestSpec) -> Result<Vec<Change>, &'static str> {
         LimitedBy::Pacing if spec.pace.is_some() => vec![rate(row, 2.0, None, Expected::Gain(1.0))],
         LimitedBy::Pacing => vec![socket_rate(spec, is_forward).or_else(|| (now == "bbr").then(|| control("cubic")))],
         LimitedBy::SenderCpu | LimitedBy::ReceiverCpu => {
-            let is_near = (cause == LimitedBy::SenderCpu) == is_forward;
-            match cpu(row, is_near) {
-                None => {
-                    return Err(
-                        "its thread always ran, and no key of a plan makes a CPU faster; more streams would use more of them, \
-                     and would help against a window as well",
-                    );
-                }
-                change => vec![change],
-            }
+            vec![Some(cpu(row, (cause == LimitedBy::SenderCpu) == is_forward)?)]
         }
         // A full link or queue loses the rest of a load, and nothing of one that it carries.
         LimitedBy::Path | LimitedBy::Wire | LimitedBy::Queue if spec.transport.is_datagram() => {
@@ -182,17 +173,28 @@ fn arrived(row: &Row) -> f64 {
     1.0 - row.loss_ratio.unwrap_or(0.0).clamp(0.0, 0.99)
 }
 
-/// Another CPU for a data thread that waited for its own. One that always ran gains nothing by another one.
-fn cpu(row: &Row, is_near: bool) -> Option<Change> {
-    let (key, pinned, last, waiting) = if is_near {
-        ("cpu", &row.local_cpu, row.local_thread_cpu_id, row.local_thread_waiting_ratio)
+/// Another CPU for a data thread that waited for its own. `Err`: why no other one gains anything.
+fn cpu(row: &Row, is_near: bool) -> Result<Change, &'static str> {
+    let (key, pinned, last, waiting, throttled) = if is_near {
+        let throttled = row.local_throttled_ratio;
+        ("cpu", &row.local_cpu, row.local_thread_cpu_id, row.local_thread_waiting_ratio, throttled)
     } else {
-        ("remote_cpu", &row.remote_cpu, row.remote_thread_cpu_id, row.remote_thread_waiting_ratio)
+        let throttled = row.remote_throttled_ratio;
+        ("remote_cpu", &row.remote_cpu, row.remote_thread_cpu_id, row.remote_thread_waiting_ratio, throttled)
     };
-    waiting.filter(|share| *share >= WAITED)?;
-    let now = pinned.as_ref().and_then(|text| text.parse().ok()).or(last)?;
+    if throttled.is_some_and(|share| share >= WAITED) {
+        return Err("a CPU quota held its thread back, and no key of a plan raises it");
+    }
+    if waiting.is_none_or(|share| share < WAITED) {
+        return Err(
+            "its thread always ran, and no key of a plan makes a CPU faster; more streams would use more of them, and would \
+                    help against a window as well",
+        );
+    }
+    let pinned = pinned.as_ref().and_then(|text| text.parse().ok());
+    let now = pinned.or(last).ok_or("its thread waited on more than one CPU, so that the kernel has tried others")?;
     let next = if now == 0 { 1 } else { now - 1 };
-    Some(Change { key, from: now.to_string(), tries: vec![Try::of(&next, Expected::Better)], metric: None })
+    Ok(Change { key, from: now.to_string(), tries: vec![Try::of(&next, Expected::Better)], metric: None })
 }
 
 #[cfg(test)]
@@ -266,6 +268,10 @@ mod tests {
         waited.local_thread_waiting_ratio = Some(0.01);
         let why = of(&waited, &TestSpec::new(Pattern::Stream, Transport::Tcp)).unwrap_err();
         assert!(why.contains("always ran"), "another CPU changes nothing, and would refute what is so: {why}");
+        let held = Row { local_thread_waiting_ratio: Some(0.9), local_throttled_ratio: Some(0.9), ..waited.clone() };
+        assert!(of(&held, &TestSpec::new(Pattern::Stream, Transport::Tcp)).unwrap_err().contains("quota"));
+        let moved = Row { local_cpu: None, local_thread_waiting_ratio: Some(0.9), ..waited };
+        assert!(of(&moved, &TestSpec::new(Pattern::Stream, Transport::Tcp)).unwrap_err().contains("more than one CPU"));
     }
 
     #[test]
