@@ -67,13 +67,20 @@ impl<'a, W: Wait> Calls<'a, W> {
                 Err(nix::Error::EINTR) => {}
                 // Also a timeout inherited from the listener, or Fast Open without data in the SYN.
                 Err(error @ (nix::Error::EAGAIN | nix::Error::EINPROGRESS)) => {
-                    if !self.wait.for_connection(self.connection, event)? && self.worker.is_over() {
+                    if !self.wait.for_connection(self.connection, event)? && self.is_given_up() {
                         return Err(error.into());
                     }
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Whether the other end no longer uses this connection. The far end's own time does not say so: the near end may still be in its
+    /// last transaction, and would take a close for a failure.
+    fn is_given_up(&self) -> bool {
+        let link = &self.worker.link;
+        self.worker.is_over() && link.listener.as_ref().is_none_or(|listener| have_left(link, listener))
     }
 
     /// Sends a whole request or response.

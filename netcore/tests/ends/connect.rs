@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Read,
+    io::{Read, Write},
     net::TcpStream,
     os::fd::{AsRawFd, OwnedFd},
     time::Duration,
@@ -163,6 +163,21 @@ fn a_strangers_connection_does_not_count() {
     let (_, far) = finish(start(ends));
     assert_eq!(sum(&far.totals).connections, 50);
     drop(strangers);
+}
+
+/// The clocks of the ends differ, and a loaded machine wakes one end late: the far end's own time is no reason to break a transaction.
+#[test]
+fn a_connection_is_answered_after_the_far_ends_time() {
+    let spec = lasting(Pattern::ConnectRequestResponse, Transport::Tcp, 50);
+    let (near, far, endpoints) = prepare(&spec, &spec, None, V4).unwrap();
+    let (near, far) = join((near, far), &endpoints, V4).unwrap();
+    let far = far.start(netcore::measure::clock::monotonic_ns(), None).unwrap();
+    let mut late = TcpStream::connect((V4, endpoints.ports[0])).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    late.write_all(&[0]).unwrap();
+    late.read_exact(&mut [0]).unwrap();
+    drop(near);
+    assert!(far.wait(PATIENCE));
 }
 
 #[test]
