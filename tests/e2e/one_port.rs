@@ -109,7 +109,7 @@ const TESTS: &str = "  streams: {workload: tcp_stream, matrix: {streams: [1, 64]
 ";
 
 #[test]
-fn one_open_port_is_enough_for_every_workload_of_tcp_and_udp() {
+fn one_open_port_is_enough_for_every_workload_of_tcp_tls_udp_and_quic() {
     let Some(site) = Site::new() else { return };
     let _serve = site.serve(&["--max-flows", "128"]);
     let folder = Folder::new();

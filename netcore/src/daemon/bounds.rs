@@ -15,8 +15,8 @@ use crate::{
     foreign,
     measure::{KEPT_BYTES, sampler},
     peers::{netperf, stamp},
-    spec::ranks::MOST_COMPUTE_NS,
-    transport::connection,
+    spec::{quic::WINDOW, ranks::MOST_COMPUTE_NS},
+    transport::{connection, quic},
 };
 
 /// The names of all bounds, and their values unless a flag changes them.
@@ -55,6 +55,11 @@ fn bounds() -> Vec<(&'static str, String)> {
         ("memory of all tests", bytes(limits.memory_bytes)),
         ("buffers of a test at an end", bytes(limits.buffer_bytes)),
         ("flows of a test", limits.flows.to_string()),
+        ("quic: connections of a flow", quic::MOST_CONNECTIONS.to_string()),
+        ("quic: silence of a connection", time(quic::IDLE)),
+        ("quic: bytes that wait for a connection to be accepted", bytes(quic::INCOMING_BYTES)),
+        ("quic: bytes that wait for connections to be accepted, of a flow", bytes(quic::INCOMING_BYTES_IN_ALL)),
+        ("quic: window of a connection", format!("at most {}", bytes(*WINDOW.end()))),
         ("length of a test, phases included", time(Duration::from_nanos(limits.duration_ns))),
         ("busy time of a rank before an exchange", time(Duration::from_nanos(MOST_COMPUTE_NS))),
         ("interval readings of a test, flows × intervals", limits.interval_readings.to_string()),

@@ -11,7 +11,7 @@ pub mod memory;
 pub mod names;
 mod payload;
 pub mod quantity;
-mod quic;
+pub(crate) mod quic;
 pub mod ranks;
 pub(crate) mod segments;
 mod side;

@@ -53,7 +53,7 @@ impl QuicCongestionControl {
 const MTU: std::ops::RangeInclusive<u16> = 1200..=65_507;
 
 /// Bounds of [`QuicOptions::window`], bytes.
-const WINDOW: std::ops::RangeInclusive<u64> = 16 << 10..=256 << 20;
+pub(crate) const WINDOW: std::ops::RangeInclusive<u64> = 16 << 10..=256 << 20;
 
 impl QuicOptions {
     /// [`Self::window`], or its default, bytes.

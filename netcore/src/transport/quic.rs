@@ -64,7 +64,14 @@ const FIGURES_PAUSE: Duration = Duration::from_micros(100);
 const LOOK_UP: Duration = Duration::from_millis(50);
 
 /// Connections of a connect pattern that a far end keeps at most: the present one, and those whose end got lost.
-const MOST_CONNECTIONS: usize = 64;
+pub(crate) const MOST_CONNECTIONS: usize = 64;
+
+/// Time without a packet after which a connection of a connect pattern counts as lost.
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
+
+/// Most bytes that wait for a connection which is not accepted yet, and for all such connections of a flow.
+pub(crate) const INCOMING_BYTES: u64 = 64 << 10;
+pub(crate) const INCOMING_BYTES_IN_ALL: u64 = 1 << 20;
 
 /// Empty datagrams by which a near end says that it begins no more connections. One may be lost.
 const FAREWELLS: usize = 3;

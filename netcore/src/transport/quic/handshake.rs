@@ -19,7 +19,7 @@ use rustls::{
     pki_types::ServerName,
 };
 
-use super::{Flow, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES, because};
+use super::{Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES, because};
 use crate::{
     error::EndError,
     spec::{QuicCongestionControl, Session, TestSpec},
@@ -28,9 +28,6 @@ use crate::{
 
 /// The protocol's name in handshakes (ALPN).
 const PROTOCOL: &[u8] = b"plumb";
-
-/// Time without a packet after which a connection of a connect pattern counts as lost, milliseconds.
-const IDLE_MS: u32 = 10_000;
 
 /// Tickets of a flow that are kept.
 const TICKETS: usize = 16;
@@ -91,6 +88,8 @@ pub(super) struct Opening {
 fn transport(spec: &TestSpec) -> Arc<TransportConfig> {
     let options = spec.quic_options().unwrap_or_default();
     let window = VarInt::from_u64(options.window_bytes()).unwrap_or(VarInt::MAX);
+    // It fits: the bound is a constant.
+    let idle = IDLE.try_into().unwrap_or(VarInt::MAX.into());
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(options.mtu_bytes());
     let mut config = TransportConfig::default();
@@ -104,8 +103,8 @@ fn transport(spec: &TestSpec) -> Arc<TransportConfig> {
         .datagram_receive_buffer_size(None)
         .crypto_buffer_size(16 << 10)
         .allow_spin(false)
-        // The test has a deadline of its own.
-        .max_idle_timeout(spec.pattern.is_connecting().then(|| VarInt::from_u32(IDLE_MS).into()));
+        // Other tests have a deadline of their own.
+        .max_idle_timeout(spec.pattern.is_connecting().then_some(idle));
     match options.congestion_control.unwrap_or_default() {
         QuicCongestionControl::Cubic => {}
         QuicCongestionControl::NewReno => {
@@ -142,8 +141,8 @@ fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndEr
                 .transport_config(transport(spec))
                 .migration(false)
                 .max_incoming(MOST_CONNECTIONS)
-                .incoming_buffer_size(64 << 10)
-                .incoming_buffer_size_total(1 << 20);
+                .incoming_buffer_size(INCOMING_BYTES)
+                .incoming_buffer_size_total(INCOMING_BYTES_IN_ALL);
             server = Some(Arc::new(config));
         }
         tls::Part::Near(fingerprint) => {
