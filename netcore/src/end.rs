@@ -336,7 +336,7 @@ fn granted(
         let of_flow = assignments.iter().filter(|assignment| assignment.flow == link.flow);
         list.extend(of_flow.filter_map(|assignment| assignment.conduit.as_ref()).map(|pipe| pipe.granted(link.flow)));
         list.extend(flow_options::segments_granted(link, spec, side));
-        list.extend(link.secured.get().into_iter().flat_map(|secured| secured.granted(link.flow, spec)));
+        list.extend(link.secured.get().into_iter().flat_map(|secured| secured.granted(link.flow, spec, side)));
         list.extend(link.quic.get().into_iter().flat_map(|quic| quic.granted(link.flow)));
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
@@ -445,7 +445,7 @@ impl Conclusion {
             side,
             io: spec.resolved_io().name().to_owned(),
             threads: self.threads,
-            library: tls::library(spec).map(str::to_owned).or_else(|| transport::mpi::library(spec.transport)),
+            library: tls::library(spec, side).map(str::to_owned).or_else(|| transport::mpi::library(spec.transport)),
             options,
             nic: self.nic,
             ipv6: self.peer.filter(|_| spec.transport.uses_ip()).map(|peer| peer.is_ipv6()),

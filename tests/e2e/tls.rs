@@ -93,6 +93,13 @@ fn what_tls_does_not_have_is_refused_with_the_reason() {
         ("workload: tls_crr, io: nonblocking", "nonblocking"),
         ("workload: tls_stream, io: sendfile", "`io: sendfile` lets the kernel take the data by itself"),
         ("workload: tls_crr, tls: {records: kernel}", "is for tls_stream"),
+        ("workload: tls_crr, tls: {remote_records: kernel}", "is for tls_stream"),
+        ("workload: tcp_rr, tls: {remote_records: kernel}", "this test runs over tcp"),
+        ("workload: quic_rr, tls: {remote_records: kernel}", "is about TLS over TCP"),
+        (
+            "workload: tls_stream, direction: reverse, io: sendfile, tls: {records: kernel, remote_records: user}",
+            "`io: sendfile` lets the kernel take the data by itself",
+        ),
         ("workload: tls_stream, receive: discard", "discard"),
         ("workload: tls_stream, control: none, remote_ports: 443, to: b", "control"),
     ] {
@@ -160,6 +167,8 @@ fn records_in_the_kernel_carry_every_byte_or_are_refused() {
     let folder = Folder::new();
     let stream = "workload: tls_stream, integrity: true, bytes: 3MB";
     let kernel = "tls: {records: kernel}";
+    let [kernel_near, kernel_far] = [("kernel", "user"), ("user", "kernel")]
+        .map(|(near, far)| format!("tls: {{records: {near}, remote_records: {far}}}"));
     let tests = [
         format!("ciphers: {{{stream}, {kernel}, matrix: {{tls.cipher: [{}]}}}}", CIPHERS.join(", ")),
         format!(
@@ -167,6 +176,12 @@ fn records_in_the_kernel_carry_every_byte_or_are_refused() {
         ),
         format!("duplex: {{workload: tls_duplex, integrity: true, bytes: 3MB, {kernel}}}"),
         format!("rr: {{workload: tls_rr, integrity: true, request_size: 20000, transactions: 200, {kernel}}}"),
+        // One end only: the library is the witness of the kernel.
+        format!("near: {{{stream}, {kernel_near}, matrix: {{direction: [forward, reverse, bidirectional]}}}}"),
+        format!("far: {{{stream}, {kernel_far}, matrix: {{direction: [forward, reverse, bidirectional]}}}}"),
+        format!("file: {{workload: tls_stream, io: sendfile, bytes: 3MB, {kernel_near}}}"),
+        format!("ways: {{workload: tls_duplex, integrity: true, bytes: 3MB, {kernel_far}}}"),
+        format!("asked: {{workload: tls_rr, integrity: true, request_size: 20000, transactions: 200, {kernel_near}}}"),
     ];
     let plan = folder.plan("", &tests.map(|test| format!("  {test}")).join("\n"));
     let ran = plumb(&["run", &plan, "--progress", "never"]);
@@ -177,7 +192,15 @@ fn records_in_the_kernel_carry_every_byte_or_are_refused() {
     }
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for row in of(&rows, "iteration") {
-        assert_eq!((&*row["tls_records"], &*row["library"], &*row["error"]), ("kernel", "kernel", ""), "{row:?}");
+        assert_eq!(row["error"], "", "{row:?}");
+        let sender = match (&*row["test"], &*row["direction"]) {
+            ("near", "reverse") | ("far" | "ways", "forward") => "user",
+            // Of two senders that differ, none is the row's.
+            ("near" | "far" | "ways", "both") => "",
+            _ => "kernel",
+        };
+        assert_eq!(row["tls_records"], sender, "{row:?}");
+        assert_eq!(row["library"] == "kernel", sender == "kernel", "{row:?}");
         assert_eq!(count(row, "bytes_sent"), count(row, "bytes_received"), "{row:?}");
     }
 }

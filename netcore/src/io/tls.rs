@@ -30,6 +30,7 @@ pub struct Records<W> {
     wait: W,
     sealer: Option<Sealer>,
     opener: Option<Opener>,
+    says_its_end: bool,
 }
 
 impl<W: Wait> Records<W> {
@@ -38,7 +39,8 @@ impl<W: Wait> Records<W> {
         let secured = link.secured.get();
         let sealer = secured.filter(|_| sends).and_then(Secured::sealer);
         let opener = secured.filter(|_| receives).and_then(Secured::opener);
-        Self { link, wait, sealer, opener }
+        let says_its_end = secured.is_none_or(Secured::says_its_end);
+        Self { link, wait, sealer, opener, says_its_end }
     }
 
     fn sealer(&mut self) -> io::Result<&mut Sealer> {
@@ -47,6 +49,11 @@ impl<W: Wait> Records<W> {
 
     fn opener(&mut self) -> io::Result<&mut Opener> {
         self.opener.as_mut().ok_or_else(|| broken("another loop receives on this connection"))
+    }
+
+    /// After the end of the TCP stream: the end of the data, if no other one is due.
+    fn ended(&mut self) -> io::Result<usize> {
+        if self.says_its_end || self.opener()?.has_part() { Err(truncated()) } else { Ok(0) }
     }
 
     /// Hands all sealed records to the kernel.
@@ -113,7 +120,7 @@ impl<W: Wait> Channel for Records<W> {
             while !self.try_flush()? && !self.wait.for_input(&self.link, monotonic_ns() + BOTH_NS)? {}
             let (fd, flags) = (self.link.receive.as_raw_fd(), self.wait.flags());
             match recv(fd, self.opener()?.room(), flags) {
-                Ok(0) => return Err(truncated()),
+                Ok(0) => return self.ended(),
                 Ok(n) => {
                     self.wait.succeeded(Event::Input);
                     self.opener()?.came(n);
@@ -137,7 +144,7 @@ impl<W: Wait> Channel for Records<W> {
         }
         let fd = self.link.receive.as_raw_fd();
         match recv(fd, self.opener()?.room(), MsgFlags::MSG_DONTWAIT) {
-            Ok(0) => Err(truncated()),
+            Ok(0) => self.ended().map(Some),
             Ok(n) => {
                 self.wait.succeeded(Event::Input);
                 let opener = self.opener()?;
@@ -151,7 +158,8 @@ impl<W: Wait> Channel for Records<W> {
 
     /// Says that no more comes, which a stream that was cut off does not. It fails if the peer has gone.
     fn finish(&mut self) {
-        if let Some(sealer) = &mut self.sealer
+        if self.says_its_end
+            && let Some(sealer) = &mut self.sealer
             && sealer.end().is_ok()
         {
             let _ = self.flush();

@@ -277,7 +277,7 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     if worker.spec.transport == Transport::Pipe {
         return over(worker, Pipe { link });
     }
-    if worker.spec.records() == Some(spec::Records::User) {
+    if worker.spec.records(worker.side) == Some(spec::Records::User) {
         return match worker.spec.resolved_io() {
             Io::Nonblocking => by_records(worker, Poll),
             Io::Spin => {
@@ -340,7 +340,7 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     if worker.spec.transport == Transport::Mpi {
         return by_messages(worker, turns);
     }
-    if worker.spec.records() == Some(spec::Records::User) {
+    if worker.spec.records(worker.side) == Some(spec::Records::User) {
         return by_records(worker, turns);
     }
     let link = worker.link.clone();

@@ -208,7 +208,7 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     // The flows of a direction are alike: computed from the first of each.
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
-    let records = spec.records().map_or(0, |_| 2 * RECORDS_BYTES as u128);
+    let records = spec.records(side).map_or(0, |_| 2 * RECORDS_BYTES as u128);
     let packets = spec.quic_options().map_or(0, |quic| u128::from(2 * quic.window_bytes() + PACKETS_BYTES));
     let sealed = (records + packets) * u128::from(spec.flows());
     let all = forward.saturating_add(reverse).saturating_add(sealed).saturating_add(ring_bytes(spec, side));

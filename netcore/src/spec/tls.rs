@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Dialect, Io, Pattern, TestSpec, Transport,
+    Dialect, Io, Pattern, Role, Side, TestSpec, Transport,
     key::{self, Unsupported, refuse_if},
 };
 
@@ -17,6 +17,9 @@ pub struct TlsOptions {
     /// The place where records are sealed and opened; `user` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<Records>,
+    /// The same at `to`; as at `from` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_records: Option<Records>,
     /// The handshakes of a connect pattern; `full` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
@@ -88,15 +91,27 @@ impl Cipher {
     }
 }
 
+impl TlsOptions {
+    /// The place of an end's records that was asked for.
+    pub fn records_at(&self, side: Side) -> Option<Records> {
+        self.remote_records.filter(|_| side == Side::Far).or(self.records)
+    }
+}
+
 impl TestSpec {
     /// The cipher of its records or packets; `None`: it has no TLS.
     pub fn cipher(&self) -> Option<Cipher> {
         matches!(self.transport, Transport::Tls | Transport::Quic).then(|| self.tls.unwrap_or_default().cipher)
     }
 
-    /// The place of its records; `None`: it has none of TLS.
-    pub fn records(&self) -> Option<Records> {
-        (self.transport == Transport::Tls).then(|| self.tls.unwrap_or_default().records.unwrap_or_default())
+    /// The place of an end's records; `None`: it has none of TLS.
+    pub fn records(&self, side: Side) -> Option<Records> {
+        (self.transport == Transport::Tls).then(|| self.tls.and_then(|tls| tls.records_at(side)).unwrap_or_default())
+    }
+
+    /// The ends whose records have this place.
+    fn ends_with(&self, records: Records) -> impl Iterator<Item = Side> {
+        [Side::Near, Side::Far].into_iter().filter(move |side| self.records(*side) == Some(records))
     }
 
     /// The handshakes of its connections; `None`: each has one before the load.
@@ -111,14 +126,15 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.tls.is_some() && spec.cipher().is_none() => key::tls,
             "`tls` says how tls_stream, tls_rr and tls_crr seal their records, and this test runs over {}: leave it out",
             spec.transport.name();
-        spec.tls.is_some_and(|tls| tls.records.is_some()) && spec.records().is_none() => key::tls,
+        spec.tls.is_some_and(|tls| tls.records.or(tls.remote_records).is_some()) && spec.records(Side::Near).is_none() => key::tls,
             "`tls.records` is about TLS over TCP: QUIC has packets in the place of records, which the data threads seal";
         spec.tls.is_some_and(|tls| tls.session.is_some()) && !spec.pattern.is_connecting() => key::tls,
             "`tls.session` says how each connection begins, and those of this test have one handshake before the load: use \
              {0}_crr or {0}_cc", spec.transport.name();
-        spec.records() == Some(Records::Kernel) && spec.pattern.is_connecting() => key::tls,
+        spec.ends_with(Records::Kernel).next().is_some() && spec.pattern.is_connecting() => key::tls,
             "`tls.records: kernel` is for tls_stream, tls_duplex and tls_rr: beside a handshake the records of one request do not show";
-        spec.records() == Some(Records::User) && matches!(spec.io, Io::Sendfile | Io::Splice | Io::Vmsplice) => key::io,
+        matches!(spec.io, Io::Sendfile | Io::Splice | Io::Vmsplice)
+            && spec.ends_with(Records::User).any(|side| spec.has_role(side, Role::Sender)) => key::io,
             "`io: {}` lets the kernel take the data by itself, and they are sealed in the data thread: add `tls: {{records: kernel}}`, or \
              choose blocking, nonblocking or spin",
             spec.io.name();

@@ -223,6 +223,11 @@ impl Opener {
         Ok(true)
     }
 
+    /// Whether a part of a record has come.
+    pub fn has_part(&self) -> bool {
+        self.begin < self.end
+    }
+
     /// So many bytes have been received there.
     pub fn came(&mut self, bytes: usize) {
         self.end += bytes;

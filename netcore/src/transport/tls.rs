@@ -41,12 +41,13 @@ use super::{
 use crate::{
     error::EndError,
     report::Granted,
-    spec::{Cipher, Records, Session, TestSpec},
+    spec::{Cipher, Records, Session, Side, TestSpec},
 };
 
-/// The library that seals the records or packets, with its version and that of its ciphers, or the kernel. `None`: they are not sealed.
-pub fn library(spec: &TestSpec) -> Option<&'static str> {
-    match spec.records() {
+/// The library that seals an end's records or packets, with its version and that of its ciphers, or the kernel. `None`: they are not
+/// sealed.
+pub fn library(spec: &TestSpec, side: Side) -> Option<&'static str> {
+    match spec.records(side) {
         Some(Records::User) => Some(env!("PLUMB_TLS")),
         Some(Records::Kernel) => Some("kernel"),
         None => spec.quic_options().map(|_| env!("PLUMB_QUIC")),
@@ -181,8 +182,8 @@ impl ServerCertVerifier for Pin {
 pub struct Secured {
     halves: Mutex<(Option<Sealer>, Option<Opener>)>,
     hands: Option<Hands>,
-    /// The place of the records.
-    records: Records,
+    /// The place of the records at this end, and at the other one.
+    records: [Records; 2],
     /// The cipher that both ends agreed on.
     cipher: Cipher,
 }
@@ -205,13 +206,13 @@ impl Secured {
     }
 
     /// The cipher that was asked for, and the one that both ends agreed on; and the place of the records.
-    pub fn granted(&self, flow: u32, spec: &TestSpec) -> [Granted; 2] {
+    pub fn granted(&self, flow: u32, spec: &TestSpec, side: Side) -> [Granted; 2] {
         let of = |option, requested: Option<&str>, granted: &str| {
             Granted::constant(flow, option, requested.map(str::to_owned), Some(granted.to_owned()))
         };
         [
             of("tls.cipher", spec.tls.map(|tls| tls.cipher.name()), self.cipher.name()),
-            of("tls.records", spec.tls.and_then(|tls| tls.records).map(Records::name), self.records.name()),
+            of("tls.records", spec.tls.and_then(|tls| tls.records_at(side)).map(Records::name), self.records[0].name()),
         ]
     }
 
@@ -221,6 +222,11 @@ impl Secured {
             Hands::Near(config, name) => ClientConnection::new(config.clone(), name.clone()).map(Into::into),
             Hands::Far(config) => ServerConnection::new(config.clone()).map(Into::into),
         })
+    }
+
+    /// Whether a close_notify ends each direction. A kernel says none, and takes a peer's for an error.
+    pub fn says_its_end(&self) -> bool {
+        self.records == [Records::User; 2]
     }
 
     /// Takes the half that sends; one loop has it.
@@ -264,21 +270,23 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
             let _ = link.secured.set(Secured {
                 halves: Mutex::new((None, None)),
                 hands: Some(hands),
-                records: Records::User,
+                records: [Records::User; 2],
                 cipher,
             });
         }
         return Ok(());
     }
-    let records = spec.records().unwrap_or_default();
-    let within = (records, deadline);
+    let places = [Side::Near, Side::Far].map(|side| spec.records(side).unwrap_or_default());
     match part {
-        Part::Far(identity) => each(links, within, || UnbufferedServerConnection::new(identity.config.clone())),
+        Part::Far(identity) => {
+            let places = [places[1], places[0]];
+            each(links, (places, deadline), || UnbufferedServerConnection::new(identity.config.clone()))
+        }
         Part::Near(fingerprint) => {
             let (config, name, _) =
                 client(cipher, fingerprint).map_err(|error| failed("cannot begin a handshake", &error))?;
             let config = Arc::new(config);
-            each(links, within, || UnbufferedClientConnection::new(config.clone(), name.clone()))
+            each(links, (places, deadline), || UnbufferedClientConnection::new(config.clone(), name.clone()))
         }
     }
 }
@@ -302,7 +310,7 @@ pub(crate) fn client(
 
 fn each<C: Connection>(
     links: &[Arc<Link>],
-    (records, deadline): (Records, &Deadline<'_>),
+    (records, deadline): ([Records; 2], &Deadline<'_>),
     begin: impl Fn() -> Result<C, Error>,
 ) -> Result<(), EndError> {
     let done = |link: &Arc<Link>| {
@@ -400,7 +408,7 @@ connection!(UnbufferedServerConnection, ServerConnectionData);
 fn shake_hands<C: Connection>(
     mut connection: C,
     socket: &OwnedFd,
-    records: Records,
+    records: [Records; 2],
     deadline: &Deadline<'_>,
 ) -> Result<Secured, Fault> {
     let (mut input, mut output) = (Vec::new(), Vec::new());
@@ -441,13 +449,17 @@ fn shake_hands<C: Connection>(
     let suite = suite.ok_or(Fault::Unexpected("no cipher of TLS 1.3 was agreed on"))?;
     let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
     let (secrets, kernel) = connection.into_kernel()?;
-    let halves = match records {
+    let mut halves = match records[0] {
         Records::User => halves(suite, secrets, Arc::new(Mutex::new(kernel)))?,
         Records::Kernel => {
             ktls::hand_over(socket, &secrets).map_err(Fault::Io)?;
             (None, None)
         }
     };
+    if let (Some(sealer), Records::Kernel) = (&mut halves.0, records[1]) {
+        // It takes no other key in the middle of a connection.
+        sealer.records_per_key = u64::MAX;
+    }
     Ok(Secured { halves: Mutex::new(halves), hands: None, records, cipher })
 }
 

@@ -15,7 +15,7 @@ use super::*;
 use crate::{
     error::EndError,
     io::wait::{Block, Poll},
-    spec::{Cipher, Pattern, TestSpec, TlsOptions, Transport},
+    spec::{Cipher, Pattern, Records as Places, TestSpec, TlsOptions, Transport},
     transport::{
         Deadline,
         tls::{Fingerprint, Identity, Part, client, secure},
@@ -46,12 +46,17 @@ fn shake_hands(link: &Arc<Link>, spec: &TestSpec, part: Part<'_>) -> Result<(), 
 
 /// Both ends after the handshake.
 fn pair(cipher: Cipher) -> (Arc<Link>, Arc<Link>) {
-    let (spec, (near, far)) = (spec(cipher), sockets());
+    pair_of(&[spec(cipher), spec(cipher)])
+}
+
+/// Both ends after the handshake, each with a test of its own.
+fn pair_of([of_near, of_far]: &[TestSpec; 2]) -> (Arc<Link>, Arc<Link>) {
+    let (near, far) = sockets();
     let (near, far) = (link(near), link(far));
-    let identity = Identity::of(&spec).unwrap().unwrap();
+    let identity = Identity::of(of_far).unwrap().unwrap();
     thread::scope(|scope| {
-        let done = scope.spawn(|| shake_hands(&far, &spec, Part::Far(&identity)));
-        shake_hands(&near, &spec, Part::Near(identity.fingerprint)).unwrap();
+        let done = scope.spawn(|| shake_hands(&far, of_far, Part::Far(&identity)));
+        shake_hands(&near, of_near, Part::Near(identity.fingerprint)).unwrap();
         done.join().unwrap().unwrap();
     });
     (near, far)
@@ -114,6 +119,35 @@ fn keys_change_in_time_in_both_directions() {
     };
     way(&near, &far);
     way(&far, &near);
+}
+
+/// Each end takes the other one's records for the kernel's, which have neither an end nor a second key (`tests/vm/run` has such a
+/// kernel).
+#[test]
+fn to_an_end_with_records_in_the_kernel_no_end_and_no_new_key_are_said() {
+    let with = |records, remote_records| {
+        let mut spec = spec(Cipher::Aes128Gcm);
+        spec.tls = Some(TlsOptions { records, remote_records, ..TlsOptions::default() });
+        spec
+    };
+    let (user, kernel) = (Some(Places::User), Some(Places::Kernel));
+    let (near, far) = pair_of(&[with(user, kernel), with(kernel, user)]);
+    let sent = contents(100_000);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut channel = records(&near, Block);
+            assert_eq!(channel.sealer.as_ref().unwrap().records_per_key, u64::MAX);
+            channel.send_all(&sent).unwrap();
+            channel.finish();
+            near.end_of_stream();
+        });
+        assert!(read_to_end(&mut records(&far, Poll), 1 << 17).unwrap() == sent);
+    });
+    // The end of the stream within a record is no end of the data.
+    let (near, far) = pair_of(&[with(user, kernel), with(kernel, user)]);
+    nix::unistd::write(&near.send, &[23, 3, 3, 0, 100, 1, 2, 3]).unwrap();
+    near.end_of_stream();
+    assert!(read_to_end(&mut records(&far, Block), 1 << 17).unwrap_err().to_string().contains("cut it off"));
 }
 
 #[test]

@@ -146,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        spec::{Cipher, Pattern, Session, TestSpec, TlsOptions, Transport},
+        spec::{Pattern, Session, TestSpec, TlsOptions, Transport},
         transport::{
             Deadline,
             tls::{Identity, Part, secure},
@@ -182,7 +182,7 @@ mod tests {
     /// Both ends of a flow, before its first connection.
     fn flow(session: Session) -> [Arc<Link>; 2] {
         let mut spec = TestSpec::new(Pattern::ConnectRequestResponse, Transport::Tls);
-        spec.tls = Some(TlsOptions { cipher: Cipher::Aes128Gcm, records: None, session: Some(session) });
+        spec.tls = Some(TlsOptions { session: Some(session), ..TlsOptions::default() });
         spec.sizes.request_bytes = 3000;
         let identity = Identity::of(&spec).unwrap().unwrap();
         let deadline = Deadline::after(Duration::from_secs(10), &|| false);
