@@ -98,7 +98,7 @@ impl End {
         let spec = Arc::new(spec.clone());
         let assignments = pattern::assignments(&spec, side, &files)?;
         let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
-        let identity = if side == Side::Far { tls::Identity::of(&spec)? } else { None };
+        let identity = if side == Side::Far { tls::Identity::of(&spec, files.certificate()?)? } else { None };
         Ok(Self {
             spec,
             side,
@@ -209,8 +209,8 @@ impl End {
     /// Starts the threads. The load (first the warm-up) begins at `t0_ns` on this host's `CLOCK_MONOTONIC`
     /// ([`crate::measure::clock::monotonic_ns`]). `on_interval` is called from the sampler's thread after each interval.
     pub fn start(self, t0_ns: u64, on_interval: Option<OnInterval>) -> Result<Running, EndError> {
-        let Self { spec, side, rendezvous, files, assignments, connected, nic, counter_log, evidence, secret, .. } =
-            self;
+        let Self { spec, side, rendezvous, identity, files, assignments, connected, .. } = self;
+        let (nic, counter_log, evidence, secret) = (self.nic, self.counter_log, self.evidence, self.secret);
         let flows = spec.flows() as usize;
         let answered_by_the_kernel = spec.transport == Transport::Icmp && side == Side::Far;
         if connected.links.len() != flows && !answered_by_the_kernel {
@@ -237,7 +237,8 @@ impl End {
             }
         }
         rendezvous.begin(&spec)?;
-        let granted = granted(&spec, side, &rendezvous, &connected, &assignments);
+        let mut granted = granted(&spec, side, &rendezvous, &connected, &assignments);
+        granted.extend(identity.and_then(|identity| identity.granted(&spec)));
         let (flows, workers) = assign(&spec, side, assignments, (&files, secret.as_ref()), &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let tasks = evidence.as_ref().map(EvidenceReader::tasks);

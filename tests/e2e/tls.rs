@@ -1,8 +1,11 @@
 //! Streams and requests over TLS: bytes that both ends agree on, records that the interface counted, and what is refused.
 
+use std::{fs, process::Command};
+
 use crate::{
+    needs::has_program,
     netns::{Namespace, Pair},
-    program::{Folder, count, of, parse, plumb},
+    program::{Folder, Serve, count, of, parse, plumb},
 };
 
 const CIPHERS: [&str; 3] = ["aes_128_gcm", "aes_256_gcm", "chacha20_poly1305"];
@@ -159,6 +162,101 @@ fn each_connection_begins_as_asked() {
             assert_eq!((count(row, "bytes_sent"), count(row, "bytes_received")), (60 * 103_000, 60 * 103_000));
         }
     }
+}
+
+/// Makes a certificate with its key in a file, by another program.
+fn certificate(folder: &Folder, name: &str, key: &[&str]) -> Option<String> {
+    if !has_program("openssl", "openssl") {
+        return None;
+    }
+    let [path, own] = ["", ".own"].map(|end| folder.path(&format!("{name}{end}.pem")).display().to_string());
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-nodes", "-subj", "/CN=any", "-keyout", &path, "-out", &own]).args(key);
+    let made = openssl.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = fs::read_to_string(&own).unwrap() + &fs::read_to_string(&path).unwrap();
+    fs::write(&path, text).unwrap();
+    Some(path)
+}
+
+const P256: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+
+#[test]
+fn certificates_of_ones_own_are_used_over_tls_and_quic() {
+    let folder = Folder::new();
+    let Some(p256) = certificate(&folder, "p256", P256) else { return };
+    let rsa = certificate(&folder, "rsa", &["-newkey", "rsa:2048"]).unwrap();
+    let ed25519 = certificate(&folder, "ed25519", &["-newkey", "ed25519"]).unwrap();
+    // Beyond what a far end of QUIC may send before the near end has answered.
+    let long = folder.path("long.pem");
+    let issuers = fs::read_to_string(folder.path("rsa.own.pem")).unwrap().repeat(20);
+    fs::write(&long, fs::read_to_string(&rsa).unwrap() + &issuers).unwrap();
+    let files = format!("tls.certificate: [{p256}, {rsa}, {ed25519}, {}]", long.display());
+    let plan = folder.plan(
+        "",
+        &format!(
+            "  stream: {{matrix: {{workload: [tls_stream, quic_stream], {files}}}, bytes: 3MB, integrity: true}}\n  \
+             hands: {{matrix: {{workload: [tls_crr, quic_crr], {files}}}, transactions: 20}}\n  \
+             resumed: {{matrix: {{workload: [tls_crr, quic_crr], {files}}}, transactions: 20, tls: {{session: resumed}}}}"
+        ),
+    );
+    let table = folder.path("rows.csv");
+    let ran = plumb(&["run", &plan, "--progress", "never", "-o", table.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = crate::program::rows(&table);
+    let iterations = of(&rows, "iteration");
+    assert_eq!(iterations.len(), 24);
+    for row in iterations {
+        assert_eq!((&*row["status"], &*row["error"]), ("ok", ""), "{row:?}");
+    }
+    let record = fs::read_to_string(folder.path("rows.run.json")).unwrap();
+    for kind in ["ECDSA, a chain of", "RSA, a chain of", "ED25519, a chain of"] {
+        assert!(record.contains(kind), "{kind}");
+    }
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_named_with_the_remedy() {
+    let folder = Folder::new();
+    let Some(good) = certificate(&folder, "good", P256) else { return };
+    let written = |name: &str, text: String| {
+        let path = folder.path(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let other = certificate(&folder, "other", P256).unwrap();
+    let own = fs::read_to_string(folder.path("good.own.pem")).unwrap();
+    let cases = [
+        (
+            written("mixed.pem", own.clone() + &fs::read_to_string(other).unwrap()),
+            "is not that of its first certificate",
+        ),
+        (written("alone.pem", own), "append the key"),
+        (written("words.pem", "words".to_owned()), "no certificate in PEM"),
+        (folder.path("none.pem").display().to_string(), "No such file"),
+    ];
+    for (path, words) in cases {
+        let plan =
+            folder.plan("", &format!("  it: {{workload: tls_stream, bytes: 1kB, tls: {{certificate: {path}}}}}"));
+        let ran = plumb(&["run", &plan, "--progress", "never"]);
+        assert!(
+            ran.code == Some(3) && ran.stderr.contains(&path) && ran.stderr.contains(words),
+            "{words}: {}",
+            ran.stderr
+        );
+    }
+    // A daemon reads what its host allows.
+    let plan = |serve: &Serve| {
+        let (address, port) = serve.address.split_once(':').unwrap();
+        let hosts = format!("hosts: {{b: {{address: {address}, port: {port}}}}}");
+        folder.plan(&hosts, &format!("  it: {{workload: tls_stream, to: b, bytes: 1kB, tls: {{certificate: {good}}}}}"))
+    };
+    let closed = Serve::start(&[]);
+    let ran = plumb(&["run", &plan(&closed), "--progress", "never"]);
+    let words = "leave `tls.certificate` out, or start it with --allow-files";
+    assert!(ran.code == Some(3) && ran.stderr.contains(words), "{}", ran.stderr);
+    let open = Serve::start(&["--allow-files", &good]);
+    assert_eq!(plumb(&["run", &plan(&open), "--progress", "never"]).code, Some(0));
 }
 
 /// The kernel's records, where it has them (`tests/vm/run` has such a kernel); elsewhere the end says what is missing.

@@ -1,6 +1,6 @@
 //! Admission of clients, tests and programs. Every number in a test is bounded before anything is allocated or opened for it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, path::Path};
 
 use super::Config;
 use crate::{
@@ -238,12 +238,18 @@ fn check_buffers(config: &Config, spec: &TestSpec, side: Side) -> Result<u64, Re
 /// Files need --allow-files, unlike with netserver, which sends any file that a client names. The answer does not tell whether
 /// a file elsewhere exists.
 fn open_files(config: &Config, spec: &TestSpec, side: Side) -> Result<FillFiles, ReplyError> {
-    FillFiles::open(spec, side, Readable::Within(&config.allow_files)).or_else(|unread| match unread {
-        Unread::Forbidden(path) => refused(format!(
-            "this daemon does not read {} for its clients: use payload `random`, or start it with --allow-files and the folder \
-             of that file",
-            path.display()
-        )),
+    // Where all may be read, nothing is hidden.
+    let has_all = config.allow_files.iter().any(|folder| folder == Path::new("/"));
+    let readable = if has_all { Readable::Everything } else { Readable::Within(&config.allow_files) };
+    FillFiles::open(spec, side, readable).or_else(|unread| match unread {
+        Unread::Forbidden(path) => {
+            let is_certificate = spec.certificate() == Some(path.as_path());
+            let other = if is_certificate { "leave `tls.certificate` out" } else { "use payload `random`" };
+            refused(format!(
+                "this daemon does not read {} for its clients: {other}, or start it with --allow-files and the folder of that file",
+                path.display()
+            ))
+        }
         Unread::Failed(error) => Err(reply_error(&error)),
     })
 }

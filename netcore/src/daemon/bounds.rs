@@ -16,7 +16,7 @@ use crate::{
     measure::{KEPT_BYTES, sampler},
     peers::{netperf, stamp},
     spec::{quic::WINDOW, ranks::MOST_COMPUTE_NS},
-    transport::{connection, quic},
+    transport::{certificate, connection, quic},
 };
 
 /// The names of all bounds, and their values unless a flag changes them.
@@ -78,6 +78,7 @@ fn bounds() -> Vec<(&'static str, String)> {
         ("remembered loads of other clients", budget::MOST_SPANS.to_string()),
         ("destinations of a near end and of datagrams", "the client and the daemon's own address".to_owned()),
         ("files that a test may read", "none".to_owned()),
+        ("certificate of a test, with its chain and key", bytes(certificate::MOST_BYTES as u64)),
         ("programs (hooks)", "none".to_owned()),
         ("clients that wait for a turn", (limits.sessions - 1).to_string()),
         ("time of a program", time(Duration::from_nanos(limits.duration_ns))),

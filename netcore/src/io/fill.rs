@@ -1,4 +1,4 @@
-//! Files whose bytes a test sends. Each is opened once, and only this descriptor is checked and read: a path that changes its
+//! Files that a test reads: the bytes that it sends, and a certificate. Each is opened once, and only this descriptor is checked and read: a path that changes its
 //! meaning later changes nothing.
 
 use std::{
@@ -13,7 +13,8 @@ use std::{
 
 use crate::{
     error::EndError,
-    spec::{Payload, Side, TestSpec},
+    spec::{FileUse, Payload, Side, TestSpec},
+    transport::certificate,
 };
 
 /// Files that a test may read.
@@ -85,7 +86,7 @@ impl FillFile {
 }
 
 fn failed(path: &Path) -> String {
-    format!("cannot read the fill file {}", path.display())
+    format!("cannot read the file {}", path.display())
 }
 
 /// Reads independently of the descriptor's own position: several threads read at the same time.
@@ -113,20 +114,25 @@ pub enum Contents<'a> {
     File(Option<&'a FillFile>),
 }
 
-/// The open files of a test at one end, by the end whose messages they fill.
+/// The open files of a test at one end: by the end whose messages they fill, and that of the certificate.
 #[derive(Debug, Default)]
 pub struct FillFiles {
     near: Option<FillFile>,
     far: Option<FillFile>,
+    certificate: Option<FillFile>,
 }
 
 impl FillFiles {
     /// Opens the files that a test reads at this end: [`TestSpec::files`].
     pub fn open(spec: &TestSpec, side: Side, readable: Readable<'_>) -> Result<Self, Unread> {
         let mut files = Self::default();
-        for (sender, path) in spec.files(side) {
-            let file = FillFile::open(path, readable)?;
-            *(if sender == Side::Near { &mut files.near } else { &mut files.far }) = Some(file);
+        for (file_use, path) in spec.files(side) {
+            let place = match file_use {
+                FileUse::MessagesOf(Side::Near) => &mut files.near,
+                FileUse::MessagesOf(Side::Far) => &mut files.far,
+                FileUse::Certificate => &mut files.certificate,
+            };
+            *place = Some(FillFile::open(path, readable)?);
         }
         Ok(files)
     }
@@ -137,6 +143,12 @@ impl FillFiles {
             Unread::Failed(error) => error,
             Unread::Forbidden(path) => EndError::Impossible(failed(&path)),
         })
+    }
+
+    /// The path and the text of the certificate, and a byte more if it is too long.
+    pub fn certificate(&self) -> Result<Option<(&Path, Vec<u8>)>, EndError> {
+        let read = |file| Ok((FillFile::path(file), file.beginning(certificate::MOST_BYTES + 1)?));
+        self.certificate.as_ref().map(read).transpose()
     }
 
     /// Bytes of the messages that an end sends.

@@ -20,7 +20,7 @@ pub mod support;
 mod tls;
 
 pub use ends::{BufferOptions, Cpus, EndSpec};
-pub use payload::Payload;
+pub use payload::{FileUse, Payload};
 pub use quantity::Bytes;
 pub use quic::{QuicCongestionControl, QuicOptions};
 pub use side::{Dialect, Mark, Role, Side};

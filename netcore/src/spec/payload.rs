@@ -25,6 +25,15 @@ pub enum Payload {
     File(PathBuf),
 }
 
+/// The use of a file that an end opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// It fills the messages of this end.
+    MessagesOf(Side),
+    /// It has the certificate and the key of the far end.
+    Certificate,
+}
+
 impl TestSpec {
     /// The file whose bytes fill the messages of an end; `None`: they are of no file.
     pub(crate) fn fill_file(&self, sender: Side) -> Option<&Path> {
@@ -32,11 +41,13 @@ impl TestSpec {
         self.end(sender).buffers.fill_file.as_ref().or(of_both).map(PathBuf::as_path)
     }
 
-    /// All files that an end opens, each with the end whose messages it fills: those that this end sends, and with `integrity`
-    /// those that it expects. A daemon admits these files and the engines get no others.
-    pub fn files(&self, side: Side) -> impl Iterator<Item = (Side, &Path)> {
+    /// All files that an end opens: those of the messages that it sends, and with `integrity` of those that it expects, and that of its
+    /// certificate. A daemon admits these files and the engines get no others.
+    pub fn files(&self, side: Side) -> impl Iterator<Item = (FileUse, &Path)> {
         let makes = move |sender: &Side| if *sender == side { self.sends(side) } else { self.expects_of_other(side) };
-        [Side::Near, Side::Far].into_iter().filter(makes).filter_map(|sender| Some((sender, self.fill_file(sender)?)))
+        let fills = [Side::Near, Side::Far].into_iter().filter(makes);
+        let fills = fills.filter_map(|sender| Some((FileUse::MessagesOf(sender), self.fill_file(sender)?)));
+        fills.chain(self.certificate().filter(|_| side == Side::Far).map(|path| (FileUse::Certificate, path)))
     }
 
     fn sends(&self, side: Side) -> bool {

@@ -1,5 +1,7 @@
 //! Options of TLS.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
 };
 
 /// How `tls` seals its records and `quic` its packets, and how their connections begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
@@ -23,6 +25,9 @@ pub struct TlsOptions {
     /// The handshakes of a connect pattern; `full` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+    /// A file at `to` in PEM with a chain of certificates, that of `to` first, and its private key; by default one is made for the test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
 }
 
 /// The place where the records of TLS are sealed and opened.
@@ -101,12 +106,14 @@ impl TlsOptions {
 impl TestSpec {
     /// The cipher of its records or packets; `None`: it has no TLS.
     pub fn cipher(&self) -> Option<Cipher> {
-        matches!(self.transport, Transport::Tls | Transport::Quic).then(|| self.tls.unwrap_or_default().cipher)
+        let has_tls = matches!(self.transport, Transport::Tls | Transport::Quic);
+        has_tls.then(|| self.tls.as_ref().map_or_else(Cipher::default, |tls| tls.cipher))
     }
 
     /// The place of an end's records; `None`: it has none of TLS.
     pub fn records(&self, side: Side) -> Option<Records> {
-        (self.transport == Transport::Tls).then(|| self.tls.and_then(|tls| tls.records_at(side)).unwrap_or_default())
+        let asked = || self.tls.as_ref().and_then(|tls| tls.records_at(side));
+        (self.transport == Transport::Tls).then(|| asked().unwrap_or_default())
     }
 
     /// The ends whose records have this place.
@@ -117,7 +124,13 @@ impl TestSpec {
     /// The handshakes of its connections; `None`: each has one before the load.
     pub fn session(&self) -> Option<Session> {
         self.cipher()?;
-        self.pattern.is_connecting().then(|| self.tls.unwrap_or_default().session.unwrap_or_default())
+        let asked = || self.tls.as_ref().and_then(|tls| tls.session);
+        self.pattern.is_connecting().then(|| asked().unwrap_or_default())
+    }
+
+    /// The file with the certificate of the far end; `None`: it makes one.
+    pub fn certificate(&self) -> Option<&Path> {
+        self.tls.as_ref()?.certificate.as_deref()
     }
 }
 
@@ -126,9 +139,9 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
         spec.tls.is_some() && spec.cipher().is_none() => key::tls,
             "`tls` says how tls_stream, tls_rr and tls_crr seal their records, and this test runs over {}: leave it out",
             spec.transport.name();
-        spec.tls.is_some_and(|tls| tls.records.or(tls.remote_records).is_some()) && spec.records(Side::Near).is_none() => key::tls,
+        spec.tls.as_ref().is_some_and(|tls| tls.records.or(tls.remote_records).is_some()) && spec.records(Side::Near).is_none() => key::tls,
             "`tls.records` is about TLS over TCP: QUIC has packets in the place of records, which the data threads seal";
-        spec.tls.is_some_and(|tls| tls.session.is_some()) && !spec.pattern.is_connecting() => key::tls,
+        spec.tls.as_ref().is_some_and(|tls| tls.session.is_some()) && !spec.pattern.is_connecting() => key::tls,
             "`tls.session` says how each connection begins, and those of this test have one handshake before the load: use \
              {0}_crr or {0}_cc", spec.transport.name();
         spec.ends_with(Records::Kernel).next().is_some() && spec.pattern.is_connecting() => key::tls,

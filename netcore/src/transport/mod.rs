@@ -2,6 +2,7 @@
 //! session.
 
 pub mod address;
+pub mod certificate;
 pub mod connection;
 pub mod control_port;
 pub mod datagram;

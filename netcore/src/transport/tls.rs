@@ -8,6 +8,7 @@
 use std::{
     fmt, io,
     os::fd::{AsRawFd, OwnedFd},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -27,15 +28,16 @@ use rustls::{
     },
     crypto::{self, CryptoProvider, ring},
     kernel::KernelConnection,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, ServerName, UnixTime},
     server::{NoServerSessionStorage, ServerConnectionData, ServerSessionMemoryCache, UnbufferedServerConnection},
+    sign::SingleCertAndKey,
     unbuffered::{ConnectionState, EncodeError, UnbufferedConnectionCommon, UnbufferedStatus},
     version::TLS13,
 };
 use sha2::{Digest, Sha256};
 
 use super::{
-    Deadline, Link, connection, ktls,
+    Deadline, Link, certificate, connection, ktls,
     records::{Keys, Opener, Sealer, key_of},
 };
 use crate::{
@@ -70,21 +72,26 @@ pub type Fingerprint = [u8; 32];
 pub struct Identity {
     pub(crate) config: Arc<ServerConfig>,
     pub fingerprint: Fingerprint,
+    /// The kind of its key, and the length of its chain.
+    described: String,
 }
 
 impl Identity {
-    /// Makes a key on the curve P-256 and a certificate with it. `None`: the test has no TLS.
-    pub fn of(spec: &TestSpec) -> Result<Option<Self>, EndError> {
+    /// Reads the certificate and its key from their file, or makes them. `None`: the test has no TLS.
+    pub fn of(spec: &TestSpec, file: Option<(&Path, Vec<u8>)>) -> Result<Option<Self>, EndError> {
         let Some(cipher) = spec.cipher() else { return Ok(None) };
-        let made = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)
-            .and_then(|key| Ok((rcgen::CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&key)?, key)));
-        let (certificate, key) = made.map_err(|error| failed("cannot make a certificate", &error))?;
-        let fingerprint = Sha256::digest(certificate.der()).into();
-        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let config = ServerConfig::builder_with_provider(provider(cipher))
-            .with_protocol_versions(&[&TLS13])
-            .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key));
-        let mut config = config.map_err(|error| failed("cannot use a certificate", &error))?;
+        let provider = provider(cipher);
+        let certified = match file {
+            Some((path, text)) => certificate::read(path, &text, &provider)?,
+            None => certificate::make(&provider)?,
+        };
+        let bytes: usize = certified.cert.iter().map(|each| each.len()).sum();
+        let described = format!("{:?}, a chain of {bytes} bytes", certified.key.algorithm());
+        let own = certified.end_entity_cert().map_err(|error| failed("there is no certificate", &error))?;
+        let fingerprint = Sha256::digest(own).into();
+        let config = ServerConfig::builder_with_provider(provider).with_protocol_versions(&[&TLS13]);
+        let config = config.map_err(|error| failed("cannot use the library", &error))?.with_no_client_auth();
+        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         match spec.session() {
             None | Some(Session::Full) => {
                 // A ticket would arrive within the load.
@@ -102,7 +109,13 @@ impl Identity {
             }
         }
         config.enable_secret_extraction = true;
-        Ok(Some(Self { config: Arc::new(config), fingerprint }))
+        Ok(Some(Self { config: Arc::new(config), fingerprint, described }))
+    }
+
+    /// The certificate that was asked for, and what it is.
+    pub fn granted(&self, spec: &TestSpec) -> Option<Granted> {
+        let asked = spec.certificate()?.display().to_string();
+        Some(Granted::constant(0, "tls.certificate", Some(asked), Some(self.described.clone())))
     }
 }
 
@@ -111,7 +124,7 @@ fn failed(what: &str, error: &dyn fmt::Display) -> EndError {
 }
 
 /// ring, with one cipher and one key exchange: both ends compute the same, whatever the versions of the library prefer.
-fn provider(cipher: Cipher) -> Arc<CryptoProvider> {
+pub(super) fn provider(cipher: Cipher) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider.cipher_suites.retain(|suite| cipher_of(suite.suite()) == Some(cipher));
     provider.kx_groups = vec![ring::kx_group::X25519];
@@ -211,8 +224,12 @@ impl Secured {
             Granted::constant(flow, option, requested.map(str::to_owned), Some(granted.to_owned()))
         };
         [
-            of("tls.cipher", spec.tls.map(|tls| tls.cipher.name()), self.cipher.name()),
-            of("tls.records", spec.tls.and_then(|tls| tls.records_at(side)).map(Records::name), self.records[0].name()),
+            of("tls.cipher", spec.tls.as_ref().map(|tls| tls.cipher.name()), self.cipher.name()),
+            of(
+                "tls.records",
+                spec.tls.as_ref().and_then(|tls| tls.records_at(side)).map(Records::name),
+                self.records[0].name(),
+            ),
         ]
     }
 

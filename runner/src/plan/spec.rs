@@ -140,7 +140,7 @@ pub fn translate(
     if let Some(collect) = &body.collect {
         out.collect = collect.iter().copied().collect();
     }
-    out.tls = body.tls;
+    out.tls.clone_from(&body.tls);
     out.quic = body.quic;
     out.hops = body.hops.unwrap_or(false);
     out.interim = out.phases.interval_ns > 0;

@@ -49,7 +49,7 @@ fn shake_hands(link: &Arc<Link>, spec: &TestSpec, part: Part<'_>, within: Durati
 /// Both ends after the handshake.
 fn joined(spec: &TestSpec, (near, far): (UdpSocket, UdpSocket)) -> (Arc<Link>, Arc<Link>) {
     let (near, far) = (link(near), link(far));
-    let identity = Identity::of(spec).unwrap().unwrap();
+    let identity = Identity::of(spec, None).unwrap().unwrap();
     let within = Duration::from_mins(1);
     thread::scope(|scope| {
         let done = scope.spawn(|| shake_hands(&far, spec, Part::Far(&identity), within));
@@ -233,7 +233,7 @@ fn changed_forged_and_repeated_packets_change_no_byte() {
 fn another_certificate_is_refused_with_the_reason_at_both_ends() {
     let (spec, (near, far)) = (spec(), sockets());
     let (near, far) = (link(near), link(far));
-    let [ours, other] = [(); 2].map(|()| Identity::of(&spec).unwrap().unwrap());
+    let [ours, other] = [(); 2].map(|()| Identity::of(&spec, None).unwrap().unwrap());
     thread::scope(|scope| {
         let far = scope.spawn(|| shake_hands(&far, &spec, Part::Far(&ours), Duration::from_secs(10)));
         let near = shake_hands(&near, &spec, Part::Near(other.fingerprint), Duration::from_secs(10));
@@ -247,7 +247,7 @@ fn another_certificate_is_refused_with_the_reason_at_both_ends() {
 #[test]
 fn a_silent_end_is_left_in_time() {
     let (near, _far) = sockets();
-    let identity = Identity::of(&spec()).unwrap().unwrap();
+    let identity = Identity::of(&spec(), None).unwrap().unwrap();
     let late = shake_hands(&link(near), &spec(), Part::Near(identity.fingerprint), Duration::from_millis(200));
     assert!(late.unwrap_err().to_string().contains("a QUIC handshake did not end"));
 }
@@ -258,7 +258,7 @@ fn floods_of_first_packets_and_garbage_leave_a_connection_as_it_is() {
     let first = {
         // The first packet of a client.
         let (near, far) = sockets();
-        let identity = Identity::of(&spec()).unwrap().unwrap();
+        let identity = Identity::of(&spec(), None).unwrap().unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         thread::scope(|scope| {
             let near = link(near);

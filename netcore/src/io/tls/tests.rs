@@ -53,7 +53,7 @@ fn pair(cipher: Cipher) -> (Arc<Link>, Arc<Link>) {
 fn pair_of([of_near, of_far]: &[TestSpec; 2]) -> (Arc<Link>, Arc<Link>) {
     let (near, far) = sockets();
     let (near, far) = (link(near), link(far));
-    let identity = Identity::of(of_far).unwrap().unwrap();
+    let identity = Identity::of(of_far, None).unwrap().unwrap();
     thread::scope(|scope| {
         let done = scope.spawn(|| shake_hands(&far, of_far, Part::Far(&identity)));
         shake_hands(&near, of_near, Part::Near(identity.fingerprint)).unwrap();
@@ -181,7 +181,7 @@ fn requests_beyond_all_buffers_do_not_block_both_ends() {
 fn a_connection_of_the_library_understands_our_records_and_we_its() {
     for cipher in CIPHERS {
         let (spec, (near, mut far)) = (spec(cipher), sockets());
-        let (near, identity) = (link(near), Identity::of(&spec).unwrap().unwrap());
+        let (near, identity) = (link(near), Identity::of(&spec, None).unwrap().unwrap());
         let sent = contents(300_000);
         thread::scope(|scope| {
             let server = scope.spawn(|| {
@@ -207,7 +207,7 @@ fn a_connection_of_the_library_understands_our_records_and_we_its() {
 #[test]
 fn a_client_of_the_library_is_answered_only_with_the_right_certificate() {
     let spec = spec(Cipher::Aes128Gcm);
-    let identity = Identity::of(&spec).unwrap().unwrap();
+    let identity = Identity::of(&spec, None).unwrap().unwrap();
     for (fingerprint, is_right) in [(identity.fingerprint, true), ([0; 32], false)] {
         let ((mut near, far), spec, identity) = (sockets(), &spec, &identity);
         let far = link(far);
@@ -239,7 +239,7 @@ fn against(pin: Fingerprint, far_end: impl FnOnce(TcpStream) + Send) -> String {
 
 #[test]
 fn a_handshake_that_fails_says_why() {
-    let identity = Identity::of(&spec(Cipher::Aes128Gcm)).unwrap().unwrap();
+    let identity = Identity::of(&spec(Cipher::Aes128Gcm), None).unwrap().unwrap();
     let other = against([1; 32], |far| {
         let far = link(far);
         let _ = shake_hands(&far, &spec(Cipher::Aes128Gcm), Part::Far(&identity));
@@ -255,7 +255,7 @@ fn a_handshake_that_fails_says_why() {
     });
     assert!(silent.contains("a TLS handshake did not end"), "{silent}");
     let cipher = against([1; 32], |far| {
-        let identity = Identity::of(&spec(Cipher::Chacha20Poly1305)).unwrap().unwrap();
+        let identity = Identity::of(&spec(Cipher::Chacha20Poly1305), None).unwrap().unwrap();
         let _ = shake_hands(&link(far), &spec(Cipher::Chacha20Poly1305), Part::Far(&identity));
     });
     assert!(cipher.contains("the other end closed the connection"), "{cipher}");

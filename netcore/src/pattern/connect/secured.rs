@@ -7,6 +7,9 @@ use std::io::{self, Read, Write};
 
 use crate::transport::{Link, records::broken, tls};
 
+/// Length of the record that clients of TLS 1.3 send for old middleboxes only: RFC 8446, section D.4.
+const CHANGE_CIPHER_SPEC: usize = 6;
+
 /// TLS on a connection whose calls are those of the `socket`.
 pub struct Secured(rustls::Connection);
 
@@ -108,9 +111,13 @@ impl Secured {
 
     /// Goes on with the handshake until this end has only its last flight to send.
     fn reach_end(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+        let mut unsent = usize::MAX;
         while self.0.is_handshaking() {
-            self.flush(socket)?;
-            self.more(socket)?;
+            // By itself this record would hold the next one back (Nagle's algorithm) where a long chain arrives in pieces.
+            if unsent > CHANGE_CIPHER_SPEC {
+                self.flush(socket)?;
+            }
+            unsent = self.more(socket)?;
         }
         Ok(())
     }
@@ -122,16 +129,19 @@ impl Secured {
         Ok(())
     }
 
-    fn more(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+    /// Receives and processes what has come. Returns the bytes that are to be sent.
+    fn more(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
         if self.0.read_tls(socket)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if let Err(error) = self.0.process_new_packets() {
-            // The alert says why. It fails if the peer has gone.
-            let _ = self.flush(socket);
-            return Err(broken(tls::because(&error)));
+        match self.0.process_new_packets() {
+            Ok(state) => Ok(state.tls_bytes_to_write()),
+            Err(error) => {
+                // The alert says why. It fails if the peer has gone.
+                let _ = self.flush(socket);
+                Err(broken(tls::because(&error)))
+            }
         }
-        Ok(())
     }
 }
 
@@ -184,7 +194,7 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::ConnectRequestResponse, Transport::Tls);
         spec.tls = Some(TlsOptions { session: Some(session), ..TlsOptions::default() });
         spec.sizes.request_bytes = 3000;
-        let identity = Identity::of(&spec).unwrap().unwrap();
+        let identity = Identity::of(&spec, None).unwrap().unwrap();
         let deadline = Deadline::after(Duration::from_secs(10), &|| false);
         [Part::Near(identity.fingerprint), Part::Far(&identity)].map(|part| {
             let link = [Arc::new(Link::of_socket(0, sockets().0.into()))];

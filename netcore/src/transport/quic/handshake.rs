@@ -207,7 +207,7 @@ pub fn secure(
             congestion_control: options.congestion_control.unwrap_or_default(),
             asked: options.congestion_control,
             cipher: spec.cipher().unwrap_or_default().name(),
-            asked_cipher: spec.tls.map(|tls| tls.cipher.name()),
+            asked_cipher: spec.tls.as_ref().map(|tls| tls.cipher.name()),
         });
     }
     Ok(())
