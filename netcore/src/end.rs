@@ -175,7 +175,7 @@ impl End {
             let pinned = peer.and_then(|(_, endpoints)| endpoints.certificate);
             let part = self.identity.as_ref().map(tls::Part::Far).or(pinned.map(tls::Part::Near));
             let part = part.ok_or_else(|| EndError::Impossible("the far end announced no certificate".to_owned()))?;
-            let secure = if self.spec.transport == Transport::Quic { quic::secure } else { tls::secure };
+            let secure = if self.spec.transport.is_quic() { quic::secure } else { tls::secure };
             secure(&self.connected.links, &self.spec, part, &deadline)?;
         }
         self.look_around();
@@ -237,8 +237,7 @@ impl End {
             }
         }
         rendezvous.begin(&spec)?;
-        let mut granted = granted(&spec, side, &rendezvous, &connected, &assignments);
-        granted.extend(identity.and_then(|identity| identity.granted(&spec)));
+        let granted = granted(&spec, side, (&rendezvous, identity.as_ref()), &connected, &assignments);
         let (flows, workers) = assign(&spec, side, assignments, (&files, secret.as_ref()), &connected.links, &watch);
         let cells = flows.iter().map(|flow| flow.cell.clone()).collect();
         let tasks = evidence.as_ref().map(EvidenceReader::tasks);
@@ -322,7 +321,7 @@ const NO_ZEROCOPY: &str =
 fn granted(
     spec: &TestSpec,
     side: Side,
-    rendezvous: &Rendezvous,
+    (rendezvous, identity): (&Rendezvous, Option<&tls::Identity>),
     connected: &Connected,
     assignments: &[pattern::Assignment],
 ) -> Vec<Granted> {
@@ -342,7 +341,8 @@ fn granted(
         list.extend(flow_options::ecn_granted(link, spec, side, connected.v6));
         list
     };
-    connected.links.iter().flat_map(of).collect()
+    let certificate = identity.and_then(|identity| identity.granted(spec));
+    certificate.into_iter().chain(connected.links.iter().flat_map(of)).collect()
 }
 
 /// Assigns workers to the flows' links: the flows as the sampler sees them, and the workers. The assignments of a flow are

@@ -1,6 +1,7 @@
 //! Streams, requests and connections over QUIC: bytes that both ends agree on, datagrams that the kernel counted, and what is refused.
 
 use crate::{
+    needs::has_program,
     netns::{Namespace, Pair},
     program::{Folder, count, of, parse, plumb},
 };
@@ -89,6 +90,10 @@ fn what_quic_does_not_have_is_refused_with_the_reason() {
         ("workload: quic_stream, quic: {congestion_control: vegas}", "unknown value `vegas`"),
         ("workload: quic_stream, quic: {mtu: 1199}", "1200 to 65507 bytes, not 1199"),
         ("workload: quic_stream, quic: {window: 1KiB}", "16 KiB to 256 MiB"),
+        ("workload: quic_dgram_stream, message_size: 1415", "at most 1414 bytes, not 1415"),
+        ("workload: quic_dgram_stream, quic: {window: 1MiB}", "bounds streams"),
+        ("workload: quic_dgram_rr", "quic_dgram runs quic_dgram_stream"),
+        ("workload: quic_dgram_stream, pacing: {mode: kernel}, rate: 1Mbit/s", "use `mode: user`"),
         ("workload: quic_duplex", "quic_stream with `direction: bidirectional`"),
         ("workload: quic_stream, tls: {records: kernel}", "QUIC has packets in the place of records"),
         ("workload: quic_rr, tls: {session: resumed}", "use quic_crr or quic_cc"),
@@ -114,6 +119,77 @@ fn what_quic_does_not_have_is_refused_with_the_reason() {
             ran.stderr
         );
     }
+}
+
+/// On loopback nothing is lost, and the columns are those of UDP.
+#[test]
+fn datagrams_are_counted_as_those_of_udp() {
+    let folder = Folder::new();
+    let rate = "rate: 20Mbit/s, bytes: 600kB, integrity: true";
+    let tests = [
+        format!("named: {{workload: quic_datagram, {rate}}}"),
+        format!("both: {{workload: quic_dgram_stream, {rate}, direction: bidirectional, streams: 2}}"),
+        format!("reverse: {{workload: quic_dgram_maerts, {rate}}}"),
+        format!("short: {{workload: quic_dgram_stream, {rate}, message_size: 100, pacing: {{burst: 10}}}}"),
+        format!("one_way: {{workload: quic_dgram_stream, {rate}, one_way: true}}"),
+        "unpaced: {workload: quic_dgram_stream, bytes: 3MB, tls: {cipher: chacha20_poly1305}, quic: {congestion_control: bbr}}".to_owned(),
+    ];
+    let plan = folder.plan("", &tests.map(|test| format!("  {test}")).join("\n"));
+    let ran = plumb(&["run", &plan, "--progress", "never"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rows = parse(&ran.stdout);
+    let iterations = of(&rows, "iteration");
+    assert_eq!(iterations.len(), 8);
+    for row in iterations {
+        assert_eq!((&*row["status"], &*row["error"], &*row["transport"]), ("ok", "", "quic_dgram"), "{row:?}");
+        let size = if row["test"] == "short" { 100 } else { 1200 };
+        let sent = count(row, "messages_sent");
+        assert!(sent >= 500 && count(row, "bytes_sent") == sent * size, "{row:?}");
+        assert_eq!((count(row, "bytes_received"), count(row, "lost")), (sent * size, 0), "{row:?}");
+        assert_eq!((count(row, "reordered"), count(row, "duplicated")), (0, 0), "{row:?}");
+        assert!(!row["jitter_us"].is_empty() && count(row, "quic_packets_sent") > 0, "{row:?}");
+        assert_eq!(row["forward_variation_p50_us"].is_empty(), row["test"] != "one_way", "{row:?}");
+    }
+}
+
+/// A packet filter drops every twentieth packet of a message's length and counts them: none of those is sent again, nor counted otherwise.
+/// A few messages pass it by twos, as one packet of the kernel's offload.
+/// Then the path's packets are too short.
+#[test]
+fn datagrams_that_a_filter_drops_are_lost_and_those_too_long_for_the_path_are_refused() {
+    let Some(pair) = Pair::new() else { return };
+    if !has_program("iptables", "iptables") {
+        return;
+    }
+    let (_daemon, hosts) = pair.serve();
+    let folder = Folder::new();
+    let plan = |size: u32| {
+        let test = format!(
+            "workload: quic_dgram_stream, message_size: {size}, rate: 1000/s, pacing: {{catch_up: 0}}, bytes: 800kB, to: far"
+        );
+        folder.plan(&hosts, &format!("  it: {{{test}}}"))
+    };
+    let drops =
+        "-A INPUT -i data -p udp -m length --length 800:1000 -m statistic --mode nth --every 20 --packet 0 -j DROP";
+    pair.far.read("iptables", &drops.split(' ').collect::<Vec<_>>());
+    let ran = pair.near.run(&plan(800));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let rules = pair.far.read("iptables", &["-L", "INPUT", "-v", "-n", "-x"]);
+    let dropped: u64 = rules.lines().nth(2).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration")[0];
+    let (sent, arrived, lost) = (count(row, "messages_sent"), count(row, "messages_received"), count(row, "lost"));
+    assert_eq!((sent, arrived + lost, lost), (1000, 1000, dropped), "{row:?}");
+    assert_eq!((count(row, "loss_runs"), count(row, "reordered")), (dropped, 0), "{row:?}");
+    assert!(lost > 0, "{row:?}");
+    for host in [&pair.near, &pair.far] {
+        host.read("ip", &["link", "set", "dev", "data", "mtu", "1300"]);
+    }
+    let ran = pair.near.run(&plan(1300));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    // The search of the path's MTU may stop some bytes below it.
+    let words = "a packet on this path carries a datagram of at most 12";
+    assert!(ran.stderr.contains(words) && ran.stderr.contains("choose a smaller message_size"), "{}", ran.stderr);
 }
 
 /// The handshakes of a test are the far end's, whatever was asked: a flow's first one is full, and the others are as asked.

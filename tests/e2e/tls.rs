@@ -247,8 +247,7 @@ fn a_certificate_that_cannot_be_used_is_named_with_the_remedy() {
     }
     // A daemon reads what its host allows.
     let plan = |serve: &Serve| {
-        let (address, port) = serve.address.split_once(':').unwrap();
-        let hosts = format!("hosts: {{b: {{address: {address}, port: {port}}}}}");
+        let hosts = format!("hosts: {{b: {{address: 127.0.0.1, control: \"{}\"}}}}", serve.address);
         folder.plan(&hosts, &format!("  it: {{workload: tls_stream, to: b, bytes: 1kB, tls: {{certificate: {good}}}}}"))
     };
     let closed = Serve::start(&[]);

@@ -327,7 +327,7 @@ pub enum Headers {
 impl Headers {
     /// Those of a row, by its transport; rows do not say the version of IP.
     fn of(transport: &str) -> Self {
-        if matches!(transport, "udp" | "udplite" | "quic") { Self::Udp4 } else { Self::Tcp4 }
+        if matches!(transport, "udp" | "udplite" | "quic" | "quic_dgram") { Self::Udp4 } else { Self::Tcp4 }
     }
 }
 
@@ -364,7 +364,7 @@ impl Wire {
     /// Payload bits per second of a full link, for messages of that transport and size.
     pub fn carries(&self, transport: &str, message_bytes: Option<u64>) -> Result<f64, Error> {
         let headers = self.headers.unwrap_or_else(|| Headers::of(transport));
-        if transport == "quic" {
+        if matches!(transport, "quic" | "quic_dgram") {
             let packets = Packets { ipv6: matches!(headers, Headers::Udp6), mtu: self.mtu, tags: self.tags };
             let datagram = packets.largest_message().map(|most| most.min(QUIC_DATAGRAM));
             let load = datagram.and_then(|bytes| packets.quic(bytes)).ok_or_else(|| self.no_room())?;

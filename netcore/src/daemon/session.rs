@@ -373,7 +373,8 @@ impl<'s> Session<'s> {
         let within = Duration::from_nanos(connect.within_ns).min(LONGEST_CONNECT);
         prepared.connect(peers, within, &|| self.is_cancelled()).map_err(|error| reply_error(&error))?;
         match part {
-            Part::End { spec, side: Side::Far } if spec.transport.is_datagram() => {
+            // A handshake of QUIC proves that the other end is where its packets come from.
+            Part::End { spec, side: Side::Far } if spec.transport.is_datagram() && !spec.transport.is_quic() => {
                 admission::datagrams(config, self.addresses, &prepared.accepted_from())
             }
             _ => Ok(()),

@@ -86,6 +86,50 @@ impl Quic {
     }
 }
 
+// Unreliable datagrams.
+impl Quic {
+    /// Hands a datagram to the library; returns it, after a wait, if there was no room. `more`: others follow at once.
+    pub fn send_datagram(&mut self, message: Bytes, more: bool) -> io::Result<Option<Bytes>> {
+        let blocked = self.node().send_datagram(message)?;
+        if blocked.is_some() {
+            self.go_on()?;
+            self.node().turn(instant(u64::MAX))?;
+        } else if !more {
+            self.node().go_on()?;
+        }
+        Ok(blocked)
+    }
+
+    /// The next datagram. `None`: none came until then, or the other end has closed the connection.
+    pub fn receive_datagram(&mut self, until_ns: u64) -> io::Result<Option<Bytes>> {
+        loop {
+            let message = self.node().receive_datagram()?;
+            if message.is_some() || self.is_closed() || monotonic_ns() >= until_ns {
+                return Ok(message);
+            }
+            self.go_on()?;
+            self.node().turn(instant(until_ns))?;
+        }
+    }
+
+    /// Whether the other end has closed the connection.
+    pub fn is_closed(&self) -> bool {
+        self.drive.0.borrow().is_closed()
+    }
+
+    /// Waits until all datagrams have been sent and the other end has seen the end of the stream beside them, which comes after those
+    /// that others overtook on the way.
+    pub fn flush_datagrams(&mut self, at_most: Duration) {
+        self.node().finish(OUT);
+        let by = Instant::now() + at_most;
+        while !(self.node().has_sent_datagrams() && self.node().is_settled()) && Instant::now() < by {
+            if self.go_on().is_err() || self.node().turn(by).is_err() {
+                break;
+            }
+        }
+    }
+}
+
 impl Channel for Quic {
     type Wait = Drive;
 

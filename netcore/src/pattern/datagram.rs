@@ -3,6 +3,8 @@
 //! The datagrams do not tell the receiver that no more will come. It stops on its own schedule or on an end-of-data
 //! message, and then receives the rest, until nothing has come for a moment. In netperf's dialect an empty datagram says so.
 
+pub mod packets;
+
 use std::{
     io,
     os::fd::AsRawFd,

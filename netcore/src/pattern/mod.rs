@@ -262,7 +262,7 @@ fn drain(channel: &mut impl Channel) {
 pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     let link = worker.link.clone();
     let spins = worker.spec.resolved_io() == Io::Spin;
-    if worker.spec.transport == Transport::Quic {
+    if worker.spec.transport.is_quic() {
         return by_quic(worker);
     }
     if worker.spec.pattern.is_connecting() {
@@ -364,9 +364,14 @@ fn by_quic(worker: &mut Worker) -> Result<(), WorkerError> {
             _ => connect::packets::accept(worker),
         };
     }
-    let messages = (worker.role == Role::Sender).then_some(&worker.send_buffers);
+    let datagrams = worker.spec.transport.is_datagram();
+    let messages = (worker.role == Role::Sender && !datagrams).then_some(&worker.send_buffers);
     let channel = Quic::new(worker.link.clone(), messages).map_err(worker.error("take its connection"))?;
-    over(worker, channel)
+    match worker.role {
+        Role::Sender if datagrams => datagram::packets::send(worker, channel),
+        _ if datagrams => datagram::packets::receive(worker, channel),
+        _ => over(worker, channel),
+    }
 }
 
 /// Runs a worker's loop over messages between ranks.

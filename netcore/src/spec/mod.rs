@@ -55,6 +55,9 @@ pub enum Transport {
     Tls,
     /// QUIC (RFC 9000): a stream each way on a connection over UDP.
     Quic,
+    /// Unreliable datagrams on a connection of QUIC (RFC 9221).
+    #[serde(rename = "quic_dgram")]
+    QuicDatagram,
     Udp,
     UdpLite,
     /// One-to-one style.
@@ -363,6 +366,8 @@ impl TestSpec {
     pub fn new(pattern: Pattern, transport: Transport) -> Self {
         let message_bytes = match transport {
             Transport::Udp | Transport::UdpLite | Transport::UnixDatagram | Transport::Link => 1472,
+            // With the headers of QUIC, UDP and IP it fits a packet of Ethernet.
+            Transport::QuicDatagram => 1200,
             // DCCP's header is longer than UDP's and may carry options.
             Transport::Dccp => 1400,
             Transport::Icmp => 56,
@@ -417,7 +422,7 @@ impl TestSpec {
     pub fn resolved_io(&self) -> Io {
         match self.io {
             Io::Auto if self.transport.is_datagram() && self.pattern == Pattern::Stream => Io::Batch,
-            Io::Auto if self.transport == Transport::Quic => Io::Batch,
+            Io::Auto if self.transport.is_quic() => Io::Batch,
             Io::Auto if self.shares_threads() || self.has_window() => Io::Nonblocking,
             Io::Auto => Io::Blocking,
             chosen => chosen,

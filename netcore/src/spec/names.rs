@@ -73,11 +73,12 @@ const WAITING: Facts = Facts { stream: &[Io::Blocking], request_response: &[Io::
 
 impl Transport {
     /// All transports, in the order of the enum.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Tcp,
         Self::Mptcp,
         Self::Tls,
         Self::Quic,
+        Self::QuicDatagram,
         Self::Udp,
         Self::UdpLite,
         Self::Sctp,
@@ -130,6 +131,9 @@ impl Transport {
                 connect: &[Io::Batch],
                 ..NOTHING
             },
+            Self::QuicDatagram => {
+                Facts { name: "quic_dgram", ip: true, datagrams: true, stream: &[Io::Batch], ..NOTHING }
+            }
             Self::Udp => Facts { name: "udp", ip: true, discards: true, ..DATAGRAMS },
             Self::UdpLite => Facts { name: "udplite", ip: true, discards: true, ..DATAGRAMS },
             // The kernel (seen on 6.1) reports the end of an association to blocking calls only.
@@ -214,6 +218,11 @@ impl Transport {
     /// Whether its connections can be kept alive and linger.
     pub fn has_connections(self) -> bool {
         self.is_tcp() || matches!(self, Self::Sctp | Self::Dccp)
+    }
+
+    /// Whether its packets are those of QUIC.
+    pub fn is_quic(self) -> bool {
+        matches!(self, Self::Quic | Self::QuicDatagram)
     }
 
     /// Whether its options and TCP_INFO are TCP's.

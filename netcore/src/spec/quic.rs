@@ -52,6 +52,10 @@ impl QuicCongestionControl {
 /// Bounds of [`QuicOptions::mtu`]: the least that QUIC works with (RFC 9000, section 14), and the longest payload of UDP over IPv4.
 const MTU: std::ops::RangeInclusive<u16> = 1200..=65_507;
 
+/// Most bytes of a packet beside a datagram in it, as the library counts them: flags, identifier, number and seal of the packet, and
+/// type and length of the frame.
+const DATAGRAM_HEADERS: u64 = 1 + 8 + 4 + 16 + 9;
+
 /// Bounds of [`QuicOptions::window`], bytes.
 pub(crate) const WINDOW: std::ops::RangeInclusive<u64> = 16 << 10..=256 << 20;
 
@@ -65,12 +69,17 @@ impl QuicOptions {
     pub fn mtu_bytes(&self) -> u16 {
         self.mtu.unwrap_or(1452)
     }
+
+    /// Longest datagram of RFC 9221 that the library puts into a packet of this length, bytes.
+    pub fn longest_datagram(&self) -> u64 {
+        u64::from(self.mtu_bytes()).saturating_sub(DATAGRAM_HEADERS)
+    }
 }
 
 impl TestSpec {
     /// The options of its connections of QUIC; `None`: it has none.
     pub fn quic_options(&self) -> Option<QuicOptions> {
-        (self.transport == Transport::Quic).then(|| self.quic.unwrap_or_default())
+        self.transport.is_quic().then(|| self.quic.unwrap_or_default())
     }
 }
 
@@ -78,7 +87,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     let Some(options) = spec.quic_options() else {
         refuse_if! {
             spec.quic.is_some() => key::quic,
-                "`quic` is about quic_stream, quic_rr, quic_cc and quic_crr, and this test runs over {}: leave it out",
+                "`quic` is about quic_stream, quic_dgram_stream, quic_rr, quic_cc and quic_crr, and this test runs over {}: leave it out",
                 spec.transport.name();
         }
         return Ok(());
@@ -86,6 +95,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
     // The library sets the whole byte with each packet, for its congestion marks.
     let class = [(&spec.near, "socket.dscp"), (&spec.far, "remote_socket.dscp")];
     let class = class.into_iter().find(|(end, _)| end.socket.dscp.is_some()).map(|(_, key)| key);
+    let (datagrams, longest) = (spec.transport == Transport::QuicDatagram, options.longest_datagram());
     let touches = |end: &super::EndSpec| end.buffers.dirty.max(end.buffers.clean) > 0;
     refuse_if! {
         spec.direction == Direction::Duplex => key::workload,
@@ -99,6 +109,11 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "QUIC's library sets the class of each packet by itself, for its congestion marks: leave `dscp` out";
         !MTU.contains(&options.mtu_bytes()) => key::quic,
             "`quic.mtu` is the longest UDP payload: {} to {} bytes, not {}", MTU.start(), MTU.end(), options.mtu_bytes();
+        datagrams && options.window.is_some() => key::quic,
+            "`quic.window` bounds streams; of datagrams only the congestion control holds any back: leave it out";
+        datagrams && spec.sizes.message_bytes > longest => key::message_size,
+            "a packet of at most {} bytes (`quic.mtu`) carries a datagram of at most {longest} bytes, not {}: choose a smaller \
+             message_size, or a larger `quic.mtu` where the path carries it", options.mtu_bytes(), spec.sizes.message_bytes;
         !WINDOW.contains(&options.window_bytes()) => key::quic,
             "`quic.window` is {} KiB to {} MiB, not {} bytes", WINDOW.start() >> 10, WINDOW.end() >> 20, options.window_bytes();
     }

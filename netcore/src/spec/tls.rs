@@ -106,7 +106,7 @@ impl TlsOptions {
 impl TestSpec {
     /// The cipher of its records or packets; `None`: it has no TLS.
     pub fn cipher(&self) -> Option<Cipher> {
-        let has_tls = matches!(self.transport, Transport::Tls | Transport::Quic);
+        let has_tls = self.transport == Transport::Tls || self.transport.is_quic();
         has_tls.then(|| self.tls.as_ref().map_or_else(Cipher::default, |tls| tls.cipher))
     }
 

@@ -17,8 +17,10 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::tls::NAME;
 use crate::error::EndError;
+
+/// The name in certificates that are made. Nothing depends on it: the certificate itself is pinned.
+pub const NAME: &str = "plumb";
 
 /// Longest file, bytes.
 pub const MOST_BYTES: usize = 64 << 10;
@@ -100,7 +102,6 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair};
 
     use super::*;
-    use crate::{spec::Cipher, transport::tls::provider};
 
     /// A certificate with its key, in PEM.
     fn made() -> (String, String) {
@@ -114,42 +115,40 @@ mod tests {
         (pem("CERTIFICATE", all.self_signed(&key).unwrap().der()), pem("PRIVATE KEY", &key.serialize_der()))
     }
 
-    /// 2030-01-01.
-    const NOW: Duration = Duration::from_secs(1_893_456_000);
-
-    fn parsed(text: &str, now: Duration) -> Result<usize, String> {
-        let provider = provider(Cipher::Aes128Gcm);
-        parse(text.as_bytes(), &provider, UnixTime::since_unix_epoch(now)).map(|key| key.cert.len())
+    /// At the begin of a year.
+    fn parsed(text: &str, year: u64) -> Result<usize, String> {
+        let now = Duration::from_hours((year - 1970) * 8766);
+        parse(text.as_bytes(), &rustls::crypto::ring::default_provider(), UnixTime::since_unix_epoch(now))
+            .map(|key| key.cert.len())
     }
 
     #[test]
     fn a_chain_and_a_key_in_any_order_are_taken() {
         let ((own, key), (issuer, _)) = (made(), made());
-        assert_eq!(parsed(&format!("{own}{key}"), NOW), Ok(1));
-        assert_eq!(parsed(&format!("words\n{key}\n{own}\r\n{issuer}{issuer}"), NOW), Ok(3));
+        assert_eq!(parsed(&format!("{own}{key}"), 2030), Ok(1));
+        assert_eq!(parsed(&format!("words\n{key}\n{own}\r\n{issuer}{issuer}"), 2030), Ok(3));
     }
 
     #[test]
     fn what_cannot_be_used_is_refused_with_the_remedy() {
         let ((own, key), (issuer, other)) = (made(), made());
         let both = format!("{own}{key}");
-        let year = Duration::from_hours(24 * 365);
         let locked = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
         let long = format!("{both}{}", " ".repeat(MOST_BYTES));
-        for (text, now, words) in [
-            ("", NOW, "no certificate in PEM"),
-            ("\u{0}\u{1}", NOW, "no certificate in PEM"),
-            (&*key, NOW, "no certificate in PEM"),
-            ("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n", NOW, "it is no PEM: "),
-            (&*own, NOW, "append the key"),
-            (&*format!("{own}{locked}"), NOW, "without a password"),
-            (&*format!("{own}{other}"), NOW, "is not that of its first certificate"),
-            (&*format!("{issuer}{own}{key}"), NOW, "is not that of its first certificate"),
-            (&*both, NOW + 6 * year, "expired 30"),
-            (&*both, NOW - 5 * year, "is valid in 5"),
-            (&*long, NOW, "longer than 64 KiB"),
+        for (text, year, words) in [
+            ("", 2030, "no certificate in PEM"),
+            ("\u{0}\u{1}", 2030, "no certificate in PEM"),
+            (&*key, 2030, "no certificate in PEM"),
+            ("-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n", 2030, "it is no PEM: "),
+            (&*own, 2030, "append the key"),
+            (&*format!("{own}{locked}"), 2030, "without a password"),
+            (&*format!("{own}{other}"), 2030, "is not that of its first certificate"),
+            (&*format!("{issuer}{own}{key}"), 2030, "is not that of its first certificate"),
+            (&*both, 2036, "expired 30"),
+            (&*both, 2025, "is valid in 5"),
+            (&*long, 2030, "longer than 64 KiB"),
         ] {
-            let refused = parsed(text, now).unwrap_err();
+            let refused = parsed(text, year).unwrap_err();
             assert!(refused.contains(words), "{words}: {refused}");
         }
     }

@@ -314,7 +314,7 @@ impl ControlPort {
             here if here.is_unspecified() => here.is_ipv6() || ip.is_ipv4(),
             here => here.to_canonical() == ip.to_canonical(),
         };
-        matches!(transport, Transport::Tcp | Transport::Tls | Transport::Udp | Transport::Quic)
+        (transport.is_quic() || matches!(transport, Transport::Tcp | Transport::Tls | Transport::Udp))
             && is_here
             && end.port.is_none()
             && end.bind.is_empty()

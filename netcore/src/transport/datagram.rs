@@ -52,7 +52,7 @@ const PACED_BUFFER: Bytes = Bytes(32 << 10);
 /// The options of a data socket, with the engines' own defaults.
 pub fn effective(asked: &SocketOptions, spec: &TestSpec) -> SocketOptions {
     let mut options = asked.clone();
-    if spec.transport == Transport::Quic {
+    if spec.transport.is_quic() {
         options.receive_buffer.get_or_insert(RECEIVE_BUFFER);
         options.send_buffer.get_or_insert(RECEIVE_BUFFER);
     }

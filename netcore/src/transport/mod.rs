@@ -203,7 +203,7 @@ impl Protocol {
             Transport::Dccp => (libc::SOCK_DCCP, libc::IPPROTO_DCCP),
             Transport::UnixStream | Transport::Vsock => (libc::SOCK_STREAM, 0),
             Transport::UnixSeqpacket => (libc::SOCK_SEQPACKET, 0),
-            Transport::Udp | Transport::Quic => (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
+            Transport::Udp | Transport::Quic | Transport::QuicDatagram => (libc::SOCK_DGRAM, libc::IPPROTO_UDP),
             Transport::UdpLite => (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
             Transport::Icmp => (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
             Transport::UnixDatagram | Transport::Link => (libc::SOCK_DGRAM, 0),

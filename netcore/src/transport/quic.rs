@@ -28,17 +28,17 @@ use nix::{
 };
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointEvent, Event,
-    ReadError, ReadableError, SendStream, Side, StreamEvent, StreamId, Transmit, VarInt, WriteError,
+    ReadError, ReadableError, SendDatagramError, SendStream, Side, StreamEvent, StreamId, Transmit, VarInt, WriteError,
 };
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 
-use super::{connection, tls};
+use super::{certificate, connection, tls};
 use crate::{
     measure::counters::Published,
     report::{Granted, QuicInfo},
     spec::QuicCongestionControl,
 };
-use handshake::Opening;
+use handshake::{AHEAD_BYTES, Opening};
 
 pub use handshake::secure;
 
@@ -471,6 +471,49 @@ impl Node {
         }
     }
 
+    /// Hands a datagram to the only connection; returns it if there is no room.
+    pub fn send_datagram(&mut self, message: Bytes) -> io::Result<Option<Bytes>> {
+        let open = self.get(0)?;
+        if let Some(reason) = &open.lost {
+            return Err(over(reason));
+        }
+        let mut datagrams = open.connection.datagrams();
+        match datagrams.send(message, false) {
+            Ok(()) => Ok(None),
+            Err(SendDatagramError::Blocked(message)) => Ok(Some(message)),
+            Err(SendDatagramError::TooLarge) => {
+                let longest = datagrams.max_size().unwrap_or(0);
+                let reason = format!(
+                    "a packet on this path carries a datagram of at most {longest} bytes: choose a smaller message_size"
+                );
+                Err(io::Error::new(ErrorKind::InvalidInput, reason))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// Whether all datagrams have been sent.
+    pub fn has_sent_datagrams(&mut self) -> bool {
+        self.get(0).map_or(true, |open| {
+            open.lost.is_some() || open.connection.datagrams().send_buffer_space() + size_of::<Bytes>() >= AHEAD_BYTES
+        })
+    }
+
+    /// Takes a datagram that has come on the only connection.
+    pub fn receive_datagram(&mut self) -> io::Result<Option<Bytes>> {
+        let open = self.get(0)?;
+        match (open.connection.datagrams().recv(), &open.lost) {
+            (Some(message), _) => Ok(Some(message)),
+            (None, Some(ConnectionError::ApplicationClosed(_)) | None) => Ok(None),
+            (None, Some(reason)) => Err(over(reason)),
+        }
+    }
+
+    /// Whether the other end has closed the only connection.
+    pub fn is_closed(&self) -> bool {
+        self.open.first().is_none_or(|open| matches!(open.lost, Some(ConnectionError::ApplicationClosed(_))))
+    }
+
     /// Ends a stream of the `at`-th connection.
     pub fn finish(&mut self, (at, stream): (usize, Stream)) {
         if let Ok(open) = self.get(at) {
@@ -504,7 +547,7 @@ impl Node {
     pub fn begin(&mut self) -> io::Result<()> {
         let Some(opening) = &self.opening else { return Ok(()) };
         opening.checked.store(false, Relaxed);
-        let begun = self.endpoint.connect(Instant::now(), opening.config.clone(), self.peer, tls::NAME);
+        let begun = self.endpoint.connect(Instant::now(), opening.config.clone(), self.peer, certificate::NAME);
         let (handle, connection) = begun.map_err(io::Error::other)?;
         self.add(handle, connection);
         Ok(())

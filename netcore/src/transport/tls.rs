@@ -37,7 +37,9 @@ use rustls::{
 use sha2::{Digest, Sha256};
 
 use super::{
-    Deadline, Link, certificate, connection, ktls,
+    Deadline, Link,
+    certificate::{self, NAME},
+    connection, ktls,
     records::{Keys, Opener, Sealer, key_of},
 };
 use crate::{
@@ -58,9 +60,6 @@ pub fn library(spec: &TestSpec, side: Side) -> Option<&'static str> {
 
 /// Tickets of a flow that both ends keep. A connection uses one and brings two.
 const TICKETS_PER_FLOW: usize = 16;
-
-/// The name in certificates. Nothing depends on it: the certificate itself is pinned.
-pub(super) const NAME: &str = "plumb";
 
 /// Longest body of a record that a peer may send in the handshake: RFC 8446, section 5.2.
 const LONGEST_RECORD: usize = 16_384 + 256;
@@ -124,7 +123,7 @@ fn failed(what: &str, error: &dyn fmt::Display) -> EndError {
 }
 
 /// ring, with one cipher and one key exchange: both ends compute the same, whatever the versions of the library prefer.
-pub(super) fn provider(cipher: Cipher) -> Arc<CryptoProvider> {
+fn provider(cipher: Cipher) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     provider.cipher_suites.retain(|suite| cipher_of(suite.suite()) == Some(cipher));
     provider.kx_groups = vec![ring::kx_group::X25519];

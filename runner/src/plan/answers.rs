@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 use analyze::stats::series;
 use netcore::{
     peers::Program,
-    spec::{Direction, Io, Mark, Pattern, Stop, TestSpec, Transport},
+    spec::{Direction, Io, Mark, Pattern, Stop, TestSpec},
 };
 use schemas::{
     columns::{self, Row},
@@ -148,11 +148,11 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
         ("pacing", _) if spec.pace.is_none() => "without `rate` there is no schedule to compare with",
         (_, "limited_by") if !spec.collect.limits => "`limits` is not in `collect`",
         ("tcp", "rtt" | "min_rtt" | "cwnd")
-            if spec.transport == Transport::Quic && spec.collect.tcp_info && !spec.pattern.is_connecting() =>
+            if spec.transport.is_quic() && spec.collect.tcp_info && !spec.pattern.is_connecting() =>
         {
             return None;
         }
-        ("quic", _) if spec.transport != Transport::Quic => "only QUIC reports it",
+        ("quic", _) if !spec.transport.is_quic() => "only QUIC reports it",
         ("quic", _) if spec.pattern.is_connecting() => {
             "each connection has figures of its own, which are not added up: use quic_stream or quic_rr"
         }

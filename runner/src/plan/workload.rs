@@ -145,6 +145,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("stream_rr", "unix_rr"),
     ("dg_stream", "unix_dgram_stream"),
     ("dg_rr", "unix_dgram_rr"),
+    ("quic_datagram", "quic_dgram_stream"),
     ("dlcl_stream", "link_stream"),
     ("dlcl_rr", "link_rr"),
     ("dlco_stream", "link_stream"),

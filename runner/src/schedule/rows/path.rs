@@ -291,6 +291,9 @@ fn speed(end: &SideReport) -> Option<u32> {
     Some(end.nic.as_ref()?.wire?.mbit_per_s)
 }
 
+/// Bytes of the header of a datagram in a packet of QUIC: its type and its length.
+const FRAME_BYTES: u64 = 3;
+
 /// The packets that carry the row's stream, full segments or single messages, and the share of their load that is payload.
 fn load(row: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) -> Option<(Load, f64)> {
     let ends = || [Some(near), far].into_iter().flatten();
@@ -309,9 +312,13 @@ fn load(row: &Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>)
             Some((load, if spec.transport == Transport::Tls { in_records(spec.sizes.message_bytes) } else { 1.0 }))
         }
         // Its datagrams fit the path, since the library searched for their length. Streams may have found different ones.
-        Transport::Quic => {
+        Transport::Quic | Transport::QuicDatagram => {
             let datagram = row.quic_udp_bytes?.checked_div(row.quic_packets_sent?)?;
-            Some((packets(u64::from(u16::MAX)).quic(datagram)?, 1.0))
+            let message = spec.sizes.message_bytes;
+            // A packet has room for several short messages, each with a header of its own.
+            let joined = spec.transport == Transport::QuicDatagram && message <= datagram / 2;
+            let payload = if joined { message as f64 / (message + FRAME_BYTES) as f64 } else { 1.0 };
+            Some((packets(u64::from(u16::MAX)).quic(datagram)?, payload))
         }
         Transport::Udp | Transport::UdpLite => {
             let mtu = nics().filter_map(|nic: &NicFacts| nic.mtu_bytes).min()?;
