@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schemas::{columns::axis_column, metrics, run_record::RunRecord, words::Way};
+use schemas::{columns::axis_column, metrics, run_record::RunRecord, text::case_parts, words::Way};
 use serde_json::Value;
 
 use crate::distinct;
@@ -45,28 +45,10 @@ type Settings = BTreeMap<String, String>;
 
 /// The settings of a case: `bulk[message_size=65536,streams=4]` has a test and two swept keys.
 fn settings(case: &Case) -> Settings {
-    let (test, swept) = match case.name.strip_suffix(']').and_then(|name| name.split_once('[')) {
-        Some((test, swept)) if swept.contains('=') => (test, swept),
-        _ => (case.name.as_str(), ""),
-    };
-    let mut found = Settings::from([(TEST.to_owned(), test.to_owned())]);
-    let mut last = String::new();
-    for part in swept.split(',').filter(|part| !part.is_empty()) {
-        match part.split_once('=') {
-            Some((key, value)) => {
-                key.clone_into(&mut last);
-                found.insert(last.clone(), value.to_owned());
-            }
-            // A comma inside a value.
-            None => found.entry(last.clone()).or_default().extend([",", part]),
-        }
-    }
-    for (name, value) in [(MEMBER, &case.key.member), (DIRECTION, &case.key.direction)] {
-        if !value.is_empty() {
-            found.insert(name.to_owned(), value.clone());
-        }
-    }
-    found
+    let (test, swept) = case_parts(&case.name);
+    let own = [(TEST, test), (MEMBER, &case.key.member), (DIRECTION, &case.key.direction)];
+    let own = own.into_iter().filter(|(name, value)| *name == TEST || !value.is_empty());
+    swept.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// The readable name of what is left: `bulk[streams=4]`.
