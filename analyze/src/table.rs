@@ -23,13 +23,14 @@ pub mod rows;
 pub mod select;
 
 pub use blocks::RECORD_LIMIT;
-pub use output::{OutputArgs, replace, sync_folder, write_whole};
+pub use output::{OutputArgs, replace, sync_folder, write_csv, write_whole};
 pub use row::{Cells, Row, parse_number};
 pub use rows::Rows;
 pub use schemas::{columns::results::Field, words::Record};
 pub use select::{Picker, Selection};
 
 pub(crate) use blocks::{Block, Blocks, Unchecked};
+pub(crate) use output::{cells, csv_table};
 pub(crate) use row::{Records, fields, unquoted};
 
 use crate::{

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 
-use schemas::{columns::number, units::three_digits};
+use schemas::units::three_digits;
 use serde_json::{Value as Json, json};
 
 use super::{Format, Snapshot};
@@ -14,6 +14,7 @@ use super::{
     diff::{Change, Note},
 };
 use crate::error::Error;
+use crate::table::{cells, output::CsvCell};
 
 /// The header of the `counters` table.
 pub const HEADER: [&str; 9] = ["host", "source", "key", "before", "after", "delta", "elapsed_s", "rate_per_s", "note"];
@@ -188,8 +189,10 @@ fn placeholder(format: Format, note: Note) -> &'static str {
     }
 }
 
-fn cell(value: Option<Value>) -> String {
-    value.map(|v| v.to_string()).unwrap_or_default()
+impl CsvCell for Value {
+    fn cell(self) -> String {
+        self.to_string()
+    }
 }
 
 /// Gives each row a key of its own.
@@ -224,27 +227,16 @@ pub fn csv(
     wanted: &Wanted,
     elapsed: Option<f64>,
 ) -> Result<(), Error> {
-    let mut writer = csv::WriterBuilder::new().from_writer(out);
+    let mut writer = csv::Writer::from_writer(out);
     let mut keys = Keys::of(format);
-    let seconds = elapsed.map(number).unwrap_or_default();
     for change in changes {
         let key = keys.name(change);
         if !wanted.wants(change) {
             continue;
         }
-        let rate = rate(change, elapsed).map(number).unwrap_or_default();
-        let (before, after, delta) = (cell(change.before), cell(change.after), cell(change.delta));
-        writer.write_record([
-            host,
-            change.source,
-            &key,
-            &before,
-            &after,
-            &delta,
-            &seconds,
-            &rate,
-            change.note.as_str(),
-        ])?;
+        let Change { before, after, delta, source, note, .. } = change;
+        let rate = rate(change, elapsed);
+        writer.write_record(cells![host, *source, &*key, *before, *after, *delta, elapsed, rate, note.as_str()])?;
     }
     Ok(writer.flush()?)
 }

@@ -8,12 +8,12 @@ use crate::{
     error::{Error, Verdict},
     parallel,
     stats::{bootstrap, quantiles},
-    table::{Header, Picker, Record, Table, TableArgs, no_repeats, select::Preferred},
+    table::{Header, Picker, Record, Table, TableArgs, no_repeats, output::CsvCell, select::Preferred, write_csv},
 };
 use group::{Centre, Columns, Group, Groups, Intervals, Statistic, Values};
 use rayon::prelude::*;
 use schemas::{
-    columns::{self, AXIS_PREFIX, Column, number, results::column},
+    columns::{self, AXIS_PREFIX, Column, results::column},
     metrics::{self, Family, Kind},
     units,
     words::Way,
@@ -275,7 +275,6 @@ impl Plan {
             .collect();
         let with_level = self.uses(Statistic::Interval);
 
-        let mut writer = csv::Writer::from_writer(output);
         let mut titles: Vec<String> = used_keys.iter().map(|k| names[self.columns.group[*k]].clone()).collect();
         for m in &used_metrics {
             let column = &names[self.columns.metrics[*m]];
@@ -286,7 +285,6 @@ impl Plan {
         if with_level {
             titles.push("confidence_level".to_owned());
         }
-        writer.write_record(&titles)?;
         let row = |group: &Group| {
             let mut cells: Vec<String> = used_keys.iter().map(|k| group.key[*k].to_string()).collect();
             for m in &used_metrics {
@@ -294,22 +292,18 @@ impl Plan {
                 let metric = metrics::find(column);
                 for (_, statistic) in &self.statistics {
                     let values = statistic.values(&group.values[*m], column, metric, self.intervals);
-                    cells.extend(values.into_iter().map(|v| v.map(number).unwrap_or_default()));
+                    cells.extend(values.into_iter().map(CsvCell::cell));
                 }
             }
-            if with_level {
-                cells.push(number(self.intervals.level));
-            }
+            cells.extend(with_level.then(|| self.intervals.level.cell()));
             cells
         };
         if self.resamples() {
             // A third of a second for 4096 values: the only statistic that is worth a thread.
-            let rows: Vec<_> = groups.par_iter().map(row).collect();
-            rows.iter().try_for_each(|row| writer.write_record(row))?;
+            write_csv(output, titles, groups.par_iter().map(row).collect::<Vec<_>>())
         } else {
-            groups.iter().try_for_each(|group| writer.write_record(row(group)))?;
+            write_csv(output, titles, groups.iter().map(row))
         }
-        Ok(writer.flush()?)
     }
 }
 

@@ -7,12 +7,12 @@ mod path;
 use crate::{
     error::{Error, Verdict},
     stats::{hockney, moments::Moments},
-    table::{Field, Rows, Selection, Table, TableArgs},
+    table::{Field, Rows, Selection, Table, TableArgs, cells, write_csv},
     wire::{Load, Packets, QUIC_DATAGRAM, TIMESTAMPS, in_records},
 };
 use indexmap::IndexMap;
 use schemas::{
-    columns::{number, results::column},
+    columns::results::column,
     text::plain,
     units::{self, Rate, Unit},
     words::LatencyKind,
@@ -162,8 +162,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         ));
     }
     args.tables.output.write(output, |w| match format {
-        Format::Csv => write_csv(&titles, &fits, args.operations, w),
-        Format::Text => write_text(&fits, args.operations, w),
+        Format::Csv => csv(&titles, &fits, args.operations, w),
+        Format::Text => text(&fits, args.operations, w),
     })?;
     Ok(Verdict::Ok)
 }
@@ -252,8 +252,7 @@ fn latency_us(model: &hockney::Hockney) -> Option<f64> {
     (model.latency_s > 0.0).then_some(model.latency_s * 1e6)
 }
 
-fn write_csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(output);
+fn csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     let columns = [
         "sizes",
         "latency_us",
@@ -266,10 +265,10 @@ fn write_csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &
         "r2",
         "latency_operations",
     ];
-    writer.write_record(titles.iter().map(String::as_str).chain(columns))?;
-    for fit in fits {
+    let rows = fits.iter().map(|fit| {
         let model = fit.model.as_ref();
-        let values = [
+        let values = cells![
+            fit.sizes,
             model.and_then(latency_us),
             model.map(|m| m.bandwidth * 8.0),
             model.filter(|m| m.latency_s > 0.0).map(|m| m.half_bandwidth_bytes().round()),
@@ -280,13 +279,12 @@ fn write_csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &
             model.map(|m| m.r2),
             model.and_then(latency_us).zip(operations).map(|(us, rate)| (us * rate / 1e6).round()),
         ];
-        let cells = values.map(|v| v.map(number).unwrap_or_default());
-        writer.write_record(fit.group.iter().cloned().chain([fit.sizes.to_string()]).chain(cells))?;
-    }
-    Ok(writer.flush()?)
+        fit.group.iter().cloned().chain(values)
+    });
+    write_csv(output, titles.iter().map(String::as_str).chain(columns), rows)
 }
 
-fn write_text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
+fn text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     for fit in fits {
         let mut parts = Vec::new();
         if let Some(model) = &fit.model {
@@ -402,13 +400,8 @@ impl Wire {
             }
             return Ok(());
         }
-        let mut writer = csv::Writer::from_writer(output);
-        writer.write_record(["payload_bytes", "wire_bytes", "wire_goodput_bits_per_s"])?;
-        for load in loads {
-            let rate = number(load.at(self.bits_per_s));
-            writer.write_record([load.payload.to_string(), load.wire.to_string(), rate])?;
-        }
-        Ok(writer.flush()?)
+        let row = |load: &Load| cells![load.payload, load.wire, load.at(self.bits_per_s)];
+        write_csv(output, ["payload_bytes", "wire_bytes", "wire_goodput_bits_per_s"], loads.iter().map(row))
     }
 }
 

@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use indexmap::IndexMap;
-use schemas::columns::number;
 
 use crate::error::{Error, Verdict};
 use crate::stats::histogram::{Latencies, asked_percentile, column_name, needed_observations};
+use crate::table::output::CsvCell;
 use crate::table::select::Preferred;
-use crate::table::{Field, Picker, Table, TableArgs};
+use crate::table::{Field, Picker, Table, TableArgs, cells, write_csv};
 
 /// Latency percentiles per group, from the merged histograms of its rows.
 ///
@@ -103,25 +103,22 @@ fn write(
     let used: Vec<usize> = (0..group.len())
         .filter(|i| !args.group.is_empty() || *i == 0 || pairs.clone().any(|(a, b)| a[*i] != b[*i]))
         .collect();
-    let mut writer = csv::Writer::from_writer(output);
     let mut titles: Vec<&str> = used.iter().map(|i| group[*i].as_str()).collect();
     titles.extend(["observations", "latency_min_us", "latency_mean_us"]);
     titles.extend(percentiles.iter().map(|(name, _)| name.as_str()));
     titles.push("latency_max_us");
-    writer.write_record(&titles)?;
     let scale = if args.one_way { 0.5 } else { 1.0 };
-    for (key, latencies) in &groups.list {
-        let value = |v: Option<f64>| v.map(|v| number(v * scale)).unwrap_or_default();
-        let mut cells: Vec<String> = used.iter().map(|i| key[*i].clone()).collect();
-        cells.push(latencies.count().to_string());
-        cells.push(value(latencies.min_us()));
-        cells.push(value(latencies.mean_us()));
-        for (_, q) in percentiles {
+    let row = |(key, latencies): (&Vec<String>, &Latencies)| {
+        let value = |v: Option<f64>| v.map(|v| v * scale);
+        let quantiles = percentiles.iter().map(|(_, q)| {
             let enough = latencies.count() >= needed_observations(*q);
-            cells.push(value(latencies.quantile_us(*q).filter(|_| enough || args.rare)));
-        }
-        cells.push(value(latencies.max_us()));
-        writer.write_record(&cells)?;
-    }
-    Ok(writer.flush()?)
+            value(latencies.quantile_us(*q).filter(|_| enough || args.rare)).cell()
+        });
+        let mut cells: Vec<String> = used.iter().map(|i| key[*i].clone()).collect();
+        cells.extend(cells![latencies.count(), value(latencies.min_us()), value(latencies.mean_us())]);
+        cells.extend(quantiles);
+        cells.push(value(latencies.max_us()).cell());
+        cells
+    };
+    write_csv(output, titles, groups.list.iter().map(row))
 }

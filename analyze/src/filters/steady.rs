@@ -3,14 +3,13 @@
 use std::io::Write;
 
 use indexmap::IndexMap;
-use schemas::columns::number;
 use schemas::columns::results::column;
 use schemas::words::Phase;
 
 use crate::error::{Error, Verdict};
 use crate::stats::moments;
 use crate::stats::series::{self, WarmUp};
-use crate::table::{Field, InputArgs, OutputArgs, Record, Table};
+use crate::table::{Field, InputArgs, OutputArgs, Record, Table, cells, write_csv};
 
 /// The end of the warm-up in a series of intervals, found from the intervals themselves.
 ///
@@ -94,18 +93,14 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 series[..*n].iter().for_each(|i| warm[i.0] = true);
             }
         }
-        let mut writer = csv::Writer::from_writer(w);
-        writer.write_record(&names)?;
-        for (mut row, warm) in rows.into_iter().zip(warm) {
-            if warm && args.trim {
-                continue;
-            }
+        let kept = rows.into_iter().zip(warm).filter(|(_, warm)| !(*warm && args.trim));
+        let marked = kept.map(|(mut row, warm)| {
             if warm {
                 Phase::Warmup.as_str().clone_into(&mut row[phase]);
             }
-            writer.write_record(&row)?;
-        }
-        Ok(writer.flush()?)
+            row
+        });
+        write_csv(w, &names, marked)
     })?;
     for (key, found) in all.keys().zip(&found) {
         if *found == WarmUp::NotOver {
@@ -126,13 +121,11 @@ fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &
                 || varies && keys[*k] != "file" && !keys.contains(&column::case)
         })
         .collect();
-    let mut writer = csv::Writer::from_writer(output);
     let mut titles: Vec<String> = shown.iter().map(|k| keys[*k].to_owned()).collect();
     titles.extend(["intervals", "warm_up", "warm_up_intervals", "warm_up_end_s"].map(str::to_owned));
     titles.extend(["mean", "steady_mean"].map(|s| format!("{metric}_{s}")));
     titles.push("change_ratio".to_owned());
-    writer.write_record(&titles)?;
-    for ((key, series), found) in all.iter().zip(found) {
+    let rows = all.iter().zip(found).map(|((key, series), found)| {
         let values = values(series);
         let (word, cut) = match found {
             WarmUp::TooShort => ("too_short", None),
@@ -144,13 +137,10 @@ fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &
         let mean = moments::mean(&values);
         let steady = cut.and_then(|n| moments::mean(&values[n..]));
         let change = mean.zip(steady).map(|(m, s)| (s - m) / m.abs()).filter(|r| r.is_finite());
-        let mut cells: Vec<String> = shown.iter().map(|k| key[*k].clone()).collect();
-        cells.extend([values.len().to_string(), word.to_owned()]);
-        cells.push(cut.map(|n| n.to_string()).unwrap_or_default());
-        cells.extend([end, mean, steady, change].map(|v| v.map(number).unwrap_or_default()));
-        writer.write_record(&cells)?;
-    }
-    Ok(writer.flush()?)
+        let key: Vec<String> = shown.iter().map(|k| key[*k].clone()).collect();
+        key.into_iter().chain(cells![values.len(), word, cut, end, mean, steady, change])
+    });
+    write_csv(output, titles, rows)
 }
 
 #[cfg(test)]

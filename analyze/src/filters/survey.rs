@@ -5,7 +5,7 @@ use crate::{
     distinct,
     error::{Error, Verdict, even_unread},
     survey::{self, DISTURBED, FAILED, Kind, Limit, Pairs, Role, Rule, Survey, survey},
-    table::{Table, TableArgs, layout::Sheet},
+    table::{Table, TableArgs, csv_table, layout::Sheet, write_csv},
 };
 use schemas::columns::number;
 use std::{io::Write, sync::LazyLock};
@@ -137,100 +137,58 @@ fn verdict(fail_on: FailOn, surveys: &[Judged]) -> Verdict {
     }
 }
 
-/// A row of the table of findings. Its columns are those of [`COLUMNS`].
-#[derive(Default)]
-struct Row {
-    finding: &'static str,
-    host: String,
-    role: &'static str,
-    pair: Option<(usize, usize)>,
-    effect: Option<[f64; 3]>,
-    shown: Option<usize>,
-    pairs: Option<usize>,
-    overall: Option<f64>,
-    spread: Option<f64>,
-    noise: Option<f64>,
-    suspects: Option<usize>,
-    note: String,
-}
-
-const COLUMNS: [&str; 16] = [
-    "metric",
-    "finding",
-    "host",
-    "role",
-    "from",
-    "to",
-    "worse_ratio",
-    "ci_low_ratio",
-    "ci_high_ratio",
-    "shown",
-    "pairs",
-    "overall",
-    "spread_ratio",
-    "noise_ratio",
-    "suspects",
-    "note",
-];
-
-impl Row {
-    fn cells(self, metric: &str, hosts: &[String]) -> [String; COLUMNS.len()] {
-        let value = |value: Option<f64>| value.map(number).unwrap_or_default();
-        let count = |count: Option<usize>| count.map(|n| n.to_string()).unwrap_or_default();
-        let name = |host: Option<usize>| host.map(|h| hosts[h].clone()).unwrap_or_default();
-        let [worse, low, high] = [0, 1, 2].map(|i| value(self.effect.map(|e| e[i])));
-        [
-            metric.to_owned(),
-            self.finding.to_owned(),
-            self.host,
-            self.role.to_owned(),
-            name(self.pair.map(|p| p.0)),
-            name(self.pair.map(|p| p.1)),
-            worse,
-            low,
-            high,
-            count(self.shown),
-            count(self.pairs),
-            value(self.overall),
-            value(self.spread),
-            value(self.noise),
-            count(self.suspects),
-            self.note,
-        ]
+csv_table! {
+    /// A row of the table of findings.
+    Row {
+        metric: &'static str,
+        finding: &'static str,
+        host: String,
+        role: &'static str,
+        from: String,
+        to: String,
+        worse_ratio: Option<f64>,
+        ci_low_ratio: Option<f64>,
+        ci_high_ratio: Option<f64>,
+        shown: Option<usize>,
+        pairs: Option<usize>,
+        overall: Option<f64>,
+        spread_ratio: Option<f64>,
+        noise_ratio: Option<f64>,
+        suspects: Option<usize>,
+        note: String,
     }
 }
 
 /// Findings as rows, with a row for each survey as a whole before its own.
 fn csv(surveys: &[Judged], output: &mut dyn Write) -> Result<(), Error> {
     let keys: Vec<&str> = distinct(surveys.iter().flat_map(|s| &s.pairs.key).map(|(name, _)| name.as_str()));
-    let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(keys.iter().chain(&COLUMNS))?;
-    for survey in surveys {
+    let all = surveys.iter().flat_map(|survey| rows(survey).into_iter().map(move |row| (survey, row)));
+    let cells = all.map(|(survey, row)| {
         let key = |key: &&str| {
             let own = survey.pairs.key.iter().find(|(name, _)| name == key);
             own.map_or_else(String::new, |(_, text)| text.clone())
         };
-        for row in rows(survey) {
-            let cells = row.cells(survey.pairs.metric.name, survey.pairs.matrix.hosts());
-            writer.write_record(keys.iter().map(key).chain(cells))?;
-        }
-    }
-    Ok(writer.flush()?)
+        keys.iter().map(key).chain(row.cells()).collect::<Vec<_>>()
+    });
+    write_csv(output, keys.iter().chain(Row::HEADER), cells)
 }
 
 fn rows(survey: &Judged) -> Vec<Row> {
     let found = &survey.found;
     let hosts = survey.pairs.matrix.hosts();
     let notes: Vec<String> = found.limits.iter().map(Limit::sentence).collect();
+    let of_survey = Row { metric: survey.pairs.metric.name, ..Row::default() };
+    let of_pair =
+        |(from, to): (usize, usize)| Row { from: hosts[from].clone(), to: hosts[to].clone(), ..of_survey.clone() };
     let mut rows = vec![Row {
         finding: "survey",
         pairs: Some(found.measured),
         overall: found.overall,
-        spread: found.spread,
-        noise: found.noise,
+        spread_ratio: found.spread,
+        noise_ratio: found.noise,
         suspects: found.suspect_count(),
         note: notes.join("; "),
-        ..Row::default()
+        ..of_survey.clone()
     }];
     for (suspect, note) in found.suspects.iter().zip(sentences(survey)) {
         let (finding, host, role) = match suspect.kind {
@@ -243,16 +201,17 @@ fn rows(survey: &Judged) -> Vec<Row> {
             finding,
             host,
             role,
-            pair: Some(suspect.example),
-            effect: Some([suspect.worse, suspect.low, suspect.high]),
+            worse_ratio: Some(suspect.worse),
+            ci_low_ratio: Some(suspect.low),
+            ci_high_ratio: Some(suspect.high),
             shown: Some(suspect.shown),
             pairs: Some(suspect.pairs),
             note,
-            ..Row::default()
+            ..of_pair(suspect.example)
         });
     }
     for (finding, list) in [(FAILED, &found.failed), (DISTURBED, &found.disturbed), ("missing", &found.missing)] {
-        rows.extend(list.iter().map(|pair| Row { finding, pair: Some(*pair), ..Row::default() }));
+        rows.extend(list.iter().map(|pair| Row { finding, ..of_pair(*pair) }));
     }
     rows
 }

@@ -6,17 +6,17 @@ use crate::{
     history::{
         analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences::{self, acceptance, commits, doubts, heading, line, name, notes, sentence, word},
-        series::{Outage, Reading},
+        series::{Key, Outage, Reading, Run},
         store::place,
     },
     style,
     table::{
+        OutputArgs, csv_table,
         layout::{self, Column, Sheet},
-        output::OutputArgs,
+        write_csv,
     },
 };
 use schemas::{
-    columns::number,
     text::plain,
     units::{human, margin, three_digits},
 };
@@ -182,116 +182,117 @@ pub fn annotation<'a>(
     Ok((kind, at, sentence(reading, analysed, i) + &text))
 }
 
-/// Trends for people, and as a table.
-const COLUMNS: [&str; 28] = [
-    "finding",
-    "plan",
-    "machine",
-    "case_id",
-    "case",
-    "member",
-    "direction",
-    "metric",
-    "runs",
-    "missing_runs",
-    "run_id",
-    "time",
-    "commit",
-    "run_before",
-    "commit_before",
-    "was",
-    "is",
-    "change_ratio",
-    "ci_low_ratio",
-    "ci_high_ratio",
-    "p",
-    "worse",
-    "runs_since",
-    "noise_ratio",
-    "lag1",
-    "accepted",
-    "commits",
-    "note",
-];
+// Trends for people, and as a table.
+
+csv_table! {
+    /// A row for a series, or for a finding in one.
+    Row {
+        finding: &'static str,
+        plan: String,
+        machine: String,
+        case_id: String,
+        case: String,
+        member: String,
+        direction: String,
+        metric: String,
+        runs: Option<usize>,
+        missing_runs: String,
+        run_id: String,
+        time: String,
+        commit: String,
+        run_before: String,
+        commit_before: String,
+        was: Option<f64>,
+        is: Option<f64>,
+        change_ratio: Option<f64>,
+        ci_low_ratio: Option<f64>,
+        ci_high_ratio: Option<f64>,
+        p: Option<f64>,
+        worse: Option<bool>,
+        runs_since: Option<usize>,
+        noise_ratio: Option<f64>,
+        lag1: Option<f64>,
+        accepted: String,
+        commits: String,
+        note: String,
+    }
+}
+
+impl Row {
+    /// A row about a series, at one of its runs.
+    fn of(finding: &'static str, analysed: &AnalysedSeries, run: Option<&Run>) -> Self {
+        let series = &analysed.series;
+        let Key { plan, machine, case_id, member, direction, metric } = series.key.clone();
+        let run = run.cloned().unwrap_or_default();
+        Self {
+            finding,
+            plan,
+            machine,
+            case_id,
+            case: series.case.clone(),
+            member,
+            direction,
+            metric,
+            runs: Some(series.points.len()),
+            missing_runs: analysed.trend.missing.to_string(),
+            run_id: run.run_id,
+            time: run.time,
+            commit: run.commit,
+            ..Self::default()
+        }
+    }
+
+    fn of_finding(reading: &Reading, analysed: &AnalysedSeries, i: usize) -> Self {
+        let finding = &analysed.trend.findings[i];
+        let (before, first) = analysed.runs(reading, finding);
+        let known = analysed.accepted[i].as_ref();
+        let (commits, note) = match &analysed.commits[i] {
+            Ok((list, _)) => (list.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "), String::new()),
+            Err(reason) => (String::new(), reason.clone()),
+        };
+        Self {
+            run_before: before.run_id.clone(),
+            commit_before: before.commit.clone(),
+            was: Some(finding.was),
+            is: Some(finding.is),
+            change_ratio: Some(finding.ratio),
+            ci_low_ratio: finding.interval.map(|i| i.0),
+            ci_high_ratio: finding.interval.map(|i| i.1),
+            p: finding.p,
+            worse: finding.worse,
+            runs_since: Some(analysed.since(finding)),
+            accepted: known.map(|known| format!("{}: {}", known.date, known.reason)).unwrap_or_default(),
+            commits,
+            note,
+            ..Self::of(if finding.is_drift { "drift" } else { "change" }, analysed, Some(first))
+        }
+    }
+}
 
 /// A row for each series and one for each finding.
 pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(COLUMNS)?;
-    for analysed in all {
-        let key = &analysed.series.key;
-        let points = &analysed.series.points;
-        let ratio = |value: Option<f64>| value.map(number).unwrap_or_default();
-        let start = |finding: &str| -> Vec<String> {
-            let of_series = [
-                &key.plan,
-                &key.machine,
-                &key.case_id,
-                &analysed.series.case,
-                &key.member,
-                &key.direction,
-                &key.metric,
-            ];
-            let mut cells = vec![finding.to_owned()];
-            cells.extend(of_series.map(String::clone));
-            cells.extend([points.len().to_string(), analysed.trend.missing.to_string()]);
-            cells
+    let of_series = all.iter().flat_map(|analysed| {
+        let last = analysed.series.points.last().map(|point| &reading.runs[point.run]);
+        let level = Row {
+            is: analysed.trend.level,
+            noise_ratio: analysed.trend.noise_ratio,
+            lag1: analysed.trend.correlated,
+            note: doubts(analysed).join("; "),
+            ..Row::of("level", analysed, last)
         };
-        let last = points.last().map(|point| &reading.runs[point.run]);
-        let mut cells = start("level");
-        cells.extend(
-            last.map_or_else(Default::default, |run| [run.run_id.clone(), run.time.clone(), run.commit.clone()]),
-        );
-        cells.extend([String::new(), String::new(), String::new(), ratio(analysed.trend.level)]);
-        cells.extend(std::iter::repeat_n(String::new(), 6));
-        cells.extend([
-            ratio(analysed.trend.noise_ratio),
-            ratio(analysed.trend.correlated),
-            String::new(),
-            String::new(),
-        ]);
-        cells.push(doubts(analysed).join("; "));
-        writer.write_record(&cells)?;
-        for (i, finding) in analysed.trend.findings.iter().enumerate() {
-            let (before, first) = analysed.runs(reading, finding);
-            let mut cells = start(if finding.is_drift { "drift" } else { "change" });
-            cells
-                .extend([&first.run_id, &first.time, &first.commit, &before.run_id, &before.commit].map(String::clone));
-            cells.extend([number(finding.was), number(finding.is), number(finding.ratio)]);
-            cells.extend([
-                ratio(finding.interval.map(|i| i.0)),
-                ratio(finding.interval.map(|i| i.1)),
-                ratio(finding.p),
-            ]);
-            cells.push(finding.worse.map(|worse| worse.to_string()).unwrap_or_default());
-            cells.extend([analysed.since(finding).to_string(), String::new(), String::new()]);
-            cells.push(
-                analysed.accepted[i]
-                    .as_ref()
-                    .map(|known| format!("{}: {}", known.date, known.reason))
-                    .unwrap_or_default(),
-            );
-            let (list, note) = match &analysed.commits[i] {
-                Ok((list, _)) => (list.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "), String::new()),
-                Err(reason) => (String::new(), reason.clone()),
-            };
-            cells.extend([list, note]);
-            writer.write_record(&cells)?;
-        }
-    }
-    for outage in &reading.outages {
-        let cells = COLUMNS.map(|column| match column {
-            "finding" => "outage".to_owned(),
-            "plan" => outage.plan.clone(),
-            "machine" => outage.host.clone(),
-            "missing_runs" => outage.cycles.to_string(),
-            "time" => outage.begin.clone(),
-            "note" => format!("to {}: {}", outage.end.as_deref().unwrap_or("now"), outage.reason),
-            _ => String::new(),
-        });
-        writer.write_record(cells)?;
-    }
-    Ok(writer.flush()?)
+        let findings = (0..analysed.trend.findings.len()).map(move |i| Row::of_finding(reading, analysed, i));
+        std::iter::once(level).chain(findings)
+    });
+    let outages = reading.outages.iter().map(|outage| Row {
+        finding: "outage",
+        plan: outage.plan.clone(),
+        machine: outage.host.clone(),
+        missing_runs: outage.cycles.to_string(),
+        time: outage.begin.clone(),
+        note: format!("to {}: {}", outage.end.as_deref().unwrap_or("now"), outage.reason),
+        ..Row::default()
+    });
+    write_csv(output, Row::HEADER, of_series.chain(outages).map(Row::cells))
 }
 
 /// Sentences: what changed, then the levels of all series.

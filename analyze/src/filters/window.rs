@@ -4,7 +4,7 @@ mod instances;
 
 use crate::{
     error::{Error, Verdict},
-    table::{InputArgs, OutputArgs, Record, Table},
+    table::{InputArgs, OutputArgs, Record, Table, cells, write_csv},
 };
 use instances::Group;
 use schemas::{
@@ -106,7 +106,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     args.output.write(output, |w| {
         if args.cells {
-            cells(args, &group, &column, &outcomes, w)
+            grid(args, &group, &column, &outcomes, w)
         } else {
             windows(args, &group, &column, &outcomes, w)
         }
@@ -123,53 +123,39 @@ fn windows(
     outcomes: &[Outcome<'_>],
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(output);
     let fixed = ["instances", "window_start_s", "window_s", "step_s"].map(str::to_owned);
     let values = ["mean", "min", "max"].map(|s| format!("{column}_{s}"));
     let peak = args.stairs.then(|| "peak".to_owned());
-    writer.write_record(group.iter().cloned().chain(fixed).chain(values).chain(peak))?;
-    for (group, stretches) in outcomes {
+    let rows = outcomes.iter().flat_map(|(group, stretches)| {
         let highest = stretches.iter().filter_map(|s| s.mean).max_by(f64::total_cmp);
-        for stretch in stretches {
-            let range = stretch.range();
-            let mut cells = group.key.clone();
-            cells.push(stretch.instances.to_string());
-            cells.extend([stretch.start, stretch.end - stretch.start, args.step].map(rounded));
-            cells.extend(
-                [stretch.mean, range.map(|r| r.0), range.map(|r| r.1)].map(|v| v.map(number).unwrap_or_default()),
-            );
-            if args.stairs {
-                cells.push((stretch.mean.is_some() && stretch.mean == highest).to_string());
-            }
-            writer.write_record(&cells)?;
-        }
-    }
-    Ok(writer.flush()?)
+        stretches.iter().map(move |stretch| {
+            let [start, length, step] = [stretch.start, stretch.end - stretch.start, args.step].map(rounded);
+            let (low, high) = stretch.range().unzip();
+            let peak = args.stairs.then(|| stretch.mean.is_some() && stretch.mean == highest);
+            let cells = cells![stretch.instances, start, length, step, stretch.mean, low, high];
+            group.key.iter().cloned().chain(cells).chain(peak.map(|peak| peak.to_string()))
+        })
+    });
+    write_csv(output, group.iter().cloned().chain(fixed).chain(values).chain(peak), rows)
 }
 
-fn cells(
+fn grid(
     args: &Args,
     group: &[String],
     column: &str,
     outcomes: &[Outcome<'_>],
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(output);
     let fixed = ["record", "phase", "start_s", "elapsed_s", "instances", column].map(str::to_owned);
-    writer.write_record(group.iter().cloned().chain(fixed))?;
-    for (group, stretches) in outcomes {
-        for stretch in stretches {
-            for (i, value) in stretch.cells.iter().enumerate() {
-                let mut cells = group.key.clone();
-                cells.extend([Record::Interval.to_string(), Phase::Measure.to_string()]);
-                cells.extend([stretch.start + i as f64 * args.step, args.step].map(rounded));
-                cells.push(stretch.instances.to_string());
-                cells.push(value.map(number).unwrap_or_default());
-                writer.write_record(&cells)?;
-            }
-        }
-    }
-    Ok(writer.flush()?)
+    let stretches = outcomes.iter().flat_map(|(group, stretches)| stretches.iter().map(move |s| (group, s)));
+    let rows = stretches.flat_map(|(group, stretch)| {
+        stretch.cells.iter().enumerate().map(move |(i, value)| {
+            let [start, step] = [stretch.start + i as f64 * args.step, args.step].map(rounded);
+            let (record, phase) = (Record::Interval.as_str(), Phase::Measure.as_str());
+            group.key.iter().cloned().chain(cells![record, phase, start, step, stretch.instances, *value])
+        })
+    });
+    write_csv(output, group.iter().cloned().chain(fixed), rows)
 }
 
 /// Seconds to the nanosecond: anything beyond is the rounding of sums.

@@ -9,6 +9,7 @@ use crate::{
     table::{
         Table,
         layout::{self, Column, Sheet},
+        write_csv,
     },
 };
 use schemas::{
@@ -76,14 +77,12 @@ pub fn read(table: &mut Table) -> Result<Vec<VerdictRow>, Error> {
 
 /// The `verdicts` table.
 pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
-    let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(names(VERDICT_COLUMNS))?;
-    for row in rows {
-        let mut record = csv::StringRecord::new();
-        row.for_each_cell(|cell| record.push_field(cell));
-        writer.write_record(&record)?;
-    }
-    Ok(writer.flush()?)
+    let record = |row: &VerdictRow| {
+        let mut record = Vec::new();
+        row.for_each_cell(|cell| record.push(cell.to_owned()));
+        record
+    };
+    write_csv(output, names(VERDICT_COLUMNS), rows.iter().map(record))
 }
 
 /// What these rows come to; `inconclusive_fails`: an error that is inconclusive counts.

@@ -12,7 +12,10 @@ use super::{
     records::{Columns, Records},
     series,
 };
-use crate::error::{Error, Place};
+use crate::{
+    error::{Error, Place},
+    table::cells,
+};
 use schemas::{
     columns::verdicts::column as verdict,
     metrics::{self, Range},
@@ -75,20 +78,12 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     })?;
     records.nothing_to_draw(records.list.is_empty(), options, &[verdict::change_ratio])?;
     let others = others.map(|(_, changes)| changes).unwrap_or_default();
-    let number = schemas::columns::number;
     let rows = changes.iter().map(|c| {
-        vec![
-            c.name.clone(),
-            VERDICTS[c.verdict].0.to_string(),
-            number(c.ratio),
-            c.interval.map(|i| number(i.0)).unwrap_or_default(),
-            c.interval.map(|i| number(i.1)).unwrap_or_default(),
-            c.p.map(number).unwrap_or_default(),
-        ]
+        let (low, high) = c.interval.unzip();
+        cells![&c.name, VERDICTS[c.verdict].0.as_str(), c.ratio, low, high, c.p]
     });
-    let mut table =
-        Points::new(&[verdict::case, verdict::verdict, verdict::change_ratio, "low", "high", verdict::p_value]);
-    table.rows.extend(rows);
+    let header = [verdict::case, verdict::verdict, verdict::change_ratio, "low", "high", verdict::p_value];
+    let table = Points::new(&header, rows);
     Ok(Drawing::new(figure(options, &records, &changes, &others), table, &records))
 }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error::Error,
     stats::moments,
-    table::{InputArgs, Record as RecordKind, Selection},
+    table::{InputArgs, Record as RecordKind, Selection, cells, output::CsvCell},
 };
 use schemas::{metrics::Range, units::Unit};
 
@@ -61,16 +61,10 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let question = Question { x, work: options.y.as_deref().unwrap_or("throughput_bits_per_s"), selection };
     let (own, others) = options.with_same_scale(|input, _| question.ask(options, input))?;
     let header: Vec<&str> = ["end", x].into_iter().chain(STACK.map(|s| s.0)).chain(["peak"]).collect();
-    let mut table = Points::new(&header);
-    for (end, loads) in &own.ends {
-        for load in loads {
-            let number = schemas::columns::number;
-            let mut row = vec![(*end).to_owned(), number(load.x)];
-            row.extend(load.stack.map(number));
-            row.push(load.peak.map(number).unwrap_or_default());
-            table.rows.push(row);
-        }
-    }
+    let loads = own.ends.iter().flat_map(|(end, loads)| loads.iter().map(move |load| (*end, load)));
+    let rows = loads
+        .map(|(end, load)| [&cells![end, load.x][..], &load.stack.map(CsvCell::cell), &cells![load.peak]].concat());
+    let table = Points::new(&header, rows);
     Ok(Drawing::new(figure(options, &question, &own, others.as_ref()), table, &own.records))
 }
 

@@ -10,7 +10,7 @@ use super::{
     records::{Columns, Records, TELLING, Wanted},
     series,
 };
-use crate::{error::Error, stats::histogram::Latencies};
+use crate::{error::Error, stats::histogram::Latencies, table::cells};
 use schemas::{metrics::Range, units::Unit};
 
 /// The column of histograms.
@@ -153,13 +153,8 @@ fn explain(distributions: &[Distribution], column: &str) -> String {
 pub fn draw_cdf(options: &Options) -> Result<Drawing, Error> {
     let column = options.x.as_deref().or(options.y.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
-    let mut table = Points::new(&["series", "value", "share"]);
-    for one in &all.own {
-        for (value, share) in one.cumulated() {
-            let number = schemas::columns::number;
-            table.rows.push(vec![one.name.clone(), number(value), number(share)]);
-        }
-    }
+    let rows = all.own.iter().flat_map(|one| one.cumulated().map(|(value, share)| cells![&one.name, value, share]));
+    let table = Points::new(&["series", "value", "share"], rows);
     Ok(Drawing::new(figure_of_shares(options, column, &all), table, &all.records))
 }
 
@@ -227,13 +222,9 @@ const WIDE: f64 = 50.0;
 pub fn draw_percentiles(options: &Options) -> Result<Drawing, Error> {
     let column = options.y.as_deref().or(options.x.as_deref()).unwrap_or("latency");
     let all = Distributions::read(options, column)?;
-    let mut table = Points::new(&["series", "share", "value"]);
-    for one in &all.own {
-        for (nines, value) in spectrum(one) {
-            let number = schemas::columns::number;
-            table.rows.push(vec![one.name.clone(), number(1.0 - 1.0 / nines), number(value)]);
-        }
-    }
+    let row = |one: &Distribution, (nines, value): (f64, f64)| cells![&one.name, 1.0 - 1.0 / nines, value];
+    let rows = all.own.iter().flat_map(|one| spectrum(one).into_iter().map(move |point| row(one, point)));
+    let table = Points::new(&["series", "share", "value"], rows);
     Ok(Drawing::new(figure_of_tail(options, column, &all), table, &all.records))
 }
 

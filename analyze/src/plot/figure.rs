@@ -12,8 +12,10 @@ use super::{
     records::Records,
     series::Series,
 };
-use crate::error::Error;
-use schemas::columns::number;
+use crate::{
+    error::Error,
+    table::{cells, write_csv},
+};
 use std::io::Write;
 
 /// A vertical axis and layers. Panels of one figure share the x axis.
@@ -431,31 +433,19 @@ pub struct Points {
 }
 
 impl Points {
-    pub fn new(header: &[&str]) -> Self {
-        Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: Vec::new() }
+    pub fn new<R: Into<Vec<String>>>(header: &[&str], rows: impl IntoIterator<Item = R>) -> Self {
+        Self { header: header.iter().map(|h| (*h).to_owned()).collect(), rows: rows.into_iter().map(R::into).collect() }
     }
 
     /// Writes CSV.
     pub fn write(&self, output: &mut dyn Write) -> Result<(), Error> {
-        let mut csv = csv::Writer::from_writer(output);
-        csv.write_record(&self.header)?;
-        for row in &self.rows {
-            csv.write_record(row)?;
-        }
-        Ok(csv.flush()?)
+        write_csv(output, &self.header, &self.rows)
     }
 
     pub fn of(series: &[Series], x: &str, y: &str) -> Self {
-        let end = |value: Option<f64>| value.map(number).unwrap_or_default();
-        let mut table = Self::new(&["series", x, y, "low", "high", "n"]);
-        for one in series {
-            table.rows.extend(
-                one.points.iter().map(|p| {
-                    vec![one.name.clone(), number(p.x), number(p.y), end(p.low), end(p.high), p.n.to_string()]
-                }),
-            );
-        }
-        table
+        let points = series.iter().flat_map(|one| one.points.iter().map(move |point| (one, point)));
+        let rows = points.map(|(one, p)| cells![&one.name, p.x, p.y, p.low, p.high, p.n]);
+        Self::new(&["series", x, y, "low", "high", "n"], rows)
     }
 }
 

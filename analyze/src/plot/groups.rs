@@ -11,7 +11,7 @@ use super::{
     records::{Columns, Records, TELLING, Wanted},
     series::{self, Condense, Point},
 };
-use crate::{distinct, error::Error, stats::quantiles};
+use crate::{distinct, error::Error, stats::quantiles, table::cells};
 
 /// The largest number of rows. On the largest page more would touch.
 const MOST: usize = 100;
@@ -229,21 +229,18 @@ pub fn draw_bars(options: &Options) -> Result<Drawing, Error> {
 /// A line for each bar. With several metrics, `metric` names that of the line.
 fn table<'a>(measures: impl Iterator<Item = &'a Measure> + Clone) -> Points {
     let several = measures.clone().count() > 1;
-    let mut table = match measures.clone().next() {
-        Some(only) if !several => Points::new(&["name", "series", &only.own.records.metric, "low", "high", "n"]),
-        _ => Points::new(&["name", "series", "metric", "mean", "low", "high", "n"]),
+    let header: &[&str] = match measures.clone().next() {
+        Some(only) if !several => &["name", "series", &only.own.records.metric, "low", "high", "n"],
+        _ => &["name", "series", "metric", "mean", "low", "high", "n"],
     };
-    for measure in measures {
-        let own = &measure.own;
-        for (group, point) in own.all.iter().zip(&measure.points) {
-            let end = |value: Option<f64>| value.map(schemas::columns::number).unwrap_or_default();
-            let mut row = vec![own.names[group.name].clone(), own.series[group.series].clone()];
-            row.extend(several.then(|| own.records.metric.clone()));
-            row.extend([schemas::columns::number(point.y), end(point.low), end(point.high), point.n.to_string()]);
-            table.rows.push(row);
-        }
-    }
-    table
+    let bars =
+        measures.flat_map(|measure| measure.own.all.iter().zip(&measure.points).map(move |bar| (&measure.own, bar)));
+    let rows = bars.map(|(own, (group, p))| {
+        let metric = several.then(|| own.records.metric.clone());
+        let names = [&own.names[group.name], &own.series[group.series]].map(String::clone);
+        names.into_iter().chain(metric).chain(cells![p.y, p.low, p.high, p.n]).collect::<Vec<_>>()
+    });
+    Points::new(header, rows)
 }
 
 fn points_of(groups: &Groups, options: &Options) -> Vec<Point> {
@@ -279,16 +276,9 @@ pub fn draw_boxes(options: &Options) -> Result<Drawing, Error> {
     let values: Vec<f64> =
         own.all.iter().chain(others.iter().flat_map(|o| &o.all)).flat_map(|g| &g.values).copied().collect();
     let records = &own.records;
-    let mut table = Points::new(&["name", "series", column]);
-    for group in &own.all {
-        for value in &group.values {
-            table.rows.push(vec![
-                own.names[group.name].clone(),
-                own.series[group.series].clone(),
-                schemas::columns::number(*value),
-            ]);
-        }
-    }
+    let values_of = own.all.iter().flat_map(|group| group.values.iter().map(move |value| (group, *value)));
+    let rows = values_of.map(|(group, value)| cells![&own.names[group.name], &own.series[group.series], value]);
+    let table = Points::new(&["name", "series", column], rows);
     Ok(Drawing::new(figure_of_boxes(options, records, column, &own, &values), table, records))
 }
 

@@ -18,9 +18,9 @@ use crate::{
     error::Error,
     stats::histogram::Latencies,
     survey::{self, Cell as PairCell, Pairs, Rule},
-    table::{InputArgs, Table},
+    table::{InputArgs, Table, cells},
 };
-use schemas::{columns::number, metrics::Range, units::Unit};
+use schemas::{metrics::Range, units::Unit};
 use std::{
     cell::Cell as Once,
     collections::{BTreeMap, HashMap},
@@ -84,8 +84,7 @@ fn over_parameters(options: &Options, table: Table) -> Result<Drawing, Error> {
     let how = Condense { spread: Spread::None, is_range_of_few: false, ..Condense::of(options, value) };
     let points: Vec<Point> = values.values().filter_map(|v| Point::of(0.0, v, &how)).collect();
     let cells: Vec<Cell> = values.keys().zip(&points).map(|((column, row), point)| (*column, *row, point.y)).collect();
-    let mut table = Points::new(&[x, y, value]);
-    table.rows = cells.iter().map(|(c, r, v)| vec![columns[*c].to_owned(), rows[*r].to_owned(), number(*v)]).collect();
+    let table = Points::new(&[x, y, value], cells.iter().map(|(c, r, v)| cells![columns[*c], rows[*r], *v]));
     let mut scale: Vec<f64> = cells.iter().map(|c| c.2).collect();
     if let Some(others) = &others {
         scale.extend(others.list.iter().filter_map(|r| others.number(r, value)));
@@ -190,11 +189,8 @@ fn over_time(options: &Options) -> Result<Drawing, Error> {
         let colour = legend::scale(colours.position(*share).unwrap_or(0.0));
         layers.push(Layer::Box { from: (*from, edge(*bucket)), to: (*to, edge(bucket + 1)), colour, outline: None });
     }
-    let mut table = Points::new(&["start_s", "end_s", "latency_low_us", "latency_high_us", "share"]);
-    table.rows = own
-        .iter()
-        .map(|(from, to, bucket, share)| [*from, *to, edge(*bucket), edge(bucket + 1), *share].map(number).to_vec())
-        .collect();
+    let rows = own.iter().map(|(from, to, bucket, share)| cells![*from, *to, edge(*bucket), edge(bucket + 1), *share]);
+    let table = Points::new(&["start_s", "end_s", "latency_low_us", "latency_high_us", "share"], rows);
     let figure = Figure::new(options, &records, "latency over time", x, y, layers);
     let figure = Figure { notes, colours: Some(colours), ..figure };
     Ok(Drawing::new(figure, table, &records))
@@ -399,17 +395,15 @@ fn footer(pairs: &Pairs) -> Vec<String> {
 }
 
 fn points(pairs: &Pairs) -> Points {
-    let mut table = Points::new(&["from", "to", pairs.metric.column, "status"]);
     let hosts = pairs.matrix.hosts();
     let row = |(from, to, cell): (usize, usize, PairCell)| {
         let (value, status) = match cell {
-            PairCell::Value(value) => (number(value), "ok"),
-            PairCell::Failed => (String::new(), "failed"),
-            PairCell::Disturbed(_) => (String::new(), "disturbed"),
-            PairCell::Missing => (String::new(), "missing"),
+            PairCell::Value(value) => (Some(value), "ok"),
+            PairCell::Failed => (None, "failed"),
+            PairCell::Disturbed(_) => (None, "disturbed"),
+            PairCell::Missing => (None, "missing"),
         };
-        vec![hosts[from].clone(), hosts[to].clone(), value, status.to_owned()]
+        cells![&hosts[from], &hosts[to], value, status]
     };
-    table.rows = pairs.matrix.pairs().map(row).collect();
-    table
+    Points::new(&["from", "to", pairs.metric.column, "status"], pairs.matrix.pairs().map(row))
 }

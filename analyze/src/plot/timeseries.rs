@@ -11,7 +11,7 @@ use super::{
     records::{Columns, Records, Wanted},
     series,
 };
-use crate::{distinct, error::Error};
+use crate::{distinct, error::Error, table::cells};
 use schemas::{units::Unit, words::Phase};
 
 /// The intervals of one iteration (and stream) of a series.
@@ -85,19 +85,9 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     names.sort_unstable();
     names.dedup();
     series::not_too_many(names.len(), &records)?;
-    let mut table = Points::new(&["series", "iteration", "stream", x, y]);
-    for track in &tracks.lines {
-        for (x, y) in &track.points {
-            let number = schemas::columns::number;
-            table.rows.push(vec![
-                track.name.clone(),
-                track.iteration.clone(),
-                track.stream.clone(),
-                number(*x),
-                number(*y),
-            ]);
-        }
-    }
+    let points = tracks.lines.iter().flat_map(|track| track.points.iter().map(move |point| (track, *point)));
+    let rows = points.map(|(track, (x, y))| cells![&track.name, &track.iteration, &track.stream, x, y]);
+    let table = Points::new(&["series", "iteration", "stream", x, y], rows);
     Ok(Drawing::new(figure(options, &records, (x, quantity), &tracks, others.as_ref()), table, &records))
 }
 

@@ -11,7 +11,10 @@ use super::{
     records::{Columns, Record, Records},
     series::{self, Centre, Condense, Point, Series},
 };
-use crate::error::Error;
+use crate::{
+    error::Error,
+    table::{cells, output::CsvCell},
+};
 use schemas::units::{Unit, human};
 
 /// The latency column: the mean, or `-y` (`latency.min` and `latency.p50` suffer less from a busy machine).
@@ -152,7 +155,7 @@ pub fn draw_signature(options: &Options) -> Result<Drawing, Error> {
     let all = Transfers::read(options)?;
     let mut table = Points::of(&all.own, "message_bytes", "throughput_bits_per_s");
     table.header.push("transfer_time_us".to_owned());
-    let times = all.own.iter().flat_map(|s| &s.points).map(|p| schemas::columns::number(time(p)));
+    let times = all.own.iter().flat_map(|s| &s.points).map(|p| time(p).cell());
     for (row, time) in table.rows.iter_mut().zip(times) {
         row.push(time);
     }
@@ -191,13 +194,9 @@ const SATURATED: f64 = 0.95;
 
 pub fn draw_saturation(options: &Options) -> Result<Drawing, Error> {
     let all = Transfers::read(options)?;
-    let mut table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"]);
-    for one in &all.own {
-        for (place, point) in places(one).iter().zip(&one.points) {
-            let number = schemas::columns::number;
-            table.rows.push(vec![one.name.clone(), number(place.0), number(place.1), point.n.to_string()]);
-        }
-    }
+    let points = all.own.iter().flat_map(|one| one.points.iter().map(move |point| (one, point)));
+    let rows = points.map(|(one, point)| cells![&one.name, time(point), point.x, point.n]);
+    let table = Points::new(&["series", "transfer_time_us", "message_bytes", "n"], rows);
     Ok(Drawing::new(figure_of_saturation(options, &all), table, &all.records))
 }
 

@@ -17,13 +17,13 @@ use crate::{
         added,
         analysed::{self, AnalysedSeries, Asked},
         sentences,
-        series::{Point, Reading},
+        series::{self, Point, Reading, Run},
         trend::Finding,
     },
     stats::quantiles,
+    table::cells,
 };
 use schemas::{
-    columns::number,
     metrics::Better,
     text::short_id,
     units::{level, margin},
@@ -296,28 +296,20 @@ fn points(reading: &Reading, all: &[&AnalysedSeries]) -> Points {
         "level",
         "finding",
     ];
-    let mut table = Points::new(&header);
-    for analysed in all {
-        let key = &analysed.series.key;
-        for stretch in &analysed.trend.stretches {
-            for index in stretch.start..stretch.end {
-                let point = &analysed.series.points[index];
-                let run = &reading.runs[point.run];
-                let case = &analysed.series.case;
-                let mut row: Vec<String> =
-                    [&key.plan, &key.machine, &key.case_id, case, &key.member, &key.direction, &key.metric]
-                        .map(String::clone)
-                        .to_vec();
-                row.extend([&run.run_id, &run.time, &run.commit].map(String::clone));
-                let end = |value: Option<f64>| value.map(number).unwrap_or_default();
-                row.extend([number(point.centre), end(point.low), end(point.high), number(stretch.at(index))]);
-                let finding = analysed.trend.findings.iter().position(|finding| finding.at == index);
-                row.push(finding.map(|i| sentences::word(analysed, i).to_owned()).unwrap_or_default());
-                table.rows.push(row);
-            }
-        }
-    }
-    table
+    let runs = all.iter().flat_map(|analysed| {
+        let stretches = analysed.trend.stretches.iter();
+        stretches.flat_map(move |stretch| (stretch.start..stretch.end).map(move |at| (*analysed, stretch, at)))
+    });
+    let rows = runs.map(|(analysed, stretch, at)| {
+        let series::Key { plan, machine, case_id, member, direction, metric } = &analysed.series.key;
+        let Point { run, centre, low, high } = analysed.series.points[at];
+        let Run { run_id, time, commit, .. } = &reading.runs[run];
+        let finding = analysed.trend.findings.iter().position(|finding| finding.at == at);
+        let of_series = cells![plan, machine, case_id, &analysed.series.case, member, direction, metric];
+        let of_run = cells![run_id, time, commit, centre, low, high, stretch.at(at)];
+        [&of_series[..], &of_run, &cells![finding.map(|i| sentences::word(analysed, i))]].concat()
+    });
+    Points::new(&header, rows)
 }
 
 // The runs of a history along an axis.

@@ -4,7 +4,85 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use schemas::columns::number;
+
 use crate::error::Error;
+
+/// A value as CSV has it; empty where there is none.
+pub trait CsvCell {
+    fn cell(self) -> String;
+}
+
+impl CsvCell for f64 {
+    fn cell(self) -> String {
+        number(self)
+    }
+}
+
+impl<T: CsvCell> CsvCell for Option<T> {
+    fn cell(self) -> String {
+        self.map(T::cell).unwrap_or_default()
+    }
+}
+
+macro_rules! plain_cells {
+    ($($plain:ty)*) => { $(
+        impl CsvCell for $plain {
+            fn cell(self) -> String {
+                self.to_string()
+            }
+        }
+    )* };
+}
+plain_cells!(u64 usize bool &str &String);
+
+impl CsvCell for String {
+    fn cell(self) -> String {
+        self
+    }
+}
+
+/// The cells of a row, from values of any type that has one.
+macro_rules! cells {
+    ($($value:expr),* $(,)?) => { [$($crate::table::output::CsvCell::cell($value)),*] };
+}
+pub(crate) use cells;
+
+/// A table of named columns: a struct with a field per column, its header, and its cells. A column that a row does not
+/// name is empty.
+macro_rules! csv_table {
+    ($(#[$meta:meta])* $row:ident { $($name:ident: $value:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Default)]
+        struct $row {
+            $($name: $value,)*
+        }
+
+        impl $row {
+            const HEADER: &[&str] = &[$(stringify!($name)),*];
+
+            fn cells(self) -> Vec<String> {
+                $crate::table::output::cells![$(self.$name),*].to_vec()
+            }
+        }
+    };
+}
+pub(crate) use csv_table;
+
+/// Writes a table as CSV.
+pub fn write_csv<R>(
+    output: &mut dyn Write,
+    header: impl IntoIterator<Item: AsRef<[u8]>>,
+    rows: impl IntoIterator<Item = R>,
+) -> Result<(), Error>
+where
+    R: IntoIterator<Item: AsRef<[u8]>>,
+{
+    let mut writer = csv::Writer::from_writer(output);
+    writer.write_record(header)?;
+    rows.into_iter().try_for_each(|row| writer.write_record(row))?;
+    Ok(writer.flush()?)
+}
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {

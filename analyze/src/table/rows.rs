@@ -5,6 +5,7 @@ use std::{io::Write, sync::Arc};
 use super::{
     Field, Header, Record, Row, Table, parse_number,
     select::{Picker, Preferred, Selection},
+    write_csv,
 };
 use crate::error::{Error, Place};
 
@@ -91,12 +92,7 @@ impl Rows {
 
     /// Writes the header and the given rows as CSV.
     pub fn write<'a>(&self, rows: impl IntoIterator<Item = &'a OwnedRow>, output: &mut dyn Write) -> Result<(), Error> {
-        let mut writer = csv::Writer::from_writer(output);
-        writer.write_record(&self.columns)?;
-        for row in rows {
-            writer.write_record(&row.cells)?;
-        }
-        Ok(writer.flush()?)
+        write_csv(output, &self.columns, rows.into_iter().map(|row| &row.cells))
     }
 
     fn read_with(table: &mut Table, mut picker: Picker, columns: &[usize]) -> Result<Self, Error> {

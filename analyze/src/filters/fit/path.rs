@@ -9,15 +9,12 @@
 
 use std::{fmt::Write as _, fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
-use schemas::{
-    columns::number,
-    units::{self, Unit},
-};
+use schemas::units::{self, Unit};
 
 use crate::{
     error::Error,
     stats::confidence::{Interval, t_interval},
-    table::{Field, Rows, Selection, Table, replace, rows::OwnedRow},
+    table::{Field, Rows, Selection, Table, cells, replace, rows::OwnedRow, write_csv},
 };
 
 /// The plan whose results are read.
@@ -304,19 +301,15 @@ pub fn run(
         )?;
         return Ok(());
     }
-    let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(["direction", "quantity", "value", "low", "high"])?;
-    for way in &ways {
-        for (quantity, figure) in way.figures() {
-            let Some(figure) = figure else { continue };
-            let [value, low, high] = [figure.value, figure.low, figure.high].map(number);
-            writer.write_record([way.name, quantity, &value, &low, &high])?;
-        }
-        if way.is_full && way.queue_bytes.is_none() {
-            writer.write_record([way.name, "queue_bytes", "", "0", &number(way.queue_most)])?;
-        }
-    }
-    Ok(writer.flush()?)
+    let rows = ways.iter().flat_map(|way| {
+        let figures = way.figures().into_iter().filter_map(|(quantity, figure)| {
+            let Figure { value, low, high } = figure?;
+            Some(cells![way.name, quantity, value, low, high])
+        });
+        let unknown = way.is_full && way.queue_bytes.is_none();
+        figures.chain(unknown.then(|| cells![way.name, "queue_bytes", "", "0", way.queue_most]))
+    });
+    write_csv(output, ["direction", "quantity", "value", "low", "high"], rows)
 }
 
 /// The plan `path` between the two namespaces, with the flood that the path had, above both rates.
