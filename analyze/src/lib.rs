@@ -35,10 +35,19 @@ pub mod survey;
 pub mod table;
 pub mod wire;
 
+use std::ffi::OsString;
+
 pub(crate) use error::warn;
 
 pub use error::{Error, Verdict};
 pub use filters::Filter;
+
+/// The arguments of a filter, from words as on its command line, its name first.
+pub(crate) fn parsed<A: clap::Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<A, clap::Error> {
+    A::from_arg_matches(&A::augment_args(clap::Command::new("plumb")).try_get_matches_from(words)?)
+}
 
 /// A value as the command line has it.
 pub fn word(value: &impl clap::ValueEnum) -> String {

@@ -9,14 +9,17 @@ use schemas::metrics;
 use crate::error::Error;
 use crate::table::{Rows, Selection, Table, replace};
 
-#[derive(Debug, Clone, Default)]
-pub struct Picture<'a> {
-    /// Column of the horizontal axis [default: message size, else the iteration].
-    pub x: Option<&'a str>,
-    /// Column of the vertical axis [default: throughput].
-    pub y: Option<&'a str>,
-    /// Column that tells the curves apart.
-    pub by: Option<&'a str>,
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Picture {
+    /// gnuplot: column of the horizontal axis [default: message_bytes, else iteration]
+    #[arg(short, value_name = "COLUMN")]
+    pub x: Option<String>,
+    /// gnuplot: column of the vertical axis [default: throughput]
+    #[arg(short, value_name = "COLUMN")]
+    pub y: Option<String>,
+    /// gnuplot: a curve for each value of this column [default: test]
+    #[arg(long, value_name = "COLUMN")]
+    pub by: Option<String>,
 }
 
 /// The values at one x of a curve.
@@ -31,16 +34,16 @@ struct Point {
 pub fn write(
     table: &mut Table,
     selection: &Selection,
-    picture: &Picture<'_>,
+    picture: &Picture,
     file: Option<&Path>,
     output: &mut dyn Write,
 ) -> Result<(), Error> {
     let default_x = if table.header().find("message_bytes").is_some() { "message_bytes" } else { "iteration" };
-    let x = picture.x.unwrap_or(default_x);
-    let y = picture.y.unwrap_or("throughput");
-    let by = picture.by.unwrap_or("test");
+    let x = picture.x.as_deref().unwrap_or(default_x);
+    let y = picture.y.as_deref().unwrap_or("throughput");
+    let by = picture.by.as_deref().unwrap_or("test");
     let mut columns = vec![table.require(x)?, table.require(y)?];
-    if let Some(by) = table.header().find(by).or(picture.by.map(|by| table.require(by)).transpose()?) {
+    if let Some(by) = table.header().find(by).or(picture.by.as_deref().map(|by| table.require(by)).transpose()?) {
         columns.push(by);
     }
     let rows = Rows::read(table, selection, &columns)?;

@@ -3,7 +3,7 @@
 mod print;
 mod settings;
 
-use super::{aggregate::parse_level, parsed};
+use super::aggregate::parse_level;
 use crate::{
     error::{Error, Place, Verdict, even_unread},
     first_few,
@@ -15,6 +15,7 @@ use crate::{
         verdicts::{self, Format},
         worsening::{self, Worse},
     },
+    parsed,
     table::{
         FILE, InputArgs, Table, TableArgs,
         layout::{Column, Sheet},
@@ -91,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_level)]
     alpha: f64,
     /// Smallest change that counts
-    #[arg(long, value_name = "RATIO", default_value = MIN_EFFECT.as_str(), value_parser = parse_effect)]
+    #[arg(long, value_name = "RATIO", default_value = MIN_EFFECT.as_str(), value_parser = units::parse_ratio)]
     min_effect: f64,
     /// Do not correct p for the number of comparisons
     #[arg(long)]
@@ -126,18 +127,13 @@ pub enum FailOn {
     Change,
 }
 
-/// A change as people write it: `3%` or `0.03`.
-pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
-    units::parse_ratio(text).map_err(|e| e.to_string())
-}
-
 pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
     parse_share(text, "10%")
 }
 
 /// More than nothing and less than all; such as this one.
 pub fn parse_share(text: &str, such_as: &str) -> Result<f64, String> {
-    let ratio = parse_effect(text)?;
+    let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
     if ratio > 0.0 && ratio < 1.0 {
         Ok(ratio)
     } else {

@@ -46,15 +46,8 @@ pub struct Args {
     /// github-action-benchmark: write the metrics that improve in this direction [default: the only one that they have]
     #[arg(long, value_enum, value_name = "DIRECTION")]
     better: Option<Direction>,
-    /// gnuplot: column of the horizontal axis [default: message_bytes, else iteration]
-    #[arg(short, value_name = "COLUMN")]
-    x: Option<String>,
-    /// gnuplot: column of the vertical axis [default: throughput]
-    #[arg(short, value_name = "COLUMN")]
-    y: Option<String>,
-    /// gnuplot: a curve for each value of this column [default: test]
-    #[arg(long, value_name = "COLUMN")]
-    by: Option<String>,
+    #[command(flatten)]
+    picture: gnuplot::Picture,
     #[command(flatten)]
     tables: TableArgs,
 }
@@ -109,7 +102,8 @@ const WHOLE: [To; 6] = [To::Json, To::Jsonl, To::Md, To::Junit, To::Iperf3, To::
 
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
-    if args.to != To::Gnuplot && (args.x.is_some() || args.y.is_some() || args.by.is_some()) {
+    let gnuplot::Picture { x, y, by } = &args.picture;
+    if args.to != To::Gnuplot && [x, y, by].into_iter().any(Option::is_some) {
         return Err(Error::Usage("-x, -y and --by are for -f gnuplot".into()));
     }
     if !args.metrics.is_empty() && WHOLE.contains(&args.to) {
@@ -122,9 +116,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let mut table = Table::open(&args.tables.input)?;
     if args.to == To::Gnuplot {
-        let picture = gnuplot::Picture { x: args.x.as_deref(), y: args.y.as_deref(), by: args.by.as_deref() };
         // Writes two files together, so it handles the output itself.
-        gnuplot::write(&mut table, &args.tables.selection, &picture, args.tables.output.file(), output)?;
+        gnuplot::write(&mut table, &args.tables.selection, &args.picture, args.tables.output.file(), output)?;
         return Ok(Verdict::Ok);
     }
     args.tables.output.write(output, |w| match args.to {

@@ -5,20 +5,14 @@ use crate::{
     history::{
         added, commits,
         store::{self, Compacted, Order},
-        thin::Period,
     },
 };
 use schemas::{
     metrics::Metric,
-    time,
-    units::{self, Unit, human},
+    units::{Unit, human},
     vocabulary,
 };
-use std::{
-    io::Write,
-    path::PathBuf,
-    time::{Duration, SystemTime},
-};
+use std::{io::Write, path::PathBuf};
 
 /// Keep what runs came to: one line per run, case and metric, in files beside the plan.
 ///
@@ -86,30 +80,8 @@ struct Compact {
     /// Folder of the history
     #[arg(value_name = "HISTORY")]
     history: PathBuf,
-    /// Age from which on lines are thinned out (365d), or the day or time before which
-    #[arg(long, value_name = "AGE|DATE", value_parser = parse_before)]
-    older_than: String,
-    /// Keep one line of each such period in each series
-    #[arg(long, value_name = "PERIOD", default_value = "week")]
-    keep: Period,
-    /// Only print what would go
-    #[arg(long)]
-    dry_run: bool,
-    /// Remove lines that were cut off and marks of a merge
-    #[arg(long)]
-    repair: bool,
-}
-
-/// A time in UTC as the column `time` has it, or the day at its start.
-pub fn parse_before(text: &str) -> Result<String, String> {
-    const WANTED: &str = "write an age as 365d, a day as 2026-01-31, or a time as 2026-01-31T12:00:00Z";
-    if text.ends_with('Z') && time::parse(text).is_some() || time::parse(&format!("{text}T00:00:00Z")).is_some() {
-        return Ok(text.to_owned());
-    }
-    let age = units::parse_duration(text).map_err(|_| format!("`{text}` is no age and no date: {WANTED}"))?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let seconds = now.as_secs_f64() - age.as_secs_f64();
-    time::from_unix_seconds(seconds).map(|time| time.to_string()).ok_or_else(|| WANTED.to_owned())
+    #[command(flatten)]
+    order: Order,
 }
 
 fn parse_commit(text: &str) -> Result<String, String> {
@@ -156,13 +128,11 @@ impl Add {
 
 impl Compact {
     fn run(&self, output: &mut dyn Write) -> Result<Verdict, Error> {
-        let order =
-            Order { before: self.older_than.clone(), keep: self.keep, repair: self.repair, is_dry: self.dry_run };
-        let (all, notes) = store::compact(&self.history, &order)?;
+        let (all, notes) = store::compact(&self.history, &self.order)?;
         for note in &notes {
             crate::warn(note);
         }
-        let go = if self.dry_run { "would go" } else { "went" };
+        let go = if self.order.is_dry { "would go" } else { "went" };
         for Compacted { file, rows, runs, bytes } in all {
             let size = |bytes: usize| human(Unit::Bytes, bytes as f64);
             writeln!(

@@ -20,14 +20,9 @@ pub mod table;
 pub mod trend;
 pub mod window;
 
-use std::{ffi::OsString, io::Write};
+use std::io::Write;
 
 use crate::error::{Error, Verdict};
-
-/// The arguments of a filter, from words as on its command line, its name first.
-fn parsed<A: clap::Args>(words: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<A, clap::Error> {
-    A::from_arg_matches(&A::augment_args(clap::Command::new("plumb")).try_get_matches_from(words)?)
-}
 
 macro_rules! filters {
     ($($name:ident = $module:ident,)*) => {

@@ -146,7 +146,7 @@ fn report(keys: &[&str], metric: &str, all: &Series, found: &[WarmUp], output: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::parsed;
+    use crate::parsed;
 
     fn steady(options: &[&str]) -> Vec<String> {
         let mut text = String::from("case,record,phase,start_s,elapsed_s,throughput_bits_per_s,note\n");

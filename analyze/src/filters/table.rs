@@ -70,19 +70,10 @@ enum Format {
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut table = Table::open(&args.input)?;
-    let choice = view::Choice {
-        columns: &args.columns,
-        sort: &args.sort,
-        all: args.all,
-        phase: args.phase.as_deref(),
-        record: args.record.as_deref(),
-        conditions: &args.conditions,
-        raw: args.raw,
-    };
     let columns = if args.summary {
         Cases::read(&mut table)?.table(&[])
     } else {
-        let view = view::View::choose(&mut table, &choice)?;
+        let view = view::View::choose(&mut table, args)?;
         view.note.iter().for_each(|note| crate::warn(note));
         view.columns(args.raw)
     };
@@ -102,7 +93,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::parsed;
+    use crate::parsed;
 
     const RESULTS: &str = "run_id,case,record,phase,status,iteration,message_bytes,throughput_bits_per_s,latency_p99_us,axis_socket_mss\n\
         r,a,iteration,measure,ok,1,1024,3e9,70,500\nr,a,iteration,measure,failed,2,1024,1e9,90,500\n\

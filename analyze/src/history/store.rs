@@ -11,7 +11,7 @@ mod append;
 mod cycles;
 mod lines;
 
-pub use append::{Appended, Compacted, Order, append, compact};
+pub use append::{Appended, Compacted, Order, append, compact, parse_before};
 pub use cycles::{CYCLES_FILE, append_cycles, outages, read_cycles};
 
 use self::lines::{Line, Lines};

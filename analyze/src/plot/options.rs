@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    parsed,
     table::{InputArgs, Record, Selection},
 };
 use schemars::JsonSchema;
@@ -163,25 +164,10 @@ pub struct Options {
     pub selection: Selection,
 }
 
+/// As without any option on the command line.
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            input: InputArgs::default(),
-            paper: Paper::default(),
-            x: None,
-            y: None,
-            value: None,
-            beside: Vec::new(),
-            tests: Vec::new(),
-            by: Vec::new(),
-            log: None,
-            spread: None,
-            confidence: 0.95,
-            zoom: false,
-            marks: Vec::new(),
-            same_scale: Vec::new(),
-            selection: Selection::default(),
-        }
+        parsed(["plot"]).expect("no option must be given")
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::filters::parsed;
+use crate::parsed;
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{filters::parsed, table::Selection};
+use crate::{parsed, table::Selection};
 use std::fmt::Write as _;
 
 /// A results table of a survey of so many hosts, with what is wrong with it.

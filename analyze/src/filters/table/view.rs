@@ -1,5 +1,6 @@
 //! The columns to show to a person, with titles and units.
 
+use super::Args;
 use crate::{
     error::Error,
     judge::verdicts,
@@ -110,19 +111,6 @@ impl Contents {
             Self::Verdicts | Self::Other => None,
         }
     }
-}
-
-/// The rows and columns that the user wants to see.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Choice<'a> {
-    pub columns: &'a [String],
-    pub sort: &'a [String],
-    pub all: bool,
-    pub phase: Option<&'a str>,
-    pub record: Option<&'a str>,
-    pub conditions: &'a [String],
-    /// Numbers as they are in the file.
-    pub raw: bool,
 }
 
 pub struct View {
@@ -256,11 +244,11 @@ fn every(table: &mut Table, selection: &Selection, wanted: &[usize]) -> Result<C
 }
 
 impl View {
-    pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<Self, Error> {
+    pub fn choose(table: &mut Table, choice: &Args) -> Result<Self, Error> {
         let contents = Contents::of(table);
         let header = table.header();
         let chosen = !choice.columns.is_empty();
-        let mut wanted: Vec<usize> = match (choice.columns, contents.first_sight()) {
+        let mut wanted: Vec<usize> = match (choice.columns.as_slice(), contents.first_sight()) {
             ([], Some(first)) if !choice.all => {
                 let axes = (0..header.names().len()).filter(|i| header.names()[*i].starts_with(columns::AXIS_PREFIX));
                 let mut first = first.iter().filter_map(|n| header.find(n));
@@ -270,7 +258,7 @@ impl View {
             (names, _) => names.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
         };
         let shown = wanted.len();
-        let sort = sort_keys(table, choice.sort, &mut wanted)?;
+        let sort = sort_keys(table, &choice.sort, &mut wanted)?;
         let beyond = wanted.len();
         if contents == Contents::Verdicts {
             wanted.extend([table.require(verdict::metric)?, table.require(verdict::change_ratio)?]);
@@ -286,10 +274,11 @@ impl View {
         }
         // All kinds of rows of a results file would show the same traffic several times.
         let one_kind = contents == Contents::Results && !choice.all;
+        let default = if one_kind { Phase::Measure.as_str() } else { "all" };
         let selection = Selection {
-            phase: choice.phase.unwrap_or(if one_kind { Phase::Measure.as_str() } else { "all" }).to_owned(),
-            record: choice.record.map(str::to_owned),
-            conditions: choice.conditions.to_vec(),
+            phase: choice.phase.clone().unwrap_or_else(|| default.to_owned()),
+            record: choice.record.clone(),
+            conditions: choice.conditions.clone(),
         };
         let names: Vec<String> = wanted[..shown].iter().map(|c| header.names()[*c].clone()).collect();
         let (mut cells, note) =

@@ -15,12 +15,16 @@ use crate::{
     table::output::{self, sync_folder},
 };
 use memchr::memmem::Finder;
-use schemas::columns::{HistoryRow, history::Field};
+use schemas::{
+    columns::{HistoryRow, history::Field},
+    time, units,
+};
 use std::{
     collections::{HashMap, HashSet},
     fs::{self, File},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 /// Tells git to keep the lines of both sides.
@@ -236,16 +240,33 @@ fn line_at(file: &mut File, offset: u64) -> io::Result<String> {
 // Leaving out old rows that their series do not need, and the samples of those that stay.
 
 /// The compaction that is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Order {
-    /// Time in UTC before which rows are thinned out, as in the column `time` or the start of it.
+    /// Age from which on lines are thinned out (365d), or the day or time before which
+    // In UTC, as in the column `time` or the start of it.
+    #[arg(long = "older-than", value_name = "AGE|DATE", value_parser = parse_before)]
     pub before: String,
-    /// Of each such period a series keeps one row.
+    /// Keep one line of each such period in each series
+    #[arg(long, value_name = "PERIOD", default_value = "week")]
     pub keep: Period,
-    /// Leave out lines that are cut off and the like.
-    pub repair: bool,
-    /// Write nothing.
+    /// Only print what would go
+    #[arg(long = "dry-run")]
     pub is_dry: bool,
+    /// Remove lines that were cut off and marks of a merge
+    #[arg(long)]
+    pub repair: bool,
+}
+
+/// A time in UTC as the column `time` has it, or the day at its start.
+pub fn parse_before(text: &str) -> Result<String, String> {
+    const WANTED: &str = "write an age as 365d, a day as 2026-01-31, or a time as 2026-01-31T12:00:00Z";
+    if text.ends_with('Z') && time::parse(text).is_some() || time::parse(&format!("{text}T00:00:00Z")).is_some() {
+        return Ok(text.to_owned());
+    }
+    let age = units::parse_duration(text).map_err(|_| format!("`{text}` is no age and no date: {WANTED}"))?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = now.as_secs_f64() - age.as_secs_f64();
+    time::from_unix_seconds(seconds).map(|time| time.to_string()).ok_or_else(|| WANTED.to_owned())
 }
 
 /// The outcome for one file.
