@@ -17,7 +17,6 @@ use std::{
     io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
-    time::Duration,
 };
 
 use analyze::table::layout::{Sheet, wrapped};
@@ -26,7 +25,7 @@ use clap::{
     builder::{StyledStr, Styles},
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use schemas::{units, vocabulary};
+use schemas::vocabulary;
 
 use crate::{
     error::{Error, Exit},
@@ -347,13 +346,19 @@ fn grouped(command: &clap::Command, is_first: bool) -> StyledStr {
             let about = about.unwrap_or_default();
             // The part behind a colon is detail: a line is enough to choose by.
             let about = if is_first { about.split(": ").next().unwrap_or_default() } else { about.as_str() };
-            for (line, words) in wrapped(about, room).iter().enumerate() {
-                let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { label(name) } else { "" });
-            }
+            listed(&mut text, label(name), width, about, room);
         }
         text.push('\n');
     }
     StyledStr::from(text.trim_end().to_owned())
+}
+
+/// Adds a name and what it is, in lines of so much room beside the names.
+fn listed(text: &mut String, name: &str, width: usize, about: &str, room: usize) {
+    for (line, words) in wrapped(about, room).iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {:width$}  {words}", if line == 0 { name } else { "" });
+    }
 }
 
 /// A subcommand as the help lists it.
@@ -397,11 +402,6 @@ impl Selection {
         }
         LoadOptions { sets, only: self.only.clone(), hosts }
     }
-}
-
-/// A time as an option takes it: `30s`, `2min`.
-fn duration(text: &str) -> Result<Duration, String> {
-    units::parse_duration(text).map_err(|e| e.to_string())
 }
 
 /// The outcome of a finished run's last output. A closed pipe is ignored: the exit code still tells how the run went.

@@ -6,27 +6,15 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
 use analyze::{
-    filters::{
-        compare::parse_share,
-        gate::{Args, OnInconclusive},
-    },
+    filters::gate::{Args, OnInconclusive},
     history::commits,
-    judge::{
-        VerdictRow,
-        comparison::{Rule, change_text},
-        power::Said,
-        statement::Statement,
-    },
+    judge::{VerdictRow, comparison::change_text, power::Said, statement::Statement},
 };
 use clap::Subcommand;
-use schemas::{
-    metrics::{self, Metric},
-    units, vocabulary,
-};
+use schemas::{metrics, units};
 
 use super::{
     Selection, print,
@@ -83,24 +71,8 @@ pub struct BisectArgs {
     /// The plan.
     #[arg(value_name = "PLAN")]
     plan: String,
-    /// Results of the good commit: a table, a run's folder, or a baseline.
-    #[arg(long, value_name = "BASELINE")]
-    against: PathBuf,
-    /// Metric to compare [default: the headline of each case].
-    #[arg(short, long, value_name = "METRIC", value_parser = vocabulary::metric)]
-    metric: Option<&'static Metric>,
-    /// Smallest change for the worse that makes a commit bad; half of the change that is looked for is a good choice.
-    #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_effect)]
-    min_effect: f64,
-    /// Chance of a false answer of a step.
-    #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_alpha)]
-    alpha: f64,
-    /// Most iterations of a case.
-    #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(2..))]
-    max_iterations: u32,
-    /// Longest time of a step.
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
-    budget: Option<Duration>,
+    #[command(flatten)]
+    question: Question,
     /// Folder for the results of each commit [default: plumb-bisect in the git directory].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -111,15 +83,6 @@ pub struct BisectArgs {
     /// Show progress: auto (a line that rewrites itself on a terminal, plain lines elsewhere), always that line, or never.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     progress: When,
-}
-
-pub(super) fn parse_effect(text: &str) -> Result<f64, String> {
-    parse_share(text, "3%")
-}
-
-fn parse_alpha(text: &str) -> Result<f64, String> {
-    let alpha = text.parse::<f64>().ok().filter(|alpha| *alpha > 0.0 && *alpha < 0.5);
-    alpha.ok_or_else(|| format!("`{text}`: write a number between 0 and 0.5"))
 }
 
 /// The exit code for an end that says nothing about the commit: git stops.
@@ -147,7 +110,7 @@ pub fn bisect(args: &BisectArgs) -> Exit {
 fn step(args: &BisectArgs) -> Result<Exit, Error> {
     let progress = &mut Progress::new(args.progress.mode());
     let mut plan = load(args)?;
-    for file in [Path::new(&args.plan), &args.against] {
+    for file in [Path::new(&args.plan), &args.question.against] {
         if commits::is_tracked(file) {
             progress.warn(&format!(
                 "{} is in the repository, and each step has its own commit's version: copy it elsewhere and name the copy",
@@ -156,15 +119,7 @@ fn step(args: &BisectArgs) -> Result<Exit, Error> {
         }
     }
     let key = args.selection.key.load().map_err(|e| Error::Usage(e.to_string()))?;
-    let question = Question {
-        against: args.against.clone(),
-        metric: args.metric,
-        min_effect: args.min_effect,
-        alpha: args.alpha,
-        most: args.max_iterations,
-        deadline: args.budget.and_then(|budget| Instant::now().checked_add(budget)),
-    };
-    let until = Arc::new(Until::of(&mut plan, &question)?);
+    let until = Arc::new(Until::of(&mut plan, &args.question)?);
     let commit = commits::checked_out().map_or_else(|| "unknown".to_owned(), |id| commits::short(&id).to_owned());
     let table = place(args, &commit)?;
     let interrupts = Interrupts::install(announce)?;

@@ -23,7 +23,10 @@ use super::{Selection, run::announce};
 use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
-    gate::power::{Need, Power, TooFew, too_few},
+    gate::{
+        confirm::parse_effect,
+        power::{Need, Power, TooFew, too_few},
+    },
     hosts::{
         Hosts,
         gather::{Found, ends},
@@ -72,7 +75,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     error_format: Format,
     /// Measure how much results scatter, and say how many iterations show a change of this size, such as 3%.
-    #[arg(long, value_name = "CHANGE", value_parser = super::baseline::parse_effect, conflicts_with_all = ["list", "explain"])]
+    #[arg(long, value_name = "CHANGE", value_parser = parse_effect, conflicts_with_all = ["list", "explain"])]
     power: Option<f64>,
     #[command(flatten)]
     selection: Selection,

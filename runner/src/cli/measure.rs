@@ -14,10 +14,7 @@ use netcore::{
     peers::Program,
     spec::Pattern,
 };
-use schemas::{
-    columns::Row,
-    units::{self, Rate},
-};
+use schemas::columns::Row;
 
 use super::{run::announce, serve::KeyFile};
 use crate::{
@@ -27,7 +24,7 @@ use crate::{
     launch::recipe::DaemonOptions,
     measure::{
         self, SERVER,
-        plan::{Asked, Direction},
+        plan::{Asked, Load},
     },
     plan::{
         self, LoadOptions, Plan,
@@ -58,9 +55,6 @@ load than on the idle path.
 
 Where no `plumb serve` answers on port 12864, ports 5201 and 12865 are tried: `iperf3 -s` and netserver.";
 
-/// The default of `-t`.
-const LENGTH: &str = "20";
-
 /// Other programs to speak to, in the order in which their ports are tried.
 const OTHERS: [Program; 2] = [Program::Iperf3, Program::Netperf];
 
@@ -76,27 +70,8 @@ pub struct Args {
     /// Workloads to measure instead of download and upload, such as tcp_rr or udp_rr.
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
-    /// Time for all of it: seconds, or with a unit (`1m`).
-    #[arg(short = 't', long = "time", value_name = "TIME", default_value = LENGTH, value_parser = time)]
-    time: Duration,
-    /// Parallel streams in each direction.
-    #[arg(short = 'P', long = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
-    streams: u32,
-    /// Download only: the far end sends.
-    #[arg(short = 'R', long = "reverse")]
-    reverse: bool,
-    /// Datagrams over UDP, at the rate of -b.
-    #[arg(short = 'u', long = "udp")]
-    udp: bool,
-    /// Offered load of each direction: `10M` and `10Mbit/s` are ten million bits per second.
-    #[arg(short = 'b', long = "bitrate", value_name = "RATE", value_parser = rate)]
-    rate: Option<String>,
-    /// Bytes per send call: `64K` is 65536.
-    #[arg(short = 'l', long = "length", value_name = "SIZE", value_parser = size)]
-    message_size: Option<String>,
-    /// Print a line on standard error per interval of this length.
-    #[arg(short = 'i', long = "interval", value_name = "TIME", value_parser = length)]
-    interval: Option<Duration>,
+    #[command(flatten)]
+    load: Load,
     /// Only IPv4.
     #[arg(short = '4', conflicts_with = "v6")]
     v4: bool,
@@ -123,57 +98,6 @@ pub struct Args {
     output: Option<PathBuf>,
     #[command(flatten)]
     key: KeyFile,
-}
-
-/// The time for all of it: in less than two seconds nothing has a rate.
-fn time(text: &str) -> Result<Duration, String> {
-    match units::parse_duration(text) {
-        Ok(time) if time < Duration::from_secs(2) => {
-            Err(format!("`{text}` is too short to measure anything: write -t 2 or more; 20 is the default"))
-        }
-        _ => length(text),
-    }
-}
-
-fn length(text: &str) -> Result<Duration, String> {
-    let length = units::parse_duration(text).map_err(|e| e.to_string())?;
-    if length < Duration::from_millis(100) {
-        return Err(format!("`{text}` is too short to measure anything: 1 is a usual -i"));
-    }
-    if length > Duration::from_hours(24) {
-        return Err("longer than 24 h: write a plan, `plumb plans show soak` begins one".to_owned());
-    }
-    Ok(length)
-}
-
-/// A rate as a plan writes it. iperf3's letters are powers of 1000.
-fn rate(text: &str) -> Result<String, String> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
-    let written = match unit {
-        "" => format!("{digits}bit/s"),
-        "K" | "k" => format!("{digits}kbit/s"),
-        "M" | "m" => format!("{digits}Mbit/s"),
-        "G" | "g" => format!("{digits}Gbit/s"),
-        _ => text.to_owned(),
-    };
-    match units::parse_rate(&written) {
-        Ok(Rate::Bits(bits)) if bits > 0.0 => Ok(written),
-        Ok(_) => Err(format!("`{text}` is no load: write bits per second, as 10M or 10Mbit/s")),
-        Err(e) => Err(e.to_string()),
-    }
-}
-
-/// A size as a plan writes it. iperf3's letters are powers of 1024.
-fn size(text: &str) -> Result<String, String> {
-    let written = match text.strip_suffix(['K', 'k']) {
-        Some(digits) => format!("{digits}KiB"),
-        None => text.strip_suffix(['M', 'm']).map_or_else(|| text.to_owned(), |digits| format!("{digits}MiB")),
-    };
-    match units::parse_size(&written) {
-        Ok(0) => Err("a message has at least one byte".to_owned()),
-        Ok(_) => Ok(written),
-        Err(e) => Err(e.to_string()),
-    }
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -220,26 +144,18 @@ fn asked(args: &Args) -> Result<Asked, Error> {
         let kind = name.parse::<Workload>().map(|workload| workload.kind);
         matches!(kind, Ok(Kind::Traffic { pattern: Pattern::Stream, transport, .. }) if transport.is_datagram())
     };
-    if args.rate.is_none() && (args.udp || workloads.iter().any(floods)) {
+    if args.load.rate.is_none() && (args.load.udp || workloads.iter().any(floods)) {
         return Err(Error::Usage(format!(
             "datagrams need a rate, so that they do not flood the path: plumb measure{} -b 10M",
             words()
         )));
     }
     let host = host.map(|host| of_version(host, args)).transpose()?;
-    let directions =
-        if args.reverse { vec![Direction::Download] } else { vec![Direction::Download, Direction::Upload] };
     Ok(Asked {
         speaks: host.as_deref().and_then(by_port),
         host,
         copy: args.copy,
-        length: args.time,
-        streams: args.streams,
-        directions,
-        udp: args.udp,
-        rate: args.rate.clone(),
-        message_size: args.message_size.clone(),
-        interval: args.interval,
+        load: args.load.clone(),
         workloads,
         hops: args.hops,
         round_trip: Duration::ZERO,
@@ -282,7 +198,7 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
     if asked.speaks.is_none() {
         let first = load(asked)?;
         let steps = step::steps(&first, "", &first.axis_paths);
-        let (interim, allowed) = (args.interval.is_some(), DaemonOptions { hooks: false });
+        let (interim, allowed) = (args.load.interval.is_some(), DaemonOptions { hooks: false });
         match Hosts::open(&first, &steps, key.as_ref(), interim, allowed, interrupts.flag(), &progress) {
             Ok(hosts) => {
                 // The fastest round trip that the far end's clock was read by.
@@ -305,7 +221,8 @@ fn measure(args: &Args, asked: &mut Asked, key: Option<Key>, interrupts: &Interr
     if let Some(path) = &args.save {
         save(path, asked)?;
     }
-    let options = Options { output: args.output.clone(), key, interim: args.interval.is_some(), ..Options::default() };
+    let options =
+        Options { output: args.output.clone(), key, interim: args.load.interval.is_some(), ..Options::default() };
     campaign::run(&[plan], &options, met, interrupts, &mut progress)
 }
 
@@ -382,30 +299,4 @@ fn words() -> String {
         .filter(|word| word != "--why")
         .map(|word| format!(" {}", quoted(schemas::text::plain(&word))));
     words.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn letters_mean_what_iperf3_means_by_them() {
-        for (typed, written) in
-            [("10M", "10Mbit/s"), ("2.5g", "2.5Gbit/s"), ("64000", "64000bit/s"), ("1MB/s", "1MB/s")]
-        {
-            assert_eq!(rate(typed).unwrap(), written);
-        }
-        for (typed, written) in [("128K", "128KiB"), ("1m", "1MiB"), ("1472", "1472"), ("1KiB", "1KiB")] {
-            assert_eq!(size(typed).unwrap(), written);
-        }
-        for wrong in ["0", "0M", "M", "fast", "5k/s", "-3M"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["0", "K", "-1"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
-        for wrong in ["0", "0.01", "-1", "2d", "100h"] {
-            assert!(length(wrong).is_err(), "{wrong}");
-        }
-    }
 }

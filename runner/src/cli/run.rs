@@ -15,6 +15,7 @@ use std::{
 
 use analyze::table::layout::Sheet;
 use clap::ValueEnum;
+use schemas::units;
 
 use super::Selection;
 use crate::{
@@ -84,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = metrics::address)]
     metrics: Option<SocketAddr>,
     /// After the end, wait until a scraper has read the last case and the verdicts, for this long at most.
-    #[arg(long, value_name = "TIME", value_parser = super::duration, requires = "metrics")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "metrics")]
     metrics_linger: Option<Duration>,
 }
 

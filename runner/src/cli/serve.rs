@@ -17,6 +17,7 @@ use netcore::{
     measure::{clock::nanoseconds, host::HostFacts},
     peers::Program,
 };
+use schemas::units;
 
 use super::serve_log::{Format, Log, Serving};
 use crate::{
@@ -44,7 +45,6 @@ It logs to standard error: sessions, programs, and each test with its client, wo
 SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub struct Args {
     /// Listen on this address only [default: every address with a key, loopback without one; port 12864]. Without a key
     /// and without --allow a new key is made and printed.
@@ -78,13 +78,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_sessions_per_client: Option<u32>,
     /// Most memory of all tests at the same time: buffers, histograms, readings of intervals and their text in reports.
-    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = units::parse_size)]
     max_memory: u64,
     /// Most parallel connections of a test.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     max_flows: u32,
     /// Longest test, including warm-up and cool-down.
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = units::parse_duration)]
     max_duration: Duration,
     /// Run the tests of one client at a time; others wait in a queue, first come first served.
     #[arg(long)]
@@ -106,21 +106,8 @@ pub struct Args {
     /// half, and end with standard input (docs/guide/clusters.md).
     #[arg(long, hide = true, conflicts_with_all = ["key_file", "data_ports", "allow", "allow_connect", "also", "exclusive", "netns", "metrics"])]
     launched: bool,
-    /// For launchers: carry the control connections over standard input and output, too.
-    #[arg(long, hide = true, requires = "launched")]
-    relay: bool,
-    /// For launchers whose standard input reaches only one process (MPICH): make the key here and print it.
-    #[arg(long, hide = true, requires = "launched", conflicts_with = "relay")]
-    own_key: bool,
-    /// For launchers of MPI: be a rank, for tests over MPI.
-    #[arg(long, hide = true, requires = "launched")]
-    mpi: bool,
-    /// The MPI library to open [default: the launcher's].
-    #[arg(long, hide = true, value_name = "FILE", requires = "mpi")]
-    mpi_library: Option<String>,
-    /// For launchers: the longest silence on standard input.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::duration, requires = "launched", hide = true)]
-    silence: Duration,
+    #[command(flatten)]
+    launch: lifeline::Options,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -165,11 +152,8 @@ fn port_range(text: &str) -> Result<(u16, u16), String> {
 }
 
 fn queue_timeout(text: &str) -> Result<Duration, String> {
-    super::duration(text).and_then(|wait| if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) })
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    schemas::units::parse_size(text).map_err(|e| e.to_string())
+    let wait = units::parse_duration(text).map_err(|e| e.to_string())?;
+    if wait <= LONGEST_WAIT { Ok(wait) } else { Err("at most 24h".to_owned()) }
 }
 
 /// A key for as long as this daemon serves.
@@ -201,17 +185,14 @@ fn invitation(key: &Key, address: Option<SocketAddr>) -> String {
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
     if args.launched {
-        let listen = args.listen.map_or_else(|| lifeline::listen(args.relay), |address| vec![address]);
-        let options = lifeline::Options {
+        let listen = args.listen.map_or_else(|| lifeline::listen(args.launch.relay), |address| vec![address]);
+        let config = Config {
             listen,
-            silence: args.silence,
-            relay: args.relay,
-            own_key: args.own_key,
             allow_files: args.allow_files.clone(),
             allow_hooks: args.allow_hooks,
-            mpi: args.mpi.then(|| args.mpi_library.clone()),
+            ..Config::default()
         };
-        return lifeline::serve(&options).map(|()| Exit::Success);
+        return lifeline::serve(&args.launch, config).map(|()| Exit::Success);
     }
     let found = args.key.load()?;
     // Of --allow, the user names the networks that need no key.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use analyze::table::layout::{Column, Sheet, aligned, paragraph, wrapped};
+use analyze::table::layout::{Column, Sheet, aligned, paragraph};
 use clap::ValueEnum;
 use schemas::{columns, metrics::METRICS};
 
@@ -255,11 +255,7 @@ fn plan_list(sheet: &Sheet) -> String {
         let text_of = plan.map_or_else(|out| out.render(Format::Human), |plan| plan.description.unwrap_or_default());
         // The rest of the description is for readers of the plan.
         let question = text_of.split_inclusive('?').next().unwrap_or_default().trim();
-        for (line, words) in wrapped(question, room).iter().enumerate() {
-            let name = if line == 0 { shipped.name } else { "" };
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {name:width$}  {words}");
-        }
+        super::listed(&mut text, shipped.name, width, question, room);
     }
     text
 }

@@ -3,11 +3,10 @@
 use std::{
     io::{Read as _, Write as _},
     net::SocketAddr,
-    path::PathBuf,
     time::Duration,
 };
 
-use schemas::{metrics::Metric, units, vocabulary};
+use schemas::units;
 
 use super::Selection;
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
     programs::Allowed,
     watch::{
         self, Timing,
-        cycle::{self, Outcome, Settings},
+        cycle::{self, Kept, Outcome, Settings},
         starts::{When, minute},
     },
 };
@@ -53,28 +52,12 @@ pub struct Args {
     at: Vec<u32>,
     /// Start later by a part of this time, which follows from the names of the plan and of this host: many hosts with the same
     /// command do not start together. 0 starts in time [default: the time of --every; 10 minutes with --at]
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     spread: Option<Duration>,
-    /// Folder of the history, which `plumb trend` and `plumb report --history` read. One watch at a time keeps it.
-    #[arg(long, value_name = "DIR")]
-    history: PathBuf,
-    /// Metric to keep besides the headline of each case and what stands beside it; may be repeated.
-    #[arg(short, long = "metric", value_name = "METRIC", value_parser = vocabulary::metric)]
-    kept: Vec<&'static Metric>,
-    /// Thin out runs that are older than this age or before this date, once a day, as `plumb history compact` does.
-    #[arg(long, value_name = "AGE|DATE", default_value = "90d", value_parser = age)]
-    older_than: String,
-    /// Write the pages of the history into this folder after each cycle, as `plumb report --history` does.
-    #[arg(long, value_name = "DIR")]
-    site: Option<PathBuf>,
-    /// Run this command (by `sh -c`) once for each new level, with JSON about it on its standard input. It is ended after 30 s.
-    #[arg(long, value_name = "COMMAND")]
-    notify: Option<String>,
-    /// Smallest change of a level that is told. The trend and the site have smaller ones, too.
-    #[arg(long, value_name = "RATIO", default_value = "5%", value_parser = units::parse_ratio)]
-    min_effect: f64,
+    #[command(flatten)]
+    kept: Kept,
     /// End a cycle that takes longer [default: three times the plan's longest estimate, and 15 minutes]
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     limit: Option<Duration>,
     /// Answer scrapes of Prometheus at http://ADDR/metrics, and /probe, /healthz and /readyz (docs/guide/watch.md). A port alone is
     /// on loopback, and 0 is a free one; no key protects another address.
@@ -90,15 +73,10 @@ pub struct Args {
 }
 
 fn period(text: &str) -> Result<Duration, String> {
-    match super::duration(text)? {
+    match units::parse_duration(text).map_err(|e| e.to_string())? {
         time if time < Duration::from_millis(100) => Err("starts are 100 ms apart at least".to_owned()),
         time => Ok(time),
     }
-}
-
-/// An age or a date, as `plumb history compact` takes it. An age counts from each cycle.
-fn age(text: &str) -> Result<String, String> {
-    analyze::filters::history::parse_before(text).map(|_| text.to_owned())
 }
 
 pub fn run(args: &Args) -> Result<Exit, Error> {
@@ -111,12 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         overrides: args.selection.written(),
         allowed: args.allowed,
         key: args.selection.key.load()?,
-        history: args.history.clone(),
-        metrics: args.kept.clone(),
-        site: args.site.clone(),
-        notify: args.notify.clone(),
-        min_effect: args.min_effect,
-        older_than: args.older_than.clone(),
+        kept: args.kept.clone(),
     };
     if let Some(began) = &args.cycle {
         let mut text = String::new();

@@ -10,10 +10,11 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use analyze::{
+    filters::compare::parse_share,
     history::added::results_of,
     judge::{
         VerdictRow,
@@ -28,6 +29,7 @@ use analyze::{
 use schemas::{
     columns::Row,
     metrics::{self, Metric},
+    units, vocabulary,
     words::{Record, Status, Verdict},
 };
 
@@ -186,20 +188,35 @@ impl RowSink for Marked<'_> {
 const FIRST: u32 = 5;
 
 /// The comparisons that are asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Question {
-    /// The results table of the earlier run, or its folder.
+    /// Results of the good commit: a table, a run's folder, or a baseline.
+    #[arg(long, value_name = "BASELINE")]
     pub against: PathBuf,
-    /// `None`: the headline of each case.
-    pub metric: Option<&'static Metric>,
-    /// The smallest change that counts, over the baseline's centre.
-    pub min_effect: f64,
-    /// Chance of a false decision.
-    pub alpha: f64,
+    /// Metric to compare [default: the headline of each case].
+    #[arg(short, long, value_name = "METRIC", value_parser = vocabulary::metric)]
+    metric: Option<&'static Metric>,
+    /// Smallest change for the worse that makes a commit bad; half of the change that is looked for is a good choice.
+    #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_effect)]
+    min_effect: f64,
+    /// Chance of a false answer of a step.
+    #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_alpha)]
+    alpha: f64,
     /// Most iterations of a case.
-    pub most: u32,
-    /// When the comparisons end undecided.
-    pub deadline: Option<Instant>,
+    #[arg(long = "max-iterations", value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(2..))]
+    most: u32,
+    /// Longest time of a step.
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    budget: Option<Duration>,
+}
+
+pub fn parse_effect(text: &str) -> Result<f64, String> {
+    parse_share(text, "3%")
+}
+
+fn parse_alpha(text: &str) -> Result<f64, String> {
+    let alpha = text.parse::<f64>().ok().filter(|alpha| *alpha > 0.0 && *alpha < 0.5);
+    alpha.ok_or_else(|| format!("`{text}`: write a number between 0 and 0.5"))
 }
 
 /// Comparisons of a plan's cases with a baseline.
@@ -247,7 +264,7 @@ impl Until {
         }
         let comparisons: usize = plan.cases.iter().map(|case| case.members.iter().filter_map(measured).count()).sum();
         // The end of the time is a look of its own.
-        let tests = comparisons * (looks.count() + usize::from(question.deadline.is_some()));
+        let tests = comparisons * (looks.count() + usize::from(question.budget.is_some()));
         let alpha = question.alpha / tests as f64;
         let source = results_of(&question.against);
         if !source.exists() {
@@ -265,7 +282,8 @@ impl Until {
         };
         let baseline = Baseline::read(terms)?;
         suffices(&baseline, &plan.cases, alpha, looks.last())?;
-        Ok(Self { baseline, looks, deadline: question.deadline, found: Mutex::default() })
+        let deadline = question.budget.and_then(|budget| Instant::now().checked_add(budget));
+        Ok(Self { baseline, looks, deadline, found: Mutex::default() })
     }
 
     /// The comparisons at their last looks.
@@ -369,7 +387,7 @@ fn suffices(baseline: &Baseline, cases: &[Case], alpha: f64, most: u32) -> Resul
                 "{source} has {have} iteration{} of case {}, and no {most} new ones can decide at α = {}: {}",
                 if have == 1 { "" } else { "s" },
                 name(id),
-                schemas::units::three_digits(alpha),
+                units::three_digits(alpha),
                 match needed {
                     Some(needed) => format!("measure it with at least {needed}"),
                     None => "raise --max-iterations".to_owned(),

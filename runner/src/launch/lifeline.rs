@@ -6,7 +6,6 @@ use std::{
     io::{self, BufReader, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     os::fd::AsFd,
-    path::PathBuf,
     process,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -23,6 +22,7 @@ use netcore::{
     mpi,
 };
 use nix::unistd::getppid;
+use schemas::units;
 
 use super::contract::{CONTRACT, Greeting, LONGEST_DATA, Message, read_line};
 use crate::{error::Error, signals::Interrupts, style};
@@ -39,21 +39,24 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// Exit code when the end was the launcher's wish or its silence.
 const ENDED: i32 = 0;
 
-#[derive(Clone, Debug)]
+/// Options of `plumb serve` for launchers.
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The address to listen on.
-    pub listen: Vec<SocketAddr>,
-    /// The longest silence of the launcher.
-    pub silence: Duration,
-    /// Whether the control connections come over standard input.
+    /// For launchers: carry the control connections over standard input and output, too.
+    #[arg(long, hide = true, requires = "launched")]
     pub relay: bool,
-    /// Whether standard input does not reach this process: it makes its key itself.
+    /// For launchers whose standard input reaches only one process (MPICH): make the key here and print it.
+    #[arg(long, hide = true, requires = "launched", conflicts_with = "relay")]
     pub own_key: bool,
-    /// The files of the plan that are read here.
-    pub allow_files: Vec<PathBuf>,
-    pub allow_hooks: bool,
-    /// A rank of MPI: with this library, or the launcher's own.
-    pub mpi: Option<Option<String>>,
+    /// For launchers of MPI: be a rank, for tests over MPI.
+    #[arg(long, hide = true, requires = "launched")]
+    pub mpi: bool,
+    /// The MPI library to open [default: the launcher's].
+    #[arg(long, hide = true, value_name = "FILE", requires = "mpi")]
+    pub mpi_library: Option<String>,
+    /// For launchers: the longest silence on standard input.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration, requires = "launched", hide = true)]
+    pub silence: Duration,
 }
 
 /// Every address with a port that the kernel chooses, or loopback only where nothing else has to reach the daemon.
@@ -66,10 +69,10 @@ pub fn listen(relay: bool) -> Vec<SocketAddr> {
     }
 }
 
-/// Serves until standard input ends or is silent for too long.
-pub fn serve(options: &Options) -> Result<(), Error> {
+/// Serves until standard input ends or is silent for too long. `config`: where, and what is allowed.
+pub fn serve(options: &Options, config: Config) -> Result<(), Error> {
     // Before the signals are caught: one that comes while the other ranks are awaited ends this process.
-    let rank = options.mpi.as_ref().map(|library| mpi::start(library.as_deref()));
+    let rank = options.mpi.then(|| mpi::start(options.mpi_library.as_deref()));
     let rank = rank.transpose().map_err(|why| Error::Measurement(format!("rank {}: {why}", own_rank())))?;
     let system = |what: &'static str| move |error: io::Error| Error::Measurement(format!("{what}: {error}"));
     let interrupts = Interrupts::install(|_| {})?;
@@ -96,11 +99,8 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     let sessions = Arc::new(Sessions::default());
     let counted = Arc::clone(&sessions);
     let config = Config {
-        listen: options.listen.clone(),
         key: Some(key),
         allow_connect: allow_connect.clone(),
-        allow_files: options.allow_files.clone(),
-        allow_hooks: options.allow_hooks,
         limits: Limits::of_own_client(),
         timeouts: Timeouts::of_own_client(),
         probe_idle: options.own_key,
@@ -108,7 +108,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
             counted.count(event);
             tell(event);
         })),
-        ..Config::default()
+        ..config
     };
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     let port = daemon.local_addr().map_or(0, |address| address.port());

@@ -56,7 +56,7 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
 /// The run's notes, and what to type next where the options were not right for the path.
 fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let loads: Vec<&Row> = shown_rows(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
-    let too_fast = loads.iter().filter(|_| asked.rate.is_some()).filter_map(|row| too_fast(row));
+    let too_fast = loads.iter().filter(|_| asked.load.rate.is_some()).filter_map(|row| too_fast(row));
     let single = !asked.hops && loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
     // The margin is the built-in plan's, and not the user's.

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use netcore::{peers::Program, spec::IDLE as IDLE_PATH};
+use schemas::units::{self, Rate};
 
 use super::SERVER;
 use crate::plan::split_port;
@@ -16,25 +17,97 @@ pub struct Asked {
     pub speaks: Option<Program>,
     /// Whether ssh sends this program along.
     pub copy: bool,
-    /// Time for all of it.
-    pub length: Duration,
-    pub streams: u32,
-    /// Directions of the load.
-    pub directions: Vec<Direction>,
-    /// Whether the load is datagrams.
-    pub udp: bool,
-    /// Offered load, as a plan writes it.
-    pub rate: Option<String>,
-    /// Size of messages, as a plan writes it.
-    pub message_size: Option<String>,
-    /// Length of the intervals of the load.
-    pub interval: Option<Duration>,
+    pub load: Load,
     /// Workloads by name, in the place of both directions with their round trips.
     pub workloads: Vec<String>,
     /// Whether the hops of the path are probed.
     pub hops: bool,
     /// Time of a round trip on the idle path, as far as it is known.
     pub round_trip: Duration,
+}
+
+/// The load, and the time for all of it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Load {
+    /// Time for all of it: seconds, or with a unit (`1m`).
+    #[arg(short = 't', long = "time", value_name = "TIME", default_value = "20", value_parser = time)]
+    pub length: Duration,
+    /// Parallel streams in each direction.
+    #[arg(short = 'P', long = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub streams: u32,
+    /// Download only: the far end sends.
+    #[arg(short = 'R', long = "reverse")]
+    pub reverse: bool,
+    /// Datagrams over UDP, at the rate of -b.
+    #[arg(short = 'u', long = "udp")]
+    pub udp: bool,
+    /// Offered load of each direction: `10M` and `10Mbit/s` are ten million bits per second.
+    #[arg(short = 'b', long = "bitrate", value_name = "RATE", value_parser = rate)]
+    pub rate: Option<String>,
+    /// Bytes per send call: `64K` is 65536.
+    #[arg(short = 'l', long = "length", value_name = "SIZE", value_parser = size)]
+    pub message_size: Option<String>,
+    /// Print a line on standard error per interval of this length.
+    #[arg(short = 'i', long = "interval", value_name = "TIME", value_parser = length)]
+    pub interval: Option<Duration>,
+}
+
+/// The time for all of it: in less than two seconds nothing has a rate.
+fn time(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text) {
+        Ok(time) if time < Duration::from_secs(2) => {
+            Err(format!("`{text}` is too short to measure anything: write -t 2 or more; 20 is the default"))
+        }
+        _ => length(text),
+    }
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    let length = units::parse_duration(text).map_err(|e| e.to_string())?;
+    if length < Duration::from_millis(100) {
+        return Err(format!("`{text}` is too short to measure anything: 1 is a usual -i"));
+    }
+    if length > Duration::from_hours(24) {
+        return Err("longer than 24 h: write a plan, `plumb plans show soak` begins one".to_owned());
+    }
+    Ok(length)
+}
+
+/// A rate as a plan writes it. iperf3's letters are powers of 1000.
+fn rate(text: &str) -> Result<String, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    let written = match unit {
+        "" => format!("{digits}bit/s"),
+        "K" | "k" => format!("{digits}kbit/s"),
+        "M" | "m" => format!("{digits}Mbit/s"),
+        "G" | "g" => format!("{digits}Gbit/s"),
+        _ => text.to_owned(),
+    };
+    match units::parse_rate(&written) {
+        Ok(Rate::Bits(bits)) if bits > 0.0 => Ok(written),
+        Ok(_) => Err(format!("`{text}` is no load: write bits per second, as 10M or 10Mbit/s")),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+/// A size as a plan writes it. iperf3's letters are powers of 1024.
+fn size(text: &str) -> Result<String, String> {
+    let written = match text.strip_suffix(['K', 'k']) {
+        Some(digits) => format!("{digits}KiB"),
+        None => text.strip_suffix(['M', 'm']).map_or_else(|| text.to_owned(), |digits| format!("{digits}MiB")),
+    };
+    match units::parse_size(&written) {
+        Ok(0) => Err("a message has at least one byte".to_owned()),
+        Ok(_) => Ok(written),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+impl Load {
+    /// Directions of the load.
+    fn directions(&self) -> &'static [Direction] {
+        if self.reverse { &[Direction::Download] } else { &[Direction::Download, Direction::Upload] }
+    }
 }
 
 /// A direction of the load, as a user sees it who sits at the near end.
@@ -194,7 +267,7 @@ impl Asked {
         let mut text = format!("version: 1\nname: measure\n{}", self.inventory());
         // Writing to a String cannot fail.
         let _ = writeln!(text, "defaults: {{{to}warmup: {warmup}, duration: {measure}}}\ntests:");
-        for direction in &self.directions {
+        for direction in self.load.directions() {
             let load = self.load().join(", ");
             let _ = writeln!(text, "  {}: {{{load}, direction: {}}}", direction.name(), direction.key());
         }
@@ -247,35 +320,35 @@ impl Asked {
 
     /// Keys of the load, one per line.
     fn load(&self) -> Vec<String> {
-        let mut keys = vec![format!("workload: {}", if self.udp { "udp_stream" } else { "tcp_stream" })];
-        keys.extend((self.streams > 1).then(|| format!("streams: {}", self.streams)));
-        keys.extend(self.rate.as_ref().map(|rate| format!("rate: {rate}")));
-        keys.extend(self.message_size.as_ref().map(|size| format!("message_size: {size}")));
-        keys.extend(self.interval.map(|interval| format!("interval: {}", ms(interval))));
+        let mut keys = vec![format!("workload: {}", if self.load.udp { "udp_stream" } else { "tcp_stream" })];
+        keys.extend((self.load.streams > 1).then(|| format!("streams: {}", self.load.streams)));
+        keys.extend(self.load.rate.as_ref().map(|rate| format!("rate: {rate}")));
+        keys.extend(self.load.message_size.as_ref().map(|size| format!("message_size: {size}")));
+        keys.extend(self.load.interval.map(|interval| format!("interval: {}", ms(interval))));
         keys
     }
 
     /// Time for each direction, after the round trips of the idle path.
     fn share(&self) -> Duration {
-        let count = u32::try_from(self.directions.len()).unwrap_or(1).max(1);
-        self.length.saturating_sub(self.idle_length()) / count
+        let count = u32::try_from(self.load.directions().len()).unwrap_or(1).max(1);
+        self.load.length.saturating_sub(self.idle_length()) / count
     }
 
     /// Lengths of an iteration of a direction, or of a workload, that has this time in all.
     fn lengths(&self, share: Duration, interval: Option<Duration>) -> Lengths {
-        let settles = !self.udp && (self.streams > 1 || share >= SETTLES_FROM);
+        let settles = !self.load.udp && (self.load.streams > 1 || share >= SETTLES_FROM);
         Lengths::of(self.round_trip, share, interval, if settles { SETTLING } else { Duration::ZERO })
     }
 
     fn idle_length(&self) -> Duration {
         let length =
-            (self.length / 12).clamp(Duration::from_millis(500), Duration::from_secs(2)).max(5 * self.round_trip);
+            (self.load.length / 12).clamp(Duration::from_millis(500), Duration::from_secs(2)).max(5 * self.round_trip);
         Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(u64::MAX) / 100 * 100)
     }
 
     /// Both directions, each with round trips beside it, and the idle path.
     fn path(&self, text: &mut String) {
-        let lengths = self.lengths(self.share(), self.interval);
+        let lengths = self.lengths(self.share(), self.load.interval);
         let lengths = if self.hops { lengths.single(self.share(), self.round_trip) } else { lengths };
         let one = lengths.iteration(self.round_trip);
         // Other programs run one test at a time, or know no idle path.
@@ -290,7 +363,7 @@ impl Asked {
             let _ = writeln!(text, "  # Round trips while nothing else is under way.");
             let _ = writeln!(text, "  {IDLE}: {{workload: tcp_rr{rate}, duration: {length}, iterations: 1}}");
         }
-        for direction in &self.directions {
+        for direction in self.load.directions() {
             let (warmup, measure) = (ms(lengths.warmup), ms(lengths.measure));
             let _ = writeln!(text, "  {}:", direction.name());
             let mut load = self.load();
@@ -323,11 +396,11 @@ impl Asked {
     /// Each workload by itself.
     fn named(&self, text: &mut String) {
         let count = u32::try_from(self.workloads.len()).unwrap_or(1).max(1);
-        let share = self.length / count;
+        let share = self.load.length / count;
         let warmup = self.lengths(share, None).warmup;
         let idle = if self.hops { IDLE_PATH } else { Duration::ZERO };
         let fixed = warmup + SETTING_UP + 4 * self.round_trip + idle;
-        let (least, measure) = window(share, fixed, self.interval);
+        let (least, measure) = window(share, fixed, self.load.interval);
         let (least, measure) =
             if self.hops { (1, share.saturating_sub(fixed).max(SHORTEST)) } else { (least, measure) };
         let _ = writeln!(text, "  warmup: {}\n  duration: {}", ms(warmup), ms(measure));
@@ -338,7 +411,7 @@ impl Asked {
         if self.hops {
             let _ = writeln!(text, "  hops: true");
         }
-        if self.directions == [Direction::Download] {
+        if self.load.reverse {
             let _ = writeln!(text, "  direction: {}", Direction::Download.key());
         }
         let _ = writeln!(text, "tests:");
@@ -358,13 +431,15 @@ mod tests {
             host: Some("b.lab".to_owned()),
             speaks: None,
             copy: false,
-            length: Duration::from_secs_f64(seconds),
-            streams: 1,
-            directions: vec![Direction::Download, Direction::Upload],
-            udp: false,
-            rate: None,
-            message_size: None,
-            interval: None,
+            load: Load {
+                length: Duration::from_secs_f64(seconds),
+                streams: 1,
+                reverse: false,
+                udp: false,
+                rate: None,
+                message_size: None,
+                interval: None,
+            },
             workloads: Vec::new(),
             hops: false,
             round_trip: Duration::from_micros(200),
@@ -379,7 +454,8 @@ mod tests {
             let one = lengths.iteration(asked.round_trip);
             let all = asked.idle_length() + 2 * lengths.least * one;
             assert!(all.as_secs_f64() <= seconds + 0.3, "-t {seconds}: {all:?}");
-            let several = Asked { streams: 8, ..asked.clone() }.lengths(asked.share(), None);
+            let several =
+                Asked { load: Load { streams: 8, ..asked.load.clone() }, ..asked.clone() }.lengths(asked.share(), None);
             let all = asked.idle_length() + 2 * several.least * several.iteration(asked.round_trip);
             // Their warm-up is longer than the least time.
             assert!(all.as_secs_f64() <= seconds.max(4.0) + 0.3, "-t {seconds} -P 8: {all:?}");
@@ -391,7 +467,8 @@ mod tests {
 
     #[test]
     fn the_loads_have_the_tests_of_the_plan() {
-        for asked in [asked(20.0), Asked { host: None, udp: true, rate: Some("10Mbit/s".into()), ..asked(5.0) }] {
+        let datagrams = Load { udp: true, rate: Some("10Mbit/s".into()), ..asked(5.0).load };
+        for asked in [asked(20.0), Asked { host: None, load: datagrams, ..asked(5.0) }] {
             let load = |text: &str| load_str("measure", text, &LoadOptions::default()).unwrap();
             let (loads, plan) = (load(&asked.loads()), load(&asked.plan()));
             let names =
@@ -404,9 +481,13 @@ mod tests {
     #[test]
     fn every_plan_is_one_and_a_window_holds_whole_intervals() {
         let second = Duration::from_secs(1);
-        let reversed = Asked { directions: vec![Direction::Download], interval: Some(second), ..asked(4.0) };
+        let in_intervals = |seconds, reverse| Asked {
+            load: Load { reverse, interval: Some(second), ..asked(seconds).load },
+            ..asked(seconds)
+        };
+        let reversed = in_intervals(4.0, true);
         let named = Asked { workloads: vec!["tcp_rr".to_owned(), "udp_rr".to_owned()], ..asked(2.0) };
-        let long = Asked { interval: Some(second), ..asked(20.0) };
+        let long = in_intervals(20.0, false);
         let far = Asked { round_trip: Duration::from_millis(300), ..asked(20.0) };
         let hops = Asked { hops: true, ..asked(20.0) };
         let of_workloads = Asked { hops: true, ..named.clone() };
@@ -420,5 +501,26 @@ mod tests {
         assert_eq!((least, measure), (1, 3 * second));
         let (least, measure) = window(10 * second, second, Some(second));
         assert_eq!((least, measure), (3, 2 * second));
+    }
+
+    #[test]
+    fn letters_mean_what_iperf3_means_by_them() {
+        for (typed, written) in
+            [("10M", "10Mbit/s"), ("2.5g", "2.5Gbit/s"), ("64000", "64000bit/s"), ("1MB/s", "1MB/s")]
+        {
+            assert_eq!(rate(typed).unwrap(), written);
+        }
+        for (typed, written) in [("128K", "128KiB"), ("1m", "1MiB"), ("1472", "1472"), ("1KiB", "1KiB")] {
+            assert_eq!(size(typed).unwrap(), written);
+        }
+        for wrong in ["0", "0M", "M", "fast", "5k/s", "-3M"] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "K", "-1"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["0", "0.01", "-1", "2d", "100h"] {
+            assert!(length(wrong).is_err(), "{wrong}");
+        }
     }
 }

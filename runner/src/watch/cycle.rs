@@ -21,6 +21,7 @@ use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use schemas::{
     columns::{CycleRow, Timestamp},
     metrics::Metric,
+    units, vocabulary,
     words::CycleStatus,
 };
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,34 @@ use crate::{
     style,
 };
 
+/// What is kept of the cycles, and who is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Kept {
+    /// Folder of the history, which `plumb trend` and `plumb report --history` read. One watch at a time keeps it.
+    #[arg(long, value_name = "DIR")]
+    pub history: PathBuf,
+    /// Metric to keep besides the headline of each case and what stands beside it; may be repeated.
+    #[arg(short = 'k', long = "metric", value_name = "METRIC", value_parser = vocabulary::metric)]
+    pub besides: Vec<&'static Metric>,
+    /// Thin out runs that are older than this age or before this date, once a day, as `plumb history compact` does.
+    #[arg(long, value_name = "AGE|DATE", default_value = "90d", value_parser = age)]
+    pub older_than: String,
+    /// Write the pages of the history into this folder after each cycle, as `plumb report --history` does.
+    #[arg(long, value_name = "DIR")]
+    pub site: Option<PathBuf>,
+    /// Run this command (by `sh -c`) once for each new level, with JSON about it on its standard input. It is ended after 30 s.
+    #[arg(long, value_name = "COMMAND")]
+    pub notify: Option<String>,
+    /// Smallest change of a level that is told. The trend and the site have smaller ones, too.
+    #[arg(long, value_name = "RATIO", default_value = "5%", value_parser = units::parse_ratio)]
+    pub min_effect: f64,
+}
+
+/// An age or a date, as `plumb history compact` takes it. An age counts from each cycle.
+fn age(text: &str) -> Result<String, String> {
+    store::parse_before(text).map(|_| text.to_owned())
+}
+
 /// Facts that all cycles of a watch share.
 pub struct Settings {
     /// Name or file of the plan.
@@ -44,20 +73,13 @@ pub struct Settings {
     pub overrides: Vec<String>,
     pub allowed: Allowed,
     pub key: Option<Key>,
-    pub history: PathBuf,
-    pub metrics: Vec<&'static Metric>,
-    pub site: Option<PathBuf>,
-    pub notify: Option<String>,
-    /// Smallest change of level that is told.
-    pub min_effect: f64,
-    /// Age or date before which old runs are thinned out.
-    pub older_than: String,
+    pub kept: Kept,
 }
 
 impl Settings {
     /// The watcher's own files, beside the history's.
     pub fn own(&self, name: &str) -> PathBuf {
-        self.history.join(".watch").join(name)
+        self.kept.history.join(".watch").join(name)
     }
 
     /// The table of the latest run.
@@ -120,7 +142,7 @@ pub fn run(settings: &Settings, text: &str, began: &str, tell: impl FnOnce(&Outc
     if outcome.status.is_measured() || outcome.status == CycleStatus::Failed {
         look(settings, &outcome)?;
     }
-    match &settings.site {
+    match &settings.kept.site {
         Some(folder) if outcome.status != CycleStatus::Cut => {
             // The watch adds the row when this process has ended.
             let latest = CycleRow {
@@ -132,7 +154,7 @@ pub fn run(settings: &Settings, text: &str, began: &str, tell: impl FnOnce(&Outc
                 ..CycleRow::default()
             };
             let whole = analysed::Asked { plan: None, latest: Some(latest), ..levels::asked("", 0.01) };
-            site::write(&settings.history, &whole, None, folder)?;
+            site::write(&settings.kept.history, &whole, None, folder)?;
         }
         _ => {}
     }
@@ -181,8 +203,8 @@ fn measure(settings: &Settings, plan: Result<plan::Plan, Error>, interrupts: &In
 /// Adds the latest run to the history. Returns its id.
 fn keep(settings: &Settings) -> Result<String, Error> {
     let commit = commits::present().unwrap_or_default();
-    let rows = added::rows(&settings.table(), &commit, &[], &settings.metrics)?;
-    let (_, notes) = store::append(&settings.history, &rows)?;
+    let rows = added::rows(&settings.table(), &commit, &[], &settings.kept.besides)?;
+    let (_, notes) = store::append(&settings.kept.history, &rows)?;
     for note in notes {
         style::tell(format_args!("note: {note}"));
     }
@@ -229,15 +251,15 @@ fn look(settings: &Settings, outcome: &Outcome) -> Result<(), Error> {
         style::tell(format_args!("the history stays as long as it is: {}", error.sentence()));
     }
     let plan = plan_of(&settings.table())?;
-    let asked = levels::asked(&plan, settings.min_effect);
-    let (reading, all) = analysed::read(&settings.history, &asked)?;
+    let asked = levels::asked(&plan, settings.kept.min_effect);
+    let (reading, all) = analysed::read(&settings.kept.history, &asked)?;
     if outcome.status.is_measured() {
         let of_plan: Vec<_> = reading.series().into_iter().filter(|series| series.key.plan == plan).collect();
         for sentence in levels::differences(&reading, &of_plan, &outcome.run_id) {
             style::tell(format_args!("note: {sentence}"));
         }
     }
-    levels::tell(&settings.history, &settings.own("told.csv"), &reading, &all, settings.notify.as_deref())
+    levels::tell(&settings.kept.history, &settings.own("told.csv"), &reading, &all, settings.kept.notify.as_deref())
 }
 
 /// The name of the plan of a run.
@@ -252,9 +274,9 @@ fn compact(settings: &Settings) -> Result<(), Error> {
     if fs::read_to_string(&done).is_ok_and(|last| last == day) {
         return Ok(());
     }
-    let before = analyze::filters::history::parse_before(&settings.older_than).map_err(Error::Usage)?;
+    let before = store::parse_before(&settings.kept.older_than).map_err(Error::Usage)?;
     let order = Order { before, keep: Period::Week, repair: true, is_dry: false };
-    let (all, _) = store::compact(&settings.history, &order)?;
+    let (all, _) = store::compact(&settings.kept.history, &order)?;
     for compacted in all.iter().filter(|it| it.rows.1 < it.rows.0) {
         let (went, of) = (compacted.rows.0 - compacted.rows.1, compacted.rows.0);
         style::tell(format_args!("{}: {went} of {of} old rows went", compacted.file.display()));

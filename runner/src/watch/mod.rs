@@ -122,8 +122,8 @@ pub fn watch(
 ) -> Result<Exit, Error> {
     let (text, plan) = read(settings)?;
     let server = metrics.map(Server::bind).transpose()?;
-    let _lock = lock(&settings.history)?;
-    let (earlier, notes) = read_cycles(&settings.history)?;
+    let _lock = lock(&settings.kept.history)?;
+    let (earlier, notes) = read_cycles(&settings.kept.history)?;
     for note in notes {
         style::tell(format_args!("note: {note}"));
     }
@@ -290,7 +290,7 @@ impl Watch<'_> {
             run_id: text(&run_id),
             length_s: Some((length_s * 1e3).round() / 1e3),
         });
-        match append_cycles(&self.settings.history, &self.unkept) {
+        match append_cycles(&self.settings.kept.history, &self.unkept) {
             Ok(()) => self.unkept.clear(),
             Err(error) => {
                 let count = self.unkept.len();
