@@ -316,7 +316,6 @@ pub struct Window {
     /// CPU use, if requested.
     pub cpu: Option<CpuUse>,
     /// Evidence on what held this end back, if requested; only in windows that are phases.
-    #[serde(default)]
     pub evidence: Option<Evidence>,
 }
 

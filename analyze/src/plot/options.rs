@@ -239,31 +239,22 @@ pub struct Plot {
     /// The kind of picture.
     pub kind: Kind,
     /// The tests; all by default.
-    #[serde(default)]
     pub tests: Option<Vec<String>>,
     /// The rows: `iteration` by default if there are any, `probe` for those of a search.
-    #[serde(default)]
     pub record: Option<Record>,
     /// Column or metric along x.
-    #[serde(default)]
     pub x: Option<String>,
     /// Column or metric along y.
-    #[serde(default)]
     pub y: Option<String>,
     /// Column or metric that a heat map's colours show.
-    #[serde(default)]
     pub value: Option<String>,
     /// Columns or metrics drawn beside y, for `bars`, `timeseries`, `cdf` and `percentiles`: one of them, or a list.
-    #[serde(default)]
     pub beside: Option<OneOrMany>,
     /// Columns that tell curves apart: one of them, or a list.
-    #[serde(default)]
     pub by: Option<OneOrMany>,
     /// Logarithmic axes: `x`, `y`, `xy` or `none`.
-    #[serde(default)]
     pub log: Option<Log>,
     /// Title.
-    #[serde(default)]
     pub title: Option<String>,
     /// The file, relative to `output.dir`; its ending (png, svg) decides the format.
     pub file: PathBuf,

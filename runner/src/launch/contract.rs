@@ -65,7 +65,6 @@ pub struct Greeting {
     /// The address at which sshd was reached.
     pub reached_at: Option<IpAddr>,
     /// Its half of the key, or all of it where standard input does not reach it (`--own-key`). An older program has none.
-    #[serde(default)]
     pub key: Option<String>,
 }
 

@@ -118,7 +118,6 @@ struct Raw {
     cpu_util_user: Value,
     cpu_util_system: Value,
     sender_has_retransmits: Value,
-    #[serde(default)]
     congestion_used: Option<String>,
     streams: Vec<RawStream>,
 }

@@ -257,16 +257,12 @@ pub struct MatrixValue {
     /// The last value, if the steps meet it.
     pub to: Word,
     /// Each value is the one before times this.
-    #[serde(default)]
     pub factor: Option<f64>,
     /// Each value is the one before plus this.
-    #[serde(default)]
     pub step: Option<Word>,
     /// With a factor: also the values half-way between (1, 1.5, 2, 3, 4, 6, …).
-    #[serde(default)]
     pub half_steps: Option<bool>,
     /// Also each value minus and plus this (NetPIPE's perturbation).
-    #[serde(default)]
     pub perturb: Option<Word>,
 }
 
@@ -371,19 +367,14 @@ pub struct AssertDetail {
     /// METRIC OP LIMIT.
     pub that: Statement,
     /// Only for cases whose keys have these values, or fulfil comparisons such as "<=64KiB".
-    #[serde(default)]
     pub when: Option<BTreeMap<String, Word>>,
     /// error (fails the run) or warn.
-    #[serde(default)]
     pub severity: Option<Severity>,
     /// Whether the interval or the point is judged; by default the interval where there are three iterations.
-    #[serde(default)]
     pub judge: Option<Judge>,
     /// Rows that are judged; by default the total.
-    #[serde(default)]
     pub scope: Option<Scope>,
     /// Member of a concurrent group.
-    #[serde(default)]
     pub member: Option<String>,
 }
 
@@ -411,7 +402,6 @@ pub struct StopWhenDetail {
     /// METRIC OP LIMIT.
     pub that: Statement,
     /// The axis; by default the only one there is.
-    #[serde(default)]
     pub axis: Option<String>,
 }
 
@@ -431,23 +421,17 @@ pub struct Find {
     /// The metric that has a bound.
     pub metric: MetricName,
     /// The most it may be.
-    #[serde(default)]
     pub at_most: Option<Word>,
     /// The least it may be.
-    #[serde(default)]
     pub at_least: Option<Word>,
     /// The key that is searched: `rate` or `inflight`.
     pub by: FindBy,
     /// The lowest load.
-    #[serde(default)]
     pub from: Option<Word>,
     /// The highest load. Without one, the load is doubled until the bound is exceeded.
-    #[serde(default)]
     pub to: Option<Word>,
     /// Precision of the answer, relative to it; 1 % by default.
-    #[serde(default)]
     pub within: Option<Ratio>,
     /// The most probes; 40 by default.
-    #[serde(default)]
     pub max_probes: Option<u32>,
 }

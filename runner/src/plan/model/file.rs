@@ -25,39 +25,28 @@ pub struct PlanFile {
     /// The plan's name; it becomes part of paths.
     pub name: Name,
     /// The question the plan answers.
-    #[serde(default)]
     pub description: Option<String>,
     /// Words that travel into the results.
-    #[serde(default)]
     pub labels: Option<BTreeMap<String, Word>>,
     /// Declared parameters, used as `${vars.x}` inside strings.
-    #[serde(default)]
     pub vars: Option<BTreeMap<String, Var>>,
     /// The inventory. Without it everything runs over loopback.
-    #[serde(default)]
     pub hosts: Option<BTreeMap<String, Host>>,
     /// Preconditions, checked on the hosts before anything runs.
-    #[serde(default)]
     pub require: Option<Vec<Precondition>>,
     /// A test body merged under every test.
-    #[serde(default)]
     pub defaults: Option<TestBody>,
     /// Named test bodies for `extends`; never run themselves.
-    #[serde(default)]
     pub profiles: Option<BTreeMap<String, TestBody>>,
     /// Order and repetition of the cases.
-    #[serde(default)]
     pub run: Option<Run>,
     /// The tests by name, in order.
     pub tests: BTreeMap<String, TestBody>,
     /// An earlier run to compare with.
-    #[serde(default)]
     pub baseline: Option<Baseline>,
     /// Rules that turn verdicts into an exit code.
-    #[serde(default)]
     pub gate: Option<Gate>,
     /// Places of the results.
-    #[serde(default)]
     pub output: Option<Output>,
 }
 
@@ -136,21 +125,16 @@ pub struct LaunchGroup {
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
     /// The host; all by default.
-    #[serde(default)]
     pub host: Option<String>,
     /// `cpu_governor`, `nic_speed`, `mtu`, `kernel`, `sysctl.<name>`, `clock_offset` or `free_cpus`.
     pub check: String,
     /// The value it must have.
-    #[serde(default)]
     pub equals: Option<Word>,
     /// The least it may be.
-    #[serde(default)]
     pub at_least: Option<Word>,
     /// The most it may be.
-    #[serde(default)]
     pub at_most: Option<Word>,
     /// error stops the run; warn continues.
-    #[serde(default)]
     pub severity: Option<Severity>,
 }
 
@@ -194,10 +178,8 @@ pub struct Baseline {
     /// A results file.
     pub source: PathBuf,
     /// The verdict if the file, or a case in it, is missing.
-    #[serde(default)]
     pub on_missing: Option<OnMissing>,
     /// Facts that must be the same: `host.kernel`, `host.cpu_model`, `host.nic_driver`, ….
-    #[serde(default)]
     pub require_same: Option<Vec<String>>,
     /// The comparisons.
     #[serde(default)]
@@ -214,13 +196,10 @@ pub struct Comparison {
     /// The largest relative worsening that passes.
     pub max_regression: Ratio,
     /// The smallest absolute change that matters, in the metric's unit.
-    #[serde(default)]
     pub min_effect: Option<Word>,
     /// The test of significance.
-    #[serde(default)]
     pub test: Option<Test>,
     /// The significance level; 0.01 by default.
-    #[serde(default)]
     pub alpha: Option<Ratio>,
 }
 

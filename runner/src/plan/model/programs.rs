@@ -18,14 +18,11 @@ pub struct Command {
     /// The program and its arguments; no shell. It runs on this machine, at `from`.
     pub run: Vec<Word>,
     /// The named importer that reads its output (`iperf3`, `netperf`, …).
-    #[serde(default)]
     pub import: Option<String>,
     /// A regular expression whose named groups are metrics (`throughput`, `latency.p99`), or numeric results columns; each
     /// of its matches is a line of results.
-    #[serde(default)]
     pub regex: Option<String>,
     /// The unit of a group whose number is printed without one: `{transaction_rate: M/s}`.
-    #[serde(default)]
     pub units: Option<BTreeMap<String, String>>,
 }
 
@@ -85,13 +82,10 @@ struct HookDetail {
     run: Vec<Word>,
     /// The host it runs on, with a daemon that allows it, or a network namespace here; a range: each of them; left out: this
     /// machine.
-    #[serde(default)]
     on: Option<String>,
     /// The longest it may take; 30 s by default.
-    #[serde(default)]
     timeout: Option<Time>,
     /// Of `during`: when it starts, after the begin of the measure phase; at once by default.
-    #[serde(default)]
     after: Option<Time>,
 }
 
@@ -192,7 +186,6 @@ struct CommandDetail {
     /// The command and its arguments; `{host}` is the host's name and `{address}` its address.
     run: Vec<Word>,
     /// The program there; `plumb` by default.
-    #[serde(default)]
     program: Option<String>,
     /// Send this program along and leave nothing behind.
     #[serde(default)]
