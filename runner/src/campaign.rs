@@ -222,7 +222,12 @@ fn one(
     }
     let seed = plan.run.seed.unwrap_or(shared.start.seed);
     sinks.record.facts.plans.push(plan_record(plan, options.overrides.clone(), seed));
-    let settings = Settings { order: plan.run.order, seed, fail_fast: plan.run.fail_fast, retries: plan.run.retries };
+    let settings = Settings {
+        order: plan.run.order.unwrap_or_default(),
+        seed,
+        fail_fast: plan.run.fail_fast.unwrap_or_default(),
+        retries: plan.run.retries.unwrap_or_default(),
+    };
     if interrupts.requested() {
         // A plan after the one that was interrupted: its hosts are not asked for anything.
         let finished = run::run(&steps, settings, &History::new(), &mut NoBench, sinks, progress, interrupts)?;

@@ -24,7 +24,7 @@ use super::{
     diagnostics::{Diagnostic, Diagnostics, SourcePlace, Sources, Span},
     job::Job,
     keys::key,
-    model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Order, Output, Precondition, Window},
+    model::{AssertDetail, Baseline, FindBy, Gate, Hooks, Host, Output, Precondition, Run, Window},
 };
 
 /// Time of an iteration beyond its phases: setting up and collecting results.
@@ -42,7 +42,7 @@ pub struct Plan {
     pub hosts: BTreeMap<String, Host>,
     /// Preconditions, each with its place.
     pub require: Vec<(Precondition, Span)>,
-    pub run: RunOptions,
+    pub run: Run,
     /// In the order of the plan.
     pub cases: Vec<Case>,
     /// The tests with `pairs` whose pairs are cases, one for each combination of their swept values.
@@ -60,22 +60,6 @@ pub struct Plan {
     /// The plan as YAML, with defaults, profiles and `--set` merged into every test.
     pub resolved: String,
     pub warnings: Diagnostics,
-}
-
-/// `run`, with its defaults.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RunOptions {
-    pub order: Order,
-    /// `None`: the run draws one and reports it.
-    pub seed: Option<u64>,
-    pub fail_fast: bool,
-    /// The longest an iteration may run over its planned length; `None`: [`Job::grace`].
-    pub timeout: Option<Duration>,
-    /// Further tries of a failed iteration.
-    pub retries: u32,
-    /// Idle time before each iteration.
-    pub pause: Duration,
-    pub max_cases: u32,
 }
 
 /// One combination of a test's swept values.

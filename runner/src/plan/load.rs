@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    case::{self, Case, Endpoint, Member, Plan, RunOptions, case_id},
+    case::{self, Case, Endpoint, Member, Plan, case_id},
     check,
     decode::decode,
     diagnostics::{Diagnostic, Diagnostics, Severity, Sources, Span, nearest},
@@ -19,7 +19,7 @@ use super::{
     inventory::{add_hosts, inventory, is_like_host},
     keys::key,
     launch,
-    model::{Host, PlanFile, Precondition, Run},
+    model::{Host, PlanFile, Precondition},
     pictures, ranges,
     resolve::{self, Layers},
     tree::{self, Entry, Node},
@@ -28,6 +28,9 @@ use super::{
 
 /// The supported version of the plan language.
 pub const VERSION: u32 = 1;
+
+/// Most cases of a plan that does not say (`run.max_cases`).
+const MAX_CASES: u32 = 256;
 
 /// Options of the command line that change a plan.
 #[derive(Clone, Debug, Default)]
@@ -179,8 +182,9 @@ fn build(
     let of_plan: HashSet<String> = hosts.keys().cloned().collect();
     add_hosts(&options.hosts, &mut hosts, out);
     check::top(root, &hosts, file.as_ref(), out);
-    let run = run_options(file.as_ref().and_then(|f| f.run.as_ref()));
-    let tests_of = Expander { layers, hosts: &hosts, pause: run.pause, timeout: run.timeout, values: Cell::new(0) };
+    let run = file.as_ref().and_then(|f| f.run.clone()).unwrap_or_default();
+    let (pause, timeout) = (run.pause.map_or(Duration::ZERO, |t| t.0), run.timeout.map(|t| t.0));
+    let tests_of = Expander { layers, hosts: &hosts, pause, timeout, values: Cell::new(0) };
     let tests = root.get("tests").and_then(Node::entries).unwrap_or_default();
     if tests.is_empty() && root.get("tests").is_some_and(|n| n.is_null() || n.entries().is_some()) {
         out.error(
@@ -190,7 +194,7 @@ fn build(
         );
     }
     let (mut cases, mut surveys, mut axis_paths, mut resolved) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (max_cases, mut swept) = (run.max_cases as usize, 0);
+    let (max_cases, mut swept) = (run.max_cases.unwrap_or(MAX_CASES) as usize, 0);
     for entry in tests {
         if out.is_full() {
             return None;
@@ -328,19 +332,6 @@ fn unused_hosts(hosts: &BTreeMap<String, Host>, of_plan: &HashSet<String>, cases
         format!("--set to={names} sends every test there; or write `to: {names}` under `defaults` in the plan")
     };
     out.push(Diagnostic::bare(format!("--host {names}=…: no test of the plan goes to a host `{names}`")).help(help));
-}
-
-fn run_options(run: Option<&Run>) -> RunOptions {
-    let run = run.cloned().unwrap_or_default();
-    RunOptions {
-        order: run.order.unwrap_or_default(),
-        seed: run.seed,
-        fail_fast: run.fail_fast.unwrap_or(false),
-        timeout: run.timeout.map(|t| t.0),
-        retries: run.retries.unwrap_or(0),
-        pause: run.pause.map_or(Duration::ZERO, |t| t.0),
-        max_cases: run.max_cases.unwrap_or(256),
-    }
 }
 
 /// Adds the names to the ids of cases that measure the same thing.

@@ -265,7 +265,7 @@ fn prepare(plan: &mut Plan) {
     plan.gate = <_>::default();
     plan.baseline = None;
     plan.surveys.clear();
-    plan.run.order = Order::Interleave;
+    plan.run.order = Some(Order::Interleave);
     for case in &mut plan.cases {
         case.asserts.clear();
         (case.stop_when, case.round, case.skip) = (None, None, None);
