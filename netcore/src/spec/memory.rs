@@ -193,6 +193,13 @@ pub const RECORDS_BYTES: usize = 9 * (16_384 + 256 + 5);
 /// Packets of QUIC of one call: received in as many pieces as a call takes, and sent, bytes.
 const PACKETS_BYTES: u64 = 33 << 16;
 
+/// Most bytes of unreliable datagrams of QUIC that have arrived and were not read: more than a turn takes, after which all are read.
+/// The library would drop the oldest.
+pub const ARRIVED_BYTES: usize = 16 << 20;
+
+/// Most bytes of such datagrams that wait to be sent: some sending calls.
+pub const AHEAD_BYTES: usize = 256 << 10;
+
 /// Bytes of the buffers of an end; [`u64::MAX`] if they are more.
 pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let options = &spec.end(side).buffers;
@@ -209,7 +216,11 @@ pub fn buffer_bytes(spec: &TestSpec, side: Side) -> u64 {
     let forward = flow(0).saturating_mul(spec.streams.into());
     let reverse = flow(spec.streams).saturating_mul(spec.flows().saturating_sub(spec.streams).into());
     let records = spec.records(side).map_or(0, |_| 2 * RECORDS_BYTES as u128);
-    let packets = spec.quic_options().map_or(0, |quic| u128::from(2 * quic.window_bytes() + PACKETS_BYTES));
+    let packets = spec.quic_options().map_or(0, |quic| {
+        let held =
+            if spec.transport.is_datagram() { (ARRIVED_BYTES + AHEAD_BYTES) as u64 } else { 2 * quic.window_bytes() };
+        u128::from(held + PACKETS_BYTES)
+    });
     let sealed = (records + packets) * u128::from(spec.flows());
     let all = forward.saturating_add(reverse).saturating_add(sealed).saturating_add(ring_bytes(spec, side));
     u64::try_from(all).unwrap_or(u64::MAX)
@@ -322,6 +333,16 @@ mod tests {
         let mut spec = TestSpec::new(Pattern::Stream, Transport::Tcp);
         change(&mut spec);
         spec
+    }
+
+    /// A peer can make the library hold these, whatever `quic.window` says.
+    #[test]
+    fn datagrams_that_wait_in_the_library_of_quic_count() {
+        for (streams, side) in [(1, Side::Near), (3, Side::Far)] {
+            let spec = spec(|s| (s.transport, s.streams) = (Transport::QuicDatagram, streams));
+            let held = u64::from(streams) * (ARRIVED_BYTES + AHEAD_BYTES) as u64;
+            assert!((held..held * 2).contains(&buffer_bytes(&spec, side)), "{streams}");
+        }
     }
 
     #[test]

@@ -1,5 +1,8 @@
-//! QUIC (RFC 9000) over the pair of sockets of a flow: the loop that moves the packets of its connections. Their handshakes are in
-//! `handshake`.
+//! QUIC (RFC 9000) over the pair of sockets of a flow: the loop that moves the packets of its connections.
+//!
+//! - `handshake`: the ends before the load, and the handshakes of a test
+//! - `streams`, `datagrams`: the data of a connection
+//! - `connections`: those of the connect patterns
 //!
 //! The sockets are connected to each other after the near end has proven the session's token, as those of UDP: the kernel drops the
 //! packets of strangers, and the address is known, so that no Retry is needed. The certificate is that of the test ([`super::tls`]).
@@ -7,40 +10,41 @@
 //! The library is a state machine. The thread that uses a connection drives it with [`Node::turn`]: timers, packets to send, a wait,
 //! packets that came. A stream or request/response has one connection, made before the load, with a stream of each end to the other.
 
+mod connections;
+mod datagrams;
 mod handshake;
+mod streams;
 
 use std::{
     fmt,
     io::{self, ErrorKind, IoSliceMut},
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering::Relaxed},
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
-    sys::{
-        socket::{MsgFlags, send},
-        time::TimeSpec,
-    },
+    sys::time::TimeSpec,
 };
 use quinn_proto::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint, EndpointEvent, Event,
-    ReadError, ReadableError, SendDatagramError, SendStream, Side, StreamEvent, StreamId, Transmit, VarInt, WriteError,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointEvent, Event,
+    StreamEvent, Transmit, VarInt,
 };
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 
-use super::{certificate, connection, tls};
+use super::{connection, tls};
 use crate::{
     measure::counters::Published,
     report::{Granted, QuicInfo},
     spec::QuicCongestionControl,
 };
-use handshake::{AHEAD_BYTES, Opening};
+use handshake::Opening;
 
 pub use handshake::secure;
+pub use streams::Stream;
 
 /// Bytes of a buffer for what one entry of a receiving call gives.
 const PIECE_BYTES: usize = 65_535;
@@ -50,9 +54,6 @@ const CALL_BYTES: usize = 65_000;
 
 /// Most receiving calls in a row: then it is time for acknowledgements.
 const CALLS_PER_TURN: usize = 4;
-
-/// Least bytes that a stream may hold ahead of its acknowledgements, whatever the congestion window.
-const LEAST_AHEAD: u64 = 256 << 10;
 
 /// Least time between two looks for packets of a sender that finds room.
 const TAKEN_PAUSE: Duration = Duration::from_micros(200);
@@ -72,9 +73,6 @@ pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// Most bytes that wait for a connection which is not accepted yet, and for all such connections of a flow.
 pub(crate) const INCOMING_BYTES: u64 = 64 << 10;
 pub(crate) const INCOMING_BYTES_IN_ALL: u64 = 1 << 20;
-
-/// Empty datagrams by which a near end says that it begins no more connections. One may be lost.
-const FAREWELLS: usize = 3;
 
 /// QUIC of a flow, until its loop takes it; the sampler reads its figures.
 #[derive(Debug)]
@@ -123,17 +121,6 @@ struct Open {
     is_acknowledged: bool,
 }
 
-/// A stream of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// From this end to the other, of a stream or request/response.
-    Out,
-    /// From the other end to this one.
-    In,
-    /// The request and its response, of a connect pattern.
-    Exchange,
-}
-
 /// An end of the connections over a flow's sockets.
 pub struct Node {
     endpoint: Endpoint,
@@ -168,16 +155,6 @@ impl fmt::Debug for Node {
     }
 }
 
-impl Stream {
-    fn id(self, side: Side) -> StreamId {
-        match self {
-            Self::Out => StreamId::new(side, Dir::Uni, 0),
-            Self::In => StreamId::new(!side, Dir::Uni, 0),
-            Self::Exchange => StreamId::new(Side::Client, Dir::Bi, 0),
-        }
-    }
-}
-
 /// Why a connection is over, as a sentence.
 fn over(reason: &ConnectionError) -> io::Error {
     let kind = match reason {
@@ -200,11 +177,6 @@ fn because(reason: &ConnectionError) -> String {
         }
         reason => format!("QUIC: {reason}"),
     }
-}
-
-/// The connection has no such stream any more.
-fn gone() -> io::Error {
-    io::Error::new(ErrorKind::BrokenPipe, "the stream of QUIC is closed")
 }
 
 impl Node {
@@ -415,119 +387,6 @@ impl Node {
         });
     }
 
-    /// Writes to a stream of the `at`-th connection; `None`: it holds as much as it may. As with TCP, that grows with the congestion
-    /// window: what a stream holds beyond it has only been waiting longer.
-    pub fn write(
-        &mut self,
-        (at, stream): (usize, Stream),
-        write: impl FnOnce(&mut SendStream<'_>) -> Result<usize, WriteError>,
-    ) -> io::Result<Option<usize>> {
-        let window = self.window;
-        let open = self.get(at)?;
-        if let Some(reason) = &open.lost {
-            return Err(over(reason));
-        }
-        let ahead = (2 * open.connection.congestion_state().window()).clamp(LEAST_AHEAD.min(window), window);
-        open.connection.set_send_window(ahead);
-        let stream = stream.id(open.connection.side());
-        match write(&mut open.connection.send_stream(stream)) {
-            Ok(written) => Ok(Some(written)),
-            Err(WriteError::Blocked) => Ok(None),
-            Err(_) => Err(gone()),
-        }
-    }
-
-    /// Takes bytes that have come on a stream of the `at`-th connection; 0: its end. `None`: none are there.
-    pub fn read(&mut self, (at, stream): (usize, Stream), buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let open = self.get(at)?;
-        let stream = stream.id(open.connection.side());
-        let mut receive = open.connection.recv_stream(stream);
-        let mut chunks = match receive.read(true) {
-            Ok(chunks) => chunks,
-            Err(ReadableError::ClosedStream) => return Ok(Some(0)),
-            Err(ReadableError::IllegalOrderedRead) => return Err(gone()),
-        };
-        let mut got = 0;
-        let end = loop {
-            if got == buffer.len() {
-                break Ok(None);
-            }
-            match chunks.next(buffer.len() - got) {
-                Ok(Some(chunk)) => {
-                    buffer[got..got + chunk.bytes.len()].copy_from_slice(&chunk.bytes);
-                    got += chunk.bytes.len();
-                }
-                Ok(None) => break Ok(Some(())),
-                Err(ReadError::Blocked) => break Ok(None),
-                Err(ReadError::Reset(_)) => break Err(gone()),
-            }
-        };
-        let _ = chunks.finalize();
-        match end? {
-            _ if got > 0 => Ok(Some(got)),
-            Some(()) => Ok(Some(0)),
-            // Data that came before the end of the connection are still there.
-            None => open.lost.as_ref().map_or(Ok(None), |reason| Err(over(reason))),
-        }
-    }
-
-    /// Hands a datagram to the only connection; returns it if there is no room.
-    pub fn send_datagram(&mut self, message: Bytes) -> io::Result<Option<Bytes>> {
-        let open = self.get(0)?;
-        if let Some(reason) = &open.lost {
-            return Err(over(reason));
-        }
-        let mut datagrams = open.connection.datagrams();
-        match datagrams.send(message, false) {
-            Ok(()) => Ok(None),
-            Err(SendDatagramError::Blocked(message)) => Ok(Some(message)),
-            Err(SendDatagramError::TooLarge) => {
-                let longest = datagrams.max_size().unwrap_or(0);
-                let reason = format!(
-                    "a packet on this path carries a datagram of at most {longest} bytes: choose a smaller message_size"
-                );
-                Err(io::Error::new(ErrorKind::InvalidInput, reason))
-            }
-            Err(error) => Err(io::Error::other(error)),
-        }
-    }
-
-    /// Whether all datagrams have been sent.
-    pub fn has_sent_datagrams(&mut self) -> bool {
-        self.get(0).map_or(true, |open| {
-            open.lost.is_some() || open.connection.datagrams().send_buffer_space() + size_of::<Bytes>() >= AHEAD_BYTES
-        })
-    }
-
-    /// Takes a datagram that has come on the only connection.
-    pub fn receive_datagram(&mut self) -> io::Result<Option<Bytes>> {
-        let open = self.get(0)?;
-        match (open.connection.datagrams().recv(), &open.lost) {
-            (Some(message), _) => Ok(Some(message)),
-            (None, Some(ConnectionError::ApplicationClosed(_)) | None) => Ok(None),
-            (None, Some(reason)) => Err(over(reason)),
-        }
-    }
-
-    /// Whether the other end has closed the only connection.
-    pub fn is_closed(&self) -> bool {
-        self.open.first().is_none_or(|open| matches!(open.lost, Some(ConnectionError::ApplicationClosed(_))))
-    }
-
-    /// Ends a stream of the `at`-th connection.
-    pub fn finish(&mut self, (at, stream): (usize, Stream)) {
-        if let Ok(open) = self.get(at) {
-            let stream = stream.id(open.connection.side());
-            // It fails if the stream has ended.
-            let _ = open.connection.send_stream(stream).finish();
-        }
-    }
-
-    /// Whether the other end has all of a stream's bytes, or is gone.
-    pub fn is_settled(&mut self) -> bool {
-        self.get(0).map_or(true, |open| open.is_acknowledged || open.lost.is_some())
-    }
-
     /// Closes the `at`-th connection, says so, and forgets it.
     pub fn close(&mut self, at: usize) {
         if let Ok(open) = self.get(at) {
@@ -538,77 +397,5 @@ impl Node {
             let open = self.open.remove(at);
             self.endpoint.handle_event(open.handle, EndpointEvent::drained());
         }
-    }
-}
-
-// Connections of the connect patterns.
-impl Node {
-    /// Near end: begins a connection, which is then the last one.
-    pub fn begin(&mut self) -> io::Result<()> {
-        let Some(opening) = &self.opening else { return Ok(()) };
-        opening.checked.store(false, Relaxed);
-        let begun = self.endpoint.connect(Instant::now(), opening.config.clone(), self.peer, certificate::NAME);
-        let (handle, connection) = begun.map_err(io::Error::other)?;
-        self.add(handle, connection);
-        Ok(())
-    }
-
-    /// Connections that are open.
-    pub fn count(&self) -> usize {
-        self.open.len()
-    }
-
-    /// Whether the handshake of the `at`-th connection has ended. An error if the connection has.
-    pub fn is_made(&mut self, at: usize) -> io::Result<bool> {
-        let open = self.get(at)?;
-        match &open.lost {
-            Some(reason) => Err(over(reason)),
-            None => Ok(open.is_made),
-        }
-    }
-
-    /// Whether the handshake of the `at`-th connection ended, before the connection perhaps did.
-    pub fn was_made(&self, at: usize) -> bool {
-        self.open.get(at).is_some_and(|open| open.is_made)
-    }
-
-    /// Near end: opens the stream of the last connection's request, if it can be sent now: in the first flight with the ticket of a
-    /// session, else after the handshake.
-    pub fn open_exchange(&mut self) -> io::Result<bool> {
-        let at = self.open.len().saturating_sub(1);
-        let open = self.get(at)?;
-        if open.connection.is_handshaking() && !open.connection.has_0rtt() {
-            return Ok(false);
-        }
-        open.connection.streams().open(Dir::Bi).map(|_| true).ok_or_else(gone)
-    }
-
-    /// Near end, after the handshake of the last connection: its place in [`crate::spec::HANDSHAKES`].
-    pub fn kind_of_handshake(&mut self) -> usize {
-        let is_full = self.opening.as_ref().is_none_or(|opening| opening.checked.load(Relaxed));
-        let is_early = self.open.last().is_some_and(|open| open.connection.accepted_0rtt());
-        match (is_full, is_early) {
-            (true, _) => 0,
-            (false, false) => 1,
-            (false, true) => 2,
-        }
-    }
-
-    /// Near end: whether the next connection has what it begins with: a ticket, if it is to resume a session.
-    pub fn may_begin(&self) -> bool {
-        self.opening.as_ref().and_then(|opening| opening.tickets.as_ref()).is_none_or(|tickets| !tickets.is_empty())
-    }
-
-    /// Near end: says that it begins no more connections.
-    pub fn leave(&self) {
-        for _ in 0..FAREWELLS {
-            // The peer may be gone.
-            let _ = send(self.socket.as_raw_fd(), &[], MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
-        }
-    }
-
-    /// Far end: whether the other end has said so.
-    pub fn has_left(&self) -> bool {
-        self.has_left
     }
 }

@@ -22,19 +22,15 @@ use rustls::{
 use super::{Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES, because};
 use crate::{
     error::EndError,
-    spec::{QuicCongestionControl, Session, TestSpec, Transport},
+    spec::{
+        QuicCongestionControl, Session, TestSpec,
+        memory::{AHEAD_BYTES, ARRIVED_BYTES},
+    },
     transport::{Deadline, Link, address, tls},
 };
 
 /// The protocol's name in handshakes (ALPN).
 const PROTOCOL: &[u8] = b"plumb";
-
-/// Most bytes of datagrams that have arrived and were not read: more than a turn takes, after which all are read. The library would
-/// drop the oldest.
-const ARRIVED_BYTES: usize = 16 << 20;
-
-/// Most bytes of datagrams that wait to be sent: some sending calls.
-pub(super) const AHEAD_BYTES: usize = 256 << 10;
 
 /// Tickets of a flow that are kept.
 const TICKETS: usize = 16;
@@ -107,7 +103,7 @@ fn transport(spec: &TestSpec) -> Arc<TransportConfig> {
         .max_concurrent_uni_streams(VarInt::from_u32(1))
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .mtu_discovery_config(Some(discovery))
-        .datagram_receive_buffer_size((spec.transport == Transport::QuicDatagram).then_some(ARRIVED_BYTES))
+        .datagram_receive_buffer_size(spec.transport.is_datagram().then_some(ARRIVED_BYTES))
         .datagram_send_buffer_size(AHEAD_BYTES)
         .crypto_buffer_size(16 << 10)
         .allow_spin(false)
