@@ -247,6 +247,16 @@ fn keep_arrival(
     }
 }
 
+/// Shows the sampler the bytes and the receive calls so far, and what the numbers of the messages tell.
+#[inline]
+fn has_received(worker: &Worker, ledger: &sequence::Ledger, (bytes, calls): (u64, u64), now_ns: u64) {
+    let received = &worker.cell.received.0;
+    received.bytes.store(bytes, Relaxed);
+    received.calls.store(calls, Relaxed);
+    received.last_ns.store(now_ns, Relaxed);
+    ledger.store(received);
+}
+
 /// Whether a datagram of `length` bytes that begins with `start` is a greeting that was sent again.
 #[inline]
 fn greets(spec: &TestSpec, start: &[u8], length: usize) -> bool {
@@ -341,11 +351,7 @@ fn receive_loop<W: Wait>(
                 }
                 if bytes > before {
                     calls += 1;
-                    let received = &worker.cell.received.0;
-                    received.bytes.store(bytes, Relaxed);
-                    received.calls.store(calls, Relaxed);
-                    received.last_ns.store(now_ns, Relaxed);
-                    ledger.store(received);
+                    has_received(worker, ledger, (bytes, calls), now_ns);
                 }
                 if ended {
                     return Ok(());

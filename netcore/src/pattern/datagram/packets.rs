@@ -7,7 +7,7 @@ use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
 use bytes::Bytes;
 
-use super::{LINGER, LOOK_UP_NS};
+use super::{LINGER, LOOK_UP_NS, has_received};
 use crate::{
     io::{Channel, quic::Quic},
     measure::{
@@ -126,11 +126,7 @@ fn receive_loop(worker: &mut Worker, channel: &mut Quic, ledger: &mut sequence::
         worker.check_message(expected.as_ref(), "a message", sequence::number(&message), (at, &message[at..]))?;
         bytes += message.len() as u64;
         calls += 1;
-        let received = &worker.cell.received.0;
-        received.bytes.store(bytes, Relaxed);
-        received.calls.store(calls, Relaxed);
-        received.last_ns.store(now_ns, Relaxed);
-        ledger.store(received);
+        has_received(worker, ledger, (bytes, calls), now_ns);
         if worker.is_over() && over_since.get_or_insert_with(Instant::now).elapsed() > LINGER {
             break Ok(());
         }
