@@ -152,9 +152,8 @@ fn datagrams_are_counted_as_those_of_udp() {
     }
 }
 
-/// A packet filter drops every twentieth packet of a message's length and counts them: none of those is sent again, nor counted otherwise.
-/// A few messages pass it by twos, as one packet of the kernel's offload.
-/// Then the path's packets are too short.
+/// A packet filter drops every twentieth packet of a message's length and counts them. Each is a lost message, since QUIC does not send
+/// it again. A few messages pass the filter by twos, as one packet of the kernel's offload. Then the path's packets are too short.
 #[test]
 fn datagrams_that_a_filter_drops_are_lost_and_those_too_long_for_the_path_are_refused() {
     let Some(pair) = Pair::new() else { return };

@@ -1,5 +1,5 @@
-//! Files that a test reads: the bytes that it sends, and a certificate. Each is opened once, and only this descriptor is checked and read: a path that changes its
-//! meaning later changes nothing.
+//! Files that a test reads: the bytes that it sends, and a certificate. Each is opened once, and only this descriptor is checked and
+//! read: a path that changes its meaning later changes nothing.
 
 use std::{
     fs::{self, File},

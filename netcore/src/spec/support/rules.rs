@@ -174,8 +174,10 @@ pub(super) fn one_way(spec: &TestSpec) -> Result<(), Unsupported> {
         !spec.one_way => key::timestamps, "timestamps: without `one_way` messages carry no times: leave `one_way: false` out";
         spec.pattern == Pattern::Ping => key::one_way,
             "one_way: an echo comes back without a time of the far end, which is the kernel there and no program: use udp_rr";
-        !is_stream && spec.pattern != Pattern::RequestResponse || !matches!(spec.transport, Transport::Udp | Transport::UdpLite | Transport::QuicDatagram) =>
-            key::one_way, "one_way: only messages of UDP and UDP-Lite, of streams and requests, and datagrams of QUIC carry the times of their sending and arrival";
+        !is_stream && spec.pattern != Pattern::RequestResponse
+            || !matches!(spec.transport, Transport::Udp | Transport::UdpLite | Transport::QuicDatagram) => key::one_way,
+            "one_way: only messages of UDP and UDP-Lite, of streams and requests, and datagrams of QUIC carry the times of their sending \
+             and arrival";
         spec.dialect != Dialect::Plumb && !spec.is_reflected() =>
             key::one_way, "one_way: only a far end of Plumbline writes down when a message came and when its answer left";
         short && !spec.is_reflected() => key, "one_way: number and times take {ONE_WAY} bytes, of request and response";
