@@ -25,7 +25,7 @@ use crate::{
     measure::{
         counter_log::CounterLog,
         kernel, nic,
-        sample::{EvidenceReader, SampledFlow},
+        sample::{EvidenceReader, Readers, SampledFlow},
         sampler::{OnInterval, Sampler},
         tasks::Tasks,
         watch::Watch,
@@ -263,8 +263,8 @@ impl End {
                 })
             },
             counter_log,
-            evidence,
-            first_evidence: None,
+            readers: Readers { cpu: None, evidence },
+            first: None,
             stop_is_complete: support::learns_its_end(&spec, side),
             to_the_end: spec.dialect.is_foreign(),
         };

@@ -86,8 +86,6 @@ pub struct Readers {
 /// The kind of edge at which a sample is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The load's start, before which the evidence was read.
-    Start,
     Phase,
     Interval,
 }
@@ -103,24 +101,28 @@ impl Sample {
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let quic = flows.iter().map(|flow| flow.quic.as_ref()?.read()).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
-        let wall = (edge != Edge::Interval).then(sys::wall_clock).filter(|wall| wall.synchronised);
-        let wall_error_ns = wall.map(|wall| wall.max_error_ns);
-        let clocks = ClockReading { wall_error_ns, ..clock::reading() };
+        let clocks = if edge == Edge::Phase { with_wall_error() } else { clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
         Self { at_ns, wall_ns, counts, dropped, tcp, quic, clocks, cpu, evidence }
     }
 
-    /// Dates the sample back to the load's start, when all counts were 0: the instant is known even if the sampling
-    /// thread woke late. `evidence`: as it was read before that.
-    pub fn begin_at(&mut self, at_ns: u64, evidence: Option<EvidenceSample>) {
+    /// Moves a sample that was taken before the data threads started to the load's start: until then no count changes. The CPU time
+    /// and the clocks are those of now.
+    pub fn begin_at(&mut self, at_ns: u64, readers: &mut Readers) {
         self.wall_ns += at_ns.cast_signed() - self.at_ns.cast_signed();
         self.at_ns = at_ns;
-        self.evidence = evidence;
         if let Some(evidence) = &mut self.evidence {
             evidence.at_ns = at_ns;
         }
-        self.counts.fill(Counts::default());
+        self.cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
+        self.clocks = with_wall_error();
     }
+}
+
+/// All clocks, and what the kernel says of the error of the wall clock if that is kept to a time.
+fn with_wall_error() -> ClockReading {
+    let wall = Some(sys::wall_clock()).filter(|wall| wall.synchronised);
+    ClockReading { wall_error_ns: wall.map(|wall| wall.max_error_ns), ..clock::reading() }
 }
 
 /// Readings at an instant.

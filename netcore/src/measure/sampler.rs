@@ -10,7 +10,7 @@ use super::{
     counter_log::CounterLog,
     counters::{AFTER, epoch, phase_index},
     cpu::CpuReader,
-    sample::{Edge, EvidenceReader, EvidenceSample, Readers, Sample, SampledFlow},
+    sample::{Edge, Readers, Sample, SampledFlow},
     watch::{Wake, Watch},
     windows::Windows,
 };
@@ -30,7 +30,7 @@ pub const LEAVE_NS: u64 = 5_000_000_000;
 /// difference between two hosts' starts.
 const TOLERANCE_NS: u64 = 250_000_000;
 
-/// The first sample is taken this long before the load's start, nanoseconds. Where many ends share a machine, their
+/// CPU time and clocks are first read this long before the load's start, nanoseconds. Where many ends share a machine, their
 /// samplers must be out of the way when the data threads begin. CPU shares cannot resolve so short a time.
 const LEAD_NS: u64 = 2_000_000;
 
@@ -53,9 +53,9 @@ pub struct Sampler {
     /// Frees data threads that are blocked in a call; called again and again until they have left.
     pub free_threads: Box<dyn Fn() + Send>,
     pub counter_log: Option<CounterLog>,
-    pub evidence: Option<EvidenceReader>,
-    /// The evidence before the load. Set by [`Self::arm`].
-    pub first_evidence: Option<EvidenceSample>,
+    pub readers: Readers,
+    /// Taken before the load. Set by [`Self::arm`].
+    pub first: Option<Sample>,
     /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
     /// Whether the peer counts up to the last byte that is sent: then the measurement lasts until this end has sent it.
@@ -74,8 +74,8 @@ impl Sampler {
         if phase == Phase::Measure {
             self.set_shares(&vec![Counts::default(); self.flows.len()]);
         }
-        // Before any thread starts: the sampling thread may wake after the load has begun.
-        self.first_evidence = self.evidence.as_mut().map(EvidenceReader::read);
+        // Before any thread starts: the sampling thread may wake after the load has begun, or even ended.
+        self.first = Some(Sample::take(&self.flows, &mut self.readers, Edge::Phase, |_| ()));
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
 
@@ -83,15 +83,17 @@ impl Sampler {
     pub fn run(mut self) -> SideReport {
         crate::sys::precise_timers();
         let reports_cpu = self.collect.cpu || self.collect.cpu_per_core;
-        let cpu = if reports_cpu || self.evidence.is_some() { CpuReader::open().ok() } else { None };
-        let mut readers = Readers { cpu, evidence: self.evidence.take() };
+        let mut readers = std::mem::take(&mut self.readers);
+        if reports_cpu || readers.evidence.is_some() {
+            readers.cpu = CpuReader::open().ok();
+        }
         let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0, reports_cpu);
         let mut phase = self.first_phase();
         let (mut number, mut notes) = (0, Vec::new());
-        // Before the load, when all counts are 0: a sample after its start might come late.
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let mut phase_start = Sample::take(&self.flows, &mut readers, Edge::Start, |_| ());
-        phase_start.begin_at(self.begin_ns, self.first_evidence.take());
+        let first = self.first.take();
+        let mut phase_start = first.unwrap_or_else(|| Sample::take(&self.flows, &mut readers, Edge::Phase, |_| ()));
+        phase_start.begin_at(self.begin_ns, &mut readers);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
             self.begin_measuring(&mut windows, &phase_start);
@@ -341,5 +343,56 @@ impl Sampler {
             notes,
             ..SideReport::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::counters::Published, *};
+    use crate::{report::QuicInfo, spec::Role};
+
+    /// The sampling thread may wake when a short load is over.
+    #[test]
+    fn what_comes_before_the_first_wake_belongs_to_the_first_window() {
+        let figures = Arc::new(Published::default());
+        let sent = |packets_sent| figures.write(QuicInfo { packets_sent, ..QuicInfo::default() });
+        let flow = SampledFlow {
+            flow: 0,
+            role: Role::Sender,
+            cell: Arc::default(),
+            latency_slots: Vec::new(),
+            gaps: None,
+            one_way: None,
+            share: Some(1),
+            tcp: None,
+            quic: Some(figures.clone()),
+        };
+        let watch = Arc::new(Watch::new(1));
+        let t0_ns = monotonic_ns();
+        let mut sampler = Sampler {
+            flows: vec![flow],
+            watch: watch.clone(),
+            phases: Phases { warmup_ns: 0, settle_ns: 0, stop: Stop::AfterBytes(1), cooldown_ns: 0, interval_ns: 0 },
+            collect: Collect::default(),
+            pace: None,
+            t0_ns,
+            begin_ns: t0_ns,
+            measure_ns: t0_ns,
+            on_interval: None,
+            free_threads: Box::new(|| ()),
+            counter_log: None,
+            readers: Readers::default(),
+            first: None,
+            stop_is_complete: false,
+            to_the_end: false,
+        };
+        sent(3);
+        sampler.arm();
+        sent(10);
+        watch.load_over(0, monotonic_ns());
+        watch.done(0, None);
+        let report = sampler.run();
+        assert_eq!(report.ending, Ending::Complete);
+        assert_eq!(report.phases[0].flows[0].quic.map(|quic| quic.packets_sent), Some(7));
     }
 }
