@@ -123,6 +123,7 @@ pub fn run(
     record.facts.unfinished.clone_from(&report.unfinished);
     report.notes.extend(interruption(&report, &files, plans, options, interrupts, is_begun));
     report.notes.extend(sinks.notes.of_run(&record.facts.hosts));
+    report.notes.extend(report.unsteadiness());
     report.said = report.notes.iter().filter(|note| progress.has_said(note)).cloned().collect();
     record.facts.notes.clone_from(&report.notes);
     record.write()?;

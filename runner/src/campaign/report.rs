@@ -22,7 +22,10 @@ use crate::{
     gate::{self, Verdicts},
     plan::Plan,
     progress::Progress,
-    schedule::{run::Finished, step::Step},
+    schedule::{
+        run::{Finished, WIDE},
+        step::Step,
+    },
     signals::Interrupts,
     sinks::{
         ci::{self, CaseResult},
@@ -58,6 +61,8 @@ pub struct Report {
     pub(super) failed: bool,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
+    /// Cases with a wide interval whose CPUs others had, and the sentence about each.
+    unsteady: Vec<(String, String)>,
     /// File of the rows.
     pub(super) kept: Option<PathBuf>,
     /// The plans' pictures that were drawn.
@@ -92,6 +97,7 @@ impl Report {
                     reason: reason.clone(),
                 });
             }
+            self.unsteady.extend(finished.unsteady.map(|why| (step.name.clone(), why)));
             // The last row is the whole: both directions, or the group.
             let result = finished.summaries.last().map(|(.., row)| table::result(row)).unwrap_or_default();
             let elapsed_s = finished.summaries.iter().filter_map(|(.., row)| row.elapsed_s).reduce(f64::max);
@@ -139,6 +145,13 @@ impl Report {
     /// The summary rows: of each case its members, then the whole.
     pub fn summaries(&self) -> &[Row] {
         &self.summaries
+    }
+
+    /// A sentence on all cases with a wide interval whose CPUs others had.
+    pub(super) fn unsteadiness(&self) -> Option<String> {
+        let (case, why) = self.unsteady.first()?;
+        let (wide, all) = (self.unsteady.len(), self.measured);
+        Some(format!("{wide} of {all} cases have an interval wider than ± {:.0} %; in {case}, {why}", 100.0 * WIDE))
     }
 
     /// Sentences that readers of the numbers should know.

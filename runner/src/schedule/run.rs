@@ -58,6 +58,9 @@ pub fn place_of(column: &str) -> Option<usize> {
     METRICS.iter().chain([LIMITED_BY]).position(|metric| metric.column == column)
 }
 
+/// Half the width of an interval, as a share of the mean, from which readers of the numbers hear what may have widened it.
+pub const WIDE: f64 = 0.1;
+
 /// A case after the run.
 #[derive(Debug, Default)]
 pub struct Finished {
@@ -73,6 +76,8 @@ pub struct Finished {
     pub left_out: bool,
     /// The answer of a search, as a sentence.
     pub answer: Option<String>,
+    /// Who had its CPUs, as a sentence, if its interval is wide and nothing else says so.
+    pub unsteady: Option<String>,
     /// Summary rows, member by member and way by way; the total of a group follows its last member.
     pub summaries: Vec<(usize, Way, Row)>,
     /// Values to judge by member and way, iteration by iteration.

@@ -14,7 +14,7 @@ use schemas::{
     words::{Record, Status},
 };
 
-use super::{Failure, Run, checked};
+use super::{Failure, Run, WIDE, checked};
 use crate::{
     error::Error,
     schedule::{Measured, confidence::Samples, rows::group, search::Search, step::Step},
@@ -57,7 +57,16 @@ impl Run<'_> {
         for doubt in self.doubts(i) {
             self.doubt(doubt);
         }
+        self.states[i].result.unsteady = self.unsteady(i);
         self.leave_line(i)
+    }
+
+    /// What had the CPUs of a case whose interval is wide, if its plan asks for no margin: one that misses its margin has a warning.
+    fn unsteady(&self, i: usize) -> Option<String> {
+        let state = &self.states[i];
+        let is_wide = state.samples.policy().margin.is_none() && state.samples.worst_margin()? > WIDE;
+        let whole = state.result.summaries.iter().rev().map(|(.., row)| row);
+        whole.filter(|_| is_wide).find_map(limits::unsteady)
     }
 
     /// Warnings for readers of the numbers.

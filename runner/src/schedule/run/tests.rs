@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use netcore::report::{Ending, TcpInfo};
+use netcore::report::{Ending, Evidence, TcpInfo, ThreadUse};
 use schemas::words::Status;
 
 use super::*;
@@ -54,6 +54,30 @@ fn a_case_runs_until_it_is_confident() {
     assert!(summary.margin_ratio.unwrap() <= 0.2);
     assert!(finished[0].done > 3 && finished[0].done < 30, "{}", finished[0].done);
     assert_eq!(summary.iterations, Some(finished[0].done.into()));
+}
+
+/// One whose plan asks for a margin has a warning of its own.
+#[test]
+fn a_wide_interval_has_a_reason_where_others_had_the_cpus() {
+    let measured = |bytes: u64, waiting: f64| {
+        let mut measured = stream(bytes);
+        let thread = ThreadUse { threads: 1, busy: 0.4, waiting: Some(waiting), ..ThreadUse::default() };
+        measured.members[0].near.phases[0].evidence = Some(Evidence { thread: Some(thread), ..Evidence::default() });
+        Ok(measured)
+    };
+    let why = |values: [u64; 3], waiting: f64, margin: Option<f64>| {
+        let mut bench = FakeBench::default();
+        bench.results.extend(values.map(|bytes| measured(bytes, waiting)));
+        let mut step = step("a", 3, 3, margin);
+        step.identities[0].workload = Some("tcp_stream".into());
+        let (finished, _) = go(&[step], PLAIN, &mut bench);
+        finished[0].unsteady.clone()
+    };
+    let said = why([1000, 2000, 3000], 0.5, None).unwrap();
+    assert!(said.ends_with("was taken by others for 50 % of the time"), "{said}");
+    assert_eq!(why([1000, 1001, 1002], 0.5, None), None, "the interval is narrow");
+    assert_eq!(why([1000, 2000, 3000], 0.0, None), None, "nobody had its CPU");
+    assert_eq!(why([1000, 2000, 3000], 0.5, Some(0.05)), None, "it has a warning");
 }
 
 #[test]
