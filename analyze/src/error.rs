@@ -81,7 +81,10 @@ impl Error {
         names.sort();
         let reason = match names.len() {
             _ if !folder.is_dir() => "no such file: its folder does not exist".to_owned(),
-            0 => format!("no such file; `plumb run PLAN -o {}` writes results", path.display()),
+            0 if path.extension().is_some_and(|end| end == "csv") => {
+                format!("no such file; `plumb run PLAN -o {}` writes results", path.display())
+            }
+            0 => "no such file".to_owned(),
             n if n > NAMED => {
                 format!("no such file; there are {}, … and {} more", names[..NAMED].join(", "), n - NAMED)
             }

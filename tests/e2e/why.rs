@@ -77,7 +77,7 @@ fn what_cannot_be_asked_about_gets_a_sentence() {
         let (got, said) = refused(words);
         assert!(got == Some(code) && said.contains(part), "{words:?}: {got:?}: {said}");
     };
-    says(&["why", &folder.name("none.csv")], 2, "is this a run?");
+    says(&["why", &folder.name("none.csv")], 3, "no such file; `plumb run PLAN -o");
     says(&["why", "nosuchplan"], 2, "plumb plans");
     let table = folder.name("bare.csv");
     fs::write(&table, "case_id,case\nc1,a\n").unwrap();

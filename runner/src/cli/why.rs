@@ -1,6 +1,6 @@
 //! `plumb why`: proves what limited a test by changing it.
 
-use std::{fs, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
 use analyze::{
     history::added::results_of,
@@ -123,7 +123,7 @@ pub(super) fn prove(source: &Source, rows: &[Row], means: &mut Means<'_>) -> Res
 /// The plan of a run, with its own overrides and then those of the command line, and its rows.
 fn of_results(results: &Path, args: &Args) -> Result<(Source, Vec<Row>), Error> {
     let wrong = |what: String| Error::Usage(format!("{}: {what}", results.display()));
-    let text = fs::read_to_string(results).map_err(|e| wrong(format!("{e}; is this a run?")))?;
+    let (name, text) = analyze::error::read_text(results)?;
     let record = environment::read(results)?.ok_or_else(|| {
         wrong("its run.json, which has its plan, does not lie beside it: name the plan in its place".into())
     })?;
@@ -139,7 +139,7 @@ fn of_results(results: &Path, args: &Args) -> Result<(Source, Vec<Row>), Error> 
         options.only.extend(of_run("--only "));
     }
     let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
-    let mut table = Table::from_text(&results.display().to_string(), text).map_err(broken)?;
+    let mut table = Table::from_text(&name, text).map_err(broken)?;
     let table = Rows::read_all(&mut table).map_err(broken)?;
     let rows = why::limited(table.rows.iter().map(|cells| history::typed(&table, cells)));
     Ok((Source { name: plan.path.clone(), text: plan.text.clone(), options }, rows))

@@ -187,7 +187,7 @@ impl Run {
     fn read(path: &Path) -> Result<Self, Error> {
         let results = if path.is_dir() { path.join("results.csv") } else { path.to_owned() };
         let wrong = |what: String| Error::Usage(format!("{}: {what}", results.display()));
-        let text = fs::read_to_string(&results).map_err(|e| wrong(format!("{e}; is this a run?")))?;
+        let (name, text) = analyze::error::read_text(&results)?;
         let record = environment::read(&results)?.ok_or_else(|| {
             wrong(format!(
                 "{} is missing: only a run that is known to have ended can be a baseline",
@@ -195,7 +195,7 @@ impl Run {
             ))
         })?;
         let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
-        let mut table = Table::from_text(&results.display().to_string(), text).map_err(broken)?;
+        let mut table = Table::from_text(&name, text).map_err(broken)?;
         for column in [column::case_id, column::case, column::record, column::iteration] {
             table.require(column).map_err(broken)?;
         }
