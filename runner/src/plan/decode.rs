@@ -68,7 +68,9 @@ impl de::Error for Error {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown key `{field}`"), suggest(field, expected))
+        let nested = field.split_once('.').filter(|(map, _)| expected.contains(map));
+        let help = nested.map_or_else(|| suggest(field, expected), |(map, key)| format!("write `{map}: {{{key}: …}}`"));
+        Self::new(format!("unknown key `{field}`"), help)
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -106,7 +108,10 @@ fn describe(found: Unexpected<'_>) -> String {
     }
 }
 
-/// Help for words that YAML 1.2 reads as text: `yes`, `0x10`, and quoted values.
+/// Help for a list in the place of a value.
+const SWEPT: &str = "several values of a test's key are swept: matrix: {streams: [1, 4]}";
+
+/// Help for words that YAML 1.2 reads as text, `yes`, `0x10`, and quoted values, and for a list in the place of a value.
 fn spelling(found: Unexpected<'_>, expected: &str) -> String {
     match found {
         Unexpected::Str(text) if ["yes", "on", "y"].contains(&text.to_ascii_lowercase().as_str()) => {
@@ -119,6 +124,7 @@ fn spelling(found: Unexpected<'_>, expected: &str) -> String {
         Unexpected::Str(text) if expected.contains("number") && text.starts_with(|c: char| c.is_ascii_digit()) => {
             "write it in plain decimal digits, without quotes".to_owned()
         }
+        Unexpected::Seq if !["map", "a test,"].iter().any(|other| expected.contains(other)) => SWEPT.to_owned(),
         _ => String::new(),
     }
 }
@@ -231,7 +237,11 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
     ) -> Result<V::Value, Error> {
         match self.node.text() {
             Some(text) => visitor.visit_enum(text.into_deserializer()),
-            None => Err(Error::new("expected one word here".to_owned(), format!("one of {}", variants.join(", ")))),
+            None => {
+                let swept =
+                    if matches!(self.node.value, Value::List(_)) { format!("; {SWEPT}") } else { String::new() };
+                Err(Error::new("expected one word here".to_owned(), format!("one of {}{swept}", variants.join(", "))))
+            }
         }
     }
 
@@ -385,5 +395,19 @@ mod tests {
         assert!(out.render(Format::Human).contains("`name` is missing"));
         let (_, out) = read("name: [1]\n");
         assert_eq!(out.sorted().len(), 1);
+    }
+
+    #[test]
+    fn a_sweep_and_a_nested_key_get_the_way_they_are_written() {
+        let (_, out) = read("name: n\ninner: [1]\nword: [forward, reverse]\n");
+        let text = out.render(Format::Human);
+        assert_eq!(
+            text.matches("expected one word here").count() + text.matches("are swept: matrix: {").count(),
+            2,
+            "{text}"
+        );
+        let (_, out) = read("name: n\ninner.a: {count: 1}\n");
+        let text = out.render(Format::Human);
+        assert!(text.contains("write `inner: {a: …}`"), "{text}");
     }
 }
