@@ -53,7 +53,8 @@ static MIN_EFFECT: LazyLock<String> =
 ///
 /// The first file is the baseline; the others are compared with it. Cases belong together by their case_id; those without
 /// a partner by their name, or by everything but one setting, and the output says which. With --by, the values of one
-/// column or swept key are compared with the first of them; cases belong together by everything else.
+/// column or swept key are compared with the first of them, or the first that the test has; cases belong together by
+/// everything else.
 ///
 /// Sides that one run measured in turns are compared round by round: what drifts, drifts for both. A regression is a
 /// change that is large enough (--min-effect), significant (p ≤ --alpha after Holm's correction for the number of
@@ -351,13 +352,13 @@ fn of_contrast(args: &Args, sides: &Sides, contrast: &Contrast, comparisons: usi
 
 /// The two sides of every comparison.
 struct Sides {
-    /// One, or with `--by` one per value but the first.
+    /// One, or with `--by` one per value but the first of a test.
     contrasts: Vec<Contrast>,
     /// Columns compared, by name.
     columns: Vec<String>,
     /// Whether each case is compared in its headline only.
     headline: bool,
-    /// Sentences about how cases were paired.
+    /// Sentences about how cases were paired, and what was left out.
     said: Vec<String>,
 }
 
@@ -458,8 +459,9 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRe
         if column != "direction" {
             samples.keep_totals();
         }
-        let contrasts = settings::split(&samples, by, &column, args.base_value.as_deref())?;
-        return Ok(Sides { contrasts, columns, headline, said: Vec::new() });
+        let (contrasts, alone) = settings::split(&samples, by, &column, args.base_value.as_deref())?;
+        let said = alone.into_iter().map(|test| format!("{test} has one value, and no part in this")).collect();
+        return Ok(Sides { contrasts, columns, headline, said });
     }
     let side = |table: &mut Table| {
         let of = indices(table)?;

@@ -1,6 +1,6 @@
 //! Comparisons for people.
 
-use super::{Compared, Contrast, Sides};
+use super::{Compared, Sides, settings::Setting};
 use crate::{
     distinct,
     error::Error,
@@ -95,13 +95,16 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
         if low == high { low.to_string() } else { format!("{low}–{high}") }
     };
     let tested = || comparisons.iter().filter(|c| c.found.verdict != Verdict::Missing);
-    let mut facts: Vec<String> = match sides.contrasts.as_slice() {
-        [Contrast { setting: Some(setting), .. }] => vec![setting.to_string()],
-        [Contrast { setting: Some(setting), .. }, ..] => {
-            vec![format!("{}: against {}", setting.name, setting.values[0])]
+    let settings: Vec<&Setting> = sides.contrasts.iter().filter_map(|contrast| contrast.setting.as_ref()).collect();
+    let mut facts: Vec<String> = match settings.as_slice() {
+        [] => Vec::new(),
+        [setting] => vec![setting.to_string()],
+        [setting, ..] => {
+            let bases = distinct(settings.iter().map(|setting| setting.values[0].as_str()));
+            vec![format!("{}: against {}", setting.name, bases.join(", "))]
         }
-        _ => sides.said.clone(),
     };
+    facts.extend(sides.said.iter().cloned());
     let mut iterations = format!(
         "{} and {} iterations",
         range(tested().map(|c| c.found.n.0).collect()),

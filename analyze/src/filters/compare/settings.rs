@@ -74,9 +74,15 @@ pub struct Contrast {
 }
 
 /// Splits samples that were read with the values of `column` apart: the first value (or `base_value`) against each other
-/// one. Cases are paired by everything else. A setting that has one value for each value of the column, and another for
-/// each other, changes together with it and does not keep cases apart.
-pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&str>) -> Result<Vec<Contrast>, Error> {
+/// one. A test without it is compared with its own first value. Cases are paired by everything else. A setting that has one value for
+/// each value of the column, and another for each other, changes together with it and does not keep cases apart. Returns the names of
+/// the tests with one value, too, which have no part in it.
+pub fn split(
+    samples: &Samples,
+    asked: &str,
+    column: &str,
+    base_value: Option<&str>,
+) -> Result<(Vec<Contrast>, Vec<String>), Error> {
     let of_both = |case: &Case| column == DIRECTION && case.key.part == Way::Both.as_str();
     let cases: Vec<(&Case, Settings)> =
         samples.cases.iter().filter(|c| !c.key.part.is_empty() && !of_both(c)).map(|c| (c, settings(c))).collect();
@@ -97,10 +103,31 @@ pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&s
     let keys: BTreeSet<&String> = cases.iter().flat_map(|(_, settings)| settings.keys()).collect();
     let own = |key: &str| is_own(key, column);
     let dropped: Vec<&String> = keys.into_iter().filter(|key| own(key) || changes_with(key, &cases)).collect();
-    let side = |part: &str| {
+    // What another test has values for is not missing here.
+    let test_of = |settings: &Settings| {
+        settings.get(TEST).filter(|_| dropped.iter().all(|key| *key != TEST)).cloned().unwrap_or_default()
+    };
+    let mut of_tests: Vec<(String, Vec<&str>)> = Vec::new();
+    for (case, settings) in &cases {
+        let (test, part) = (test_of(settings), case.key.part.as_str());
+        match of_tests.iter_mut().find(|(known, _)| *known == test) {
+            Some((_, parts)) if parts.contains(&part) => {}
+            Some((_, parts)) => parts.push(part),
+            None => of_tests.push((test, vec![part])),
+        }
+    }
+    let pairs_of = |parts: &[&'_ str]| -> Vec<[String; 2]> {
+        let base = if parts.contains(&base) { base } else { parts[0] };
+        parts.iter().filter(|part| **part != base).map(|part| [base, part].map(str::to_owned)).collect()
+    };
+    let side = |part: &str, pair: &[String; 2]| {
         let mut found = Samples { cases: Vec::new(), ..samples.clone() };
         let mut at: HashMap<Key, usize> = HashMap::new();
-        for (case, settings) in cases.iter().filter(|(case, _)| case.key.part == part) {
+        let with_pair: Vec<&String> =
+            of_tests.iter().filter(|(_, parts)| pairs_of(parts).contains(pair)).map(|(test, _)| test).collect();
+        let of_side =
+            |(case, settings): &&(&Case, Settings)| case.key.part == part && with_pair.contains(&&test_of(settings));
+        for (case, settings) in cases.iter().filter(of_side) {
             let mut left = settings.clone();
             left.retain(|key, _| !dropped.contains(&key));
             let kept = |key: &str| left.get(key).cloned().unwrap_or_default();
@@ -123,18 +150,17 @@ pub fn split(samples: &Samples, asked: &str, column: &str, base_value: Option<&s
         found
     };
     let with: Vec<String> = dropped.iter().filter(|key| !own(key)).map(|key| (*key).clone()).collect();
-    let others = parts.iter().filter(|part| **part != base);
-    Ok(others
-        .map(|part| Contrast {
-            base: side(base),
-            new: side(part),
-            setting: Some(Setting {
-                name: asked.to_owned(),
-                values: [base.to_owned(), (*part).to_owned()],
-                with: with.clone(),
-            }),
-        })
-        .collect())
+    let pairs = distinct(of_tests.iter().flat_map(|(_, parts)| pairs_of(parts)));
+    if pairs.is_empty() {
+        return Err(Error::Usage(format!("--by {asked}: no test has two values of it ({})", listed(&parts))));
+    }
+    let contrasts = pairs.into_iter().map(|pair| Contrast {
+        base: side(&pair[0], &pair),
+        new: side(&pair[1], &pair),
+        setting: Some(Setting { name: asked.to_owned(), values: pair, with: with.clone() }),
+    });
+    let alone = of_tests.iter().filter(|(_, parts)| parts.len() == 1).map(|(test, _)| test.clone());
+    Ok((contrasts.collect(), alone.collect()))
 }
 
 fn listed(parts: &[&str]) -> String {

@@ -135,6 +135,26 @@ fn each_value_is_compared_with_the_first() {
     assert!(text.contains("axis_socket_congestion_control: against cubic"), "{text}");
 }
 
+/// Another test's values are not missing in this one, and a test with one value has nothing to be compared with.
+#[test]
+fn each_test_has_a_first_value_of_its_own() {
+    let of = |id, test, workload, mean| {
+        let case = format!("{test}[workload={workload}]");
+        Rows { id, case: &case, workload, ..BULK }.of(around(mean))
+    };
+    let text = of("c1", "bulk", "tcp_stream", 100.0)
+        + &of("c2", "bulk", "tls_stream", 50.0)
+        + &of("c3", "trips", "tcp_rr", 100.0)
+        + &of("c4", "trips", "tls_rr", 99.9)
+        + &of("c5", "alone", "tcp_crr", 10.0);
+    let folder = folder(&[("r.csv", text)]);
+    let (text, _) = compared(folder.path(), &["--by", "workload", "r.csv"]).unwrap();
+    assert!(text.contains("tcp_stream → tls_stream") && text.contains("tcp_rr → tls_rr"), "{text}");
+    assert!(count(&text, "regression") == 1 && count(&text, "missing") == 0, "{text}");
+    assert!(text.contains("workload: against tcp_stream, tcp_rr"), "{text}");
+    assert!(text.contains("alone has one value, and no part in this"), "{text}");
+}
+
 #[test]
 fn two_variants_that_are_tests_of_their_own_are_one_pair() {
     // The congestion control changes together with the test, and keeps nothing apart.
