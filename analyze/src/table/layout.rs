@@ -186,7 +186,7 @@ pub struct Sheet {
 impl Sheet {
     /// Without a limit and without colours.
     pub const PLAIN: Self =
-        Self { width: None, indent: 0, colours: false, all_columns: false, hint: "a wider terminal shows them" };
+        Self { width: None, indent: 0, colours: false, all_columns: false, hint: "a wider terminal has room" };
 
     pub fn stdout() -> Self {
         Self::of_stream(&io::stdout())
