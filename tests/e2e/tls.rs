@@ -157,10 +157,26 @@ fn each_connection_begins_as_asked() {
         // The handshake is a part of the operation.
         let [handshake, whole] = ["handshake_p50_us", "latency_p50_us"].map(ratio);
         assert!(0.0 < handshake && handshake < whole, "{row:?}");
+        let timed = netcore::measure::histogram::decode(&row["handshake_histogram"]).unwrap();
+        assert_eq!(timed.len(), all, "{row:?}");
+        for (quantile, column) in [(0.5, "handshake_p50_us"), (0.99, "handshake_p99_us")] {
+            let read = timed.value_at_quantile(quantile).min(timed.max()) as f64 / 1e3;
+            assert!((read - ratio(column)).abs() < 1e-9, "{read}: {row:?}");
+        }
         assert_eq!(row["tls_cipher"], if row["test"] == "resumed" { CIPHERS[1] } else { CIPHERS[0] });
         if row["test"] == "early" {
             assert_eq!((count(row, "bytes_sent"), count(row, "bytes_received")), (60 * 103_000, 60 * 103_000));
         }
+    }
+    assert!(of(&rows, "summary").iter().all(|row| row["handshake_histogram"].is_empty()));
+    let table = folder.path("rows.csv");
+    fs::write(&table, &ran.stdout).unwrap();
+    for kind in ["cdf", "percentiles"] {
+        let points = folder.path(&format!("{kind}.csv"));
+        let asked = ["plot", kind, "-x", "handshake_histogram", "--test", "full", "--data", points.to_str().unwrap()];
+        let drawn = plumb(&[&asked[..], &["--term", table.to_str().unwrap()]].concat());
+        assert!(drawn.code == Some(0) && drawn.stdout.contains("handshake"), "{}{}", drawn.stdout, drawn.stderr);
+        assert!(drawn.stdout.contains("n = 60 values"), "{}", drawn.stdout);
     }
 }
 

@@ -186,7 +186,7 @@ impl ImportedRows {
 }
 
 /// Columns with results, which `--set` rejects.
-const MEASURED: [&str; 15] = [
+const MEASURED: [&str; 16] = [
     "record",
     "status",
     "error",
@@ -194,6 +194,7 @@ const MEASURED: [&str; 15] = [
     "control",
     "offered_unit",
     "latency_kind",
+    "handshake_histogram",
     "latency_histogram",
     "receive_call_histogram",
     "forward_variation_histogram",

@@ -99,10 +99,11 @@ columns! {
         remote_connections: Integer = "Connections that `to` has accepted. In a row of one stream: by the listener of that stream, which with `reuseport` serves connections of every stream; the row's bytes are left out then.";
         errors: Integer = "Operations that failed without ending the measurement (timeouts of requests, refused connections, …)."
             => ("errors", Count, Lower, Count, "errors");
-        handshake_p50_us: Number = "Duration of the handshakes of `tls_cc`, `tls_crr`, `quic_cc` and `quic_crr` at `from`, of TLS without TCP's part, median, microseconds; in a summary the mean over the iterations, as in the next three."
+        handshake_p50_us: Number = "Duration of the handshakes of `tls_cc`, `tls_crr`, `quic_cc` and `quic_crr` at `from`, of TLS without TCP's part, median, microseconds; in a summary the mean over the iterations, as of the next column and the two ratios."
             => ("handshake.p50", Microseconds, Lower, Gauge, "handshake, median");
         handshake_p99_us: Number = "The same, 99th percentile."
             => ("handshake.p99", Microseconds, Lower, Gauge, "handshake, 99th percentile");
+        handshake_histogram: Text = "All of these durations, as in `latency_histogram`; empty in summaries.";
         resumed_ratio: Number = "Share of these handshakes that a ticket of an earlier connection began, in the place of the certificate, 0 … 1."
             => ("resumed_ratio", Ratio, Neither, Gauge, "handshakes resumed");
         early_ratio: Number = "Share of these handshakes with which the far end took the request (0-RTT), 0 … 1."
@@ -444,6 +445,7 @@ impl Row {
     #[must_use]
     pub fn without_histograms(self) -> Self {
         Self {
+            handshake_histogram: None,
             latency_histogram: None,
             receive_call_histogram: None,
             forward_variation_histogram: None,

@@ -76,6 +76,7 @@ pub fn handshakes(row: &mut Row, timed: &[&Latencies]) {
     let all = kinds.into_iter().flatten().reduce(together);
     let Some(all) = all.filter(|all| !all.is_empty()) else { return };
     (row.handshake_p50_us, row.handshake_p99_us) = (Some(quantile_us(&all, 0.5)), Some(quantile_us(&all, 0.99)));
+    row.handshake_histogram = Some(histogram::encode(&all));
     let count = all.len() as f64;
     (row.resumed_ratio, row.early_ratio) = (Some((resumed + early) / count), Some(early / count));
 }
@@ -545,6 +546,25 @@ mod tests_of_latency {
         assert_eq!(Merged::receive_calls_of_row(&row).unwrap().histogram.len(), 1);
         assert_eq!(merged(&[&receive]).unwrap().kind, LatencyKind::Receive);
         assert!(receive_calls(&[&receive]).is_none());
+    }
+
+    #[test]
+    fn handshakes_of_all_kinds_are_in_one_histogram() {
+        let of = |kind: &str, values: &[u64]| Latencies { kind: kind.into(), histogram: encoded(values) };
+        let [full, resumed, early] = HANDSHAKES;
+        // Two flows with a full handshake each.
+        let timed = [of(full, &[900_000]), of(full, &[900_000]), of(resumed, &[300_000; 5]), of(early, &[100_000; 3])];
+        let mut row = Row::default();
+        handshakes(&mut row, &timed.each_ref());
+        let all = decode(row.handshake_histogram.as_deref().unwrap()).unwrap();
+        assert_eq!(all.len(), 10);
+        let read = [0.5, 0.99].map(|quantile| Some(quantile_us(&all, quantile)));
+        assert_eq!(read, [row.handshake_p50_us, row.handshake_p99_us]);
+        assert!((read[0].unwrap() - 300.0).abs() < 0.3 && (read[1].unwrap() - 900.0).abs() < 0.9, "{read:?}");
+        assert_eq!((row.resumed_ratio, row.early_ratio), (Some(0.8), Some(0.3)));
+        let mut nothing = Row::default();
+        handshakes(&mut nothing, &[&of("round_trip", &[1])]);
+        assert_eq!(nothing, Row::default());
     }
 
     #[test]
