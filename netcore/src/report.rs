@@ -22,7 +22,7 @@ use crate::{
     spec::{Role, Side},
 };
 
-pub use connections::{QuicInfo, TcpInfo, TcpInfoHere, grown};
+pub use connections::{QuicInfo, TcpInfo, TcpInfoHere, TlsInfo, grown};
 pub use datagrams::{DatagramPhase, LossRuns};
 pub(crate) use evidence::SLEWED_AT_MOST;
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
@@ -120,6 +120,9 @@ pub struct FlowWindow {
     /// The flow's connection of QUIC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quic: Option<QuicInfo>,
+    /// The flow's connection of TLS, where its records are sealed in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsInfo>,
     /// Messages by the phase of their sending; only in windows that are phases, and only for datagrams.
     pub datagrams: Option<DatagramPhase>,
     /// Interarrival jitter at the window's end (RFC 3550, section 6.4.1), nanoseconds; where datagrams are received.
@@ -140,6 +143,7 @@ impl FlowWindow {
             tcp_info: None,
             retransmits: None,
             quic: None,
+            tls: None,
             datagrams: None,
             jitter_ns: None,
             pacing: None,

@@ -5,10 +5,15 @@ use std::{fs, process::Command};
 use crate::{
     needs::has_program,
     netns::{Namespace, Pair},
-    program::{Folder, Serve, count, of, parse, plumb},
+    program::{Folder, Row, Serve, count, of, parse, plumb},
 };
 
 const CIPHERS: [&str; 3] = ["aes_128_gcm", "aes_256_gcm", "chacha20_poly1305"];
+
+/// Data of a record, as a mean; `None`: nobody counted the records.
+fn record_bytes(row: &Row) -> Option<f64> {
+    row["tls_record_bytes"].parse().ok()
+}
 
 #[test]
 fn both_ends_agree_on_every_byte_of_every_pattern() {
@@ -39,6 +44,19 @@ fn both_ends_agree_on_every_byte_of_every_pattern() {
         if row["test"] != "paced" {
             assert_eq!(count(row, "bytes_sent"), count(row, "bytes_received"), "{row:?}");
         }
+        let in_records = record_bytes(row).unwrap();
+        match &*row["test"] {
+            // Its last message may be a part of one.
+            "sizes" => {
+                let (all, message) = (count(row, "bytes_sent"), count(row, "message_bytes"));
+                let records = all / message * message.div_ceil(16_384) + (all % message).div_ceil(16_384);
+                assert!((in_records * records as f64 - all as f64).abs() < 1e-3, "{records}: {row:?}");
+            }
+            "one" | "paced" => assert_eq!(in_records, 1.0),
+            "many" => assert_eq!(in_records, 10_000.0),
+            "joined" => assert!((1.0..=8.0).contains(&in_records), "{in_records}"),
+            _ => assert!(in_records > 16_000.0 && in_records <= 16_384.0, "{row:?}"),
+        }
     }
     let ciphers: Vec<&str> =
         iterations.iter().filter(|row| row["test"] == "ciphers").map(|row| &*row["tls_cipher"]).collect();
@@ -56,7 +74,9 @@ fn the_interface_carries_records() {
     let carried = |workload: &str| {
         let plan = folder.plan("", &format!("  it: {{workload: {workload}, message_size: 100, bytes: {bytes}}}"));
         let (rows, [before, after]) = alone.carried(&plan);
-        assert_eq!(count(of(&rows, "iteration")[0], "bytes_received"), bytes);
+        let row = of(&rows, "iteration")[0];
+        assert_eq!(count(row, "bytes_received"), bytes);
+        assert_eq!(record_bytes(row), (workload == "tls_stream").then_some(100.0));
         // The headers of IPv4, and of TCP with timestamps: loopback counts none of Ethernet.
         let packets = after.received_packets - before.received_packets;
         after.received_bytes - before.received_bytes - packets * (20 + 32)
@@ -155,6 +175,7 @@ fn each_connection_begins_as_asked() {
         assert!((ratio("resumed_ratio") - resumed).abs() < 1e-9, "{row:?}");
         assert!((ratio("early_ratio") - early).abs() < 1e-9, "{row:?}");
         // The handshake is a part of the operation.
+        assert_eq!(record_bytes(row), None);
         let [handshake, whole] = ["handshake_p50_us", "latency_p50_us"].map(ratio);
         assert!(0.0 < handshake && handshake < whole, "{row:?}");
         let timed = netcore::measure::histogram::decode(&row["handshake_histogram"]).unwrap();
@@ -314,6 +335,7 @@ fn records_in_the_kernel_carry_every_byte_or_are_refused() {
         };
         assert_eq!(row["tls_records"], sender, "{row:?}");
         assert_eq!(row["library"] == "kernel", sender == "kernel", "{row:?}");
+        assert_eq!(record_bytes(row).is_none(), sender == "kernel", "{row:?}");
         assert_eq!(count(row, "bytes_sent"), count(row, "bytes_received"), "{row:?}");
     }
 }

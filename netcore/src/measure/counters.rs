@@ -37,7 +37,7 @@ impl Counter {
     }
 }
 
-/// Figures that one thread writes now and then, and the sampler reads.
+/// Figures that one thread writes and the sampler reads.
 #[derive(Debug)]
 pub struct Published<T>(Mutex<Option<T>>);
 

@@ -19,7 +19,7 @@ use super::{
     tcp_info,
 };
 use crate::{
-    report::{ClockReading, Counts, CpuShare, Drops, Evidence, QuicInfo, TcpInfo, ThreadUse},
+    report::{ClockReading, Counts, CpuShare, Drops, Evidence, QuicInfo, TcpInfo, ThreadUse, TlsInfo},
     spec::{Role, Transport},
     sys,
 };
@@ -41,6 +41,8 @@ pub struct SampledFlow {
     pub tcp: Option<Arc<OwnedFd>>,
     /// The figures of its connection of QUIC.
     pub quic: Option<Arc<Published<QuicInfo>>>,
+    /// The figures of its connection of TLS.
+    pub tls: Option<Arc<Published<TlsInfo>>>,
 }
 
 impl SampledFlow {
@@ -68,6 +70,7 @@ pub struct Sample {
     pub dropped: Vec<u64>,
     pub tcp: Vec<Option<TcpInfo>>,
     pub quic: Vec<Option<QuicInfo>>,
+    pub tls: Vec<Option<TlsInfo>>,
     /// All clocks, read after the counters.
     pub clocks: ClockReading,
     /// CPU time, if the test asks for it.
@@ -100,10 +103,11 @@ impl Sample {
         let limits = readers.evidence.is_some() && edge != Edge::Interval;
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let quic = flows.iter().map(|flow| flow.quic.as_ref()?.read()).collect();
+        let tls = flows.iter().map(|flow| flow.tls.as_ref()?.read()).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
         let clocks = if edge == Edge::Phase { with_wall_error() } else { clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);
-        Self { at_ns, wall_ns, counts, dropped, tcp, quic, clocks, cpu, evidence }
+        Self { at_ns, wall_ns, counts, dropped, tcp, quic, tls, clocks, cpu, evidence }
     }
 
     /// Moves a sample that was taken before the data threads started to the load's start: until then no count changes. The CPU time

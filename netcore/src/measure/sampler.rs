@@ -366,6 +366,7 @@ mod tests {
             share: Some(1),
             tcp: None,
             quic: Some(figures.clone()),
+            tls: None,
         };
         let watch = Arc::new(Watch::new(1));
         let t0_ns = monotonic_ns();

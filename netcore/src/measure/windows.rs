@@ -146,6 +146,7 @@ impl Windows {
                 counts: after.counts[i] - before.counts[i],
                 tcp_at_start: before.tcp[i],
                 quic: after.quic[i].map(|after| before.quic[i].map_or(after, |before| after.since(&before))),
+                tls: after.tls[i].map(|after| before.tls[i].map_or(after, |before| after.since(&before))),
                 retransmits,
                 ..total(flow, i, after)
             }
@@ -245,6 +246,7 @@ fn total(flow: &SampledFlow, i: usize, sample: &Sample) -> FlowWindow {
         tcp_info: sample.tcp[i],
         retransmits: sample.tcp[i].map(|info| info.retransmits),
         quic: sample.quic[i],
+        tls: sample.tls[i],
         jitter_ns: (sample.counts[i].messages_received > 0).then(|| flow.cell.jitter_ns()),
         ..FlowWindow::of(flow.flow, flow.role, sample.counts[i])
     }

@@ -25,7 +25,7 @@ use crate::{
     },
     spec::{Arrival, Direction, HANDSHAKES, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, memory, support},
     sys,
-    transport::{Link, quic::Flow},
+    transport::{Link, quic::Flow, tls::Secured},
 };
 
 /// A worker's task and its memory.
@@ -187,6 +187,7 @@ impl Assignment {
             share: share(spec, role, self.flow),
             tcp: tcp.then(|| link.send.clone()),
             quic: link.quic.get().filter(|_| lasting).map(Flow::figures),
+            tls: link.secured.get().and_then(Secured::figures),
         }
     }
 }

@@ -20,7 +20,7 @@ use rustls::{
     kernel::KernelConnection,
 };
 
-use crate::spec::memory::RECORDS_BYTES;
+use crate::{measure::counters::Published, report::TlsInfo, spec::memory::RECORDS_BYTES};
 
 /// Most bytes of data in a record: RFC 8446, section 5.1.
 const RECORD_BYTES: usize = 16_384;
@@ -87,6 +87,9 @@ pub struct Sealer {
     sequence: u64,
     pub(crate) records_per_key: u64,
     keys: Arc<Mutex<dyn Keys>>,
+    sent: TlsInfo,
+    /// The sampler reads them there.
+    figures: Arc<Published<TlsInfo>>,
     /// Sealed records that the kernel has not taken, and how much of the first one it has.
     sealed: Vec<Vec<u8>>,
     at: usize,
@@ -95,7 +98,14 @@ pub struct Sealer {
 impl Sealer {
     pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Mutex<dyn Keys>>) -> Self {
         let encrypter = algorithm.encrypter(key, iv);
-        Self { algorithm, encrypter, sequence, records_per_key: RECORDS_PER_KEY, keys, sealed: Vec::new(), at: 0 }
+        let (sent, figures) = (TlsInfo::default(), Arc::default());
+        let (records_per_key, sealed) = (RECORDS_PER_KEY, Vec::new());
+        Self { algorithm, encrypter, sequence, records_per_key, keys, sent, figures, sealed, at: 0 }
+    }
+
+    /// The figures of the connection.
+    pub fn figures(&self) -> Arc<Published<TlsInfo>> {
+        self.figures.clone()
     }
 
     /// Seals data; returns the number of bytes.
@@ -109,7 +119,10 @@ impl Sealer {
                 (self.encrypter, self.sequence) = (self.algorithm.encrypter(key, iv), 0);
             }
             self.record(ContentType::ApplicationData, part)?;
+            self.sent.records += 1;
         }
+        self.sent.bytes += bytes.len() as u64;
+        self.figures.write(self.sent);
         Ok(bytes.len())
     }
 

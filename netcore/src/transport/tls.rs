@@ -44,7 +44,8 @@ use super::{
 };
 use crate::{
     error::EndError,
-    report::Granted,
+    measure::counters::Published,
+    report::{Granted, TlsInfo},
     spec::{Cipher, Records, Session, Side, TestSpec},
 };
 
@@ -193,6 +194,8 @@ impl ServerCertVerifier for Pin {
 /// The keys of a connection after its handshake, until its loops take them; of a connect pattern, what its handshakes begin with.
 pub struct Secured {
     halves: Mutex<(Option<Sealer>, Option<Opener>)>,
+    /// The figures of its records; `None`: the kernel has them, or the library's own connections.
+    figures: Option<Arc<Published<TlsInfo>>>,
     hands: Option<Hands>,
     /// The place of the records at this end, and at the other one.
     records: [Records; 2],
@@ -230,6 +233,11 @@ impl Secured {
                 self.records[0].name(),
             ),
         ]
+    }
+
+    /// The figures of the connection's records.
+    pub fn figures(&self) -> Option<Arc<Published<TlsInfo>>> {
+        self.figures.clone()
     }
 
     /// Begins the handshake of the next connection; `None`: the flow has had its only one.
@@ -285,6 +293,7 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
             // No other cipher is offered, so every handshake agrees on it or fails.
             let _ = link.secured.set(Secured {
                 halves: Mutex::new((None, None)),
+                figures: None,
                 hands: Some(hands),
                 records: [Records::User; 2],
                 cipher,
@@ -476,7 +485,8 @@ fn shake_hands<C: Connection>(
         // It takes no other key in the middle of a connection.
         sealer.records_per_key = u64::MAX;
     }
-    Ok(Secured { halves: Mutex::new(halves), hands: None, records, cipher })
+    let figures = halves.0.as_ref().map(Sealer::figures);
+    Ok(Secured { halves: Mutex::new(halves), figures, hands: None, records, cipher })
 }
 
 /// Appends what `data` encodes.

@@ -16,7 +16,7 @@ use netcore::{
     report::{
         ClockReading, CounterChange, CounterWindow, CpuShare, CpuUse, DatagramPhase, Ending, Evidence, FlowWindow,
         Granted, Latencies, LossRuns, NasResult, NicFacts, Pacing, Phase, QuicInfo, RankReport, RankTraffic, Report,
-        SideReport, Span, Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, Window, WireFacts,
+        SideReport, Span, Spinning, TcpInfo, TcpLimits, ThreadUse, TimeWait, TlsInfo, Window, WireFacts,
     },
     spec::{
         Arrival, Close, Cpus, Direction, Family, Io, Pace, PaceMode, Pattern, Payload, Receive, Role, Side, Stop,
@@ -36,6 +36,7 @@ fn window() -> Window {
         tcp_info: Some(TcpInfo { limits: Some(TcpLimits::default()), ..TcpInfo::default() }),
         retransmits: Some(0),
         quic: Some(QuicInfo::default()),
+        tls: Some(TlsInfo::default()),
         datagrams: Some(DatagramPhase { before: 1, runs: Some(LossRuns::default()), ..DatagramPhase::default() }),
         jitter_ns: Some(0),
         pacing: Some(Pacing::default()),

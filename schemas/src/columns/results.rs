@@ -108,6 +108,8 @@ columns! {
             => ("resumed_ratio", Ratio, Neither, Gauge, "handshakes resumed");
         early_ratio: Number = "Share of these handshakes with which the far end took the request (0-RTT), 0 … 1."
             => ("early_ratio", Ratio, Neither, Gauge, "requests in the first flight");
+        tls_record_bytes: Number = "Data of a record of TLS, mean over the records that the row's senders sealed in the window, bytes; of requests in `tls_rr`. Empty where the kernel seals them, which counts none, and for `tls_cc` and `tls_crr`, whose library does not tell."
+            => ("tls_record", Bytes, Neither, Gauge, "data of a TLS record");
         zerocopy_copied_ratio: Number = "Share of the zero-copy sends (`io: zerocopy`) whose bytes the kernel copied after all, of the sends whose completions the sender read in the window, 0 … 1; on loopback 1."
             => ("zerocopy_copied_ratio", Ratio, Lower, Gauge, "zero-copy sends copied");
     }

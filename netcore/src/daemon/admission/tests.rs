@@ -5,7 +5,7 @@ use crate::{
     control::key::Key,
     control::message::ReportBuilder,
     end::Endpoints,
-    report::{Counts, CpuUse, Phase, TcpInfo, TcpInfoHere, Window},
+    report::{Counts, CpuUse, Phase, TcpInfo, TcpInfoHere, TlsInfo, Window},
     spec::{
         Direction, Pattern, Payload, Role, Transport,
         ranks::{Operation, Work},
@@ -263,6 +263,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         tcp_info: Some(full),
         retransmits: Some(u64::MAX),
         quic: None,
+        tls: Some(TlsInfo { records: u64::MAX, bytes: u64::MAX }),
         datagrams: None,
         jitter_ns: Some(u64::MAX),
         pacing: None,

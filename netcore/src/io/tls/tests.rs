@@ -15,6 +15,7 @@ use super::*;
 use crate::{
     error::EndError,
     io::wait::{Block, Poll},
+    report::TlsInfo,
     spec::{Cipher, Pattern, Records as Places, TestSpec, TlsOptions, Transport},
     transport::{
         Deadline,
@@ -111,6 +112,9 @@ fn keys_change_in_time_in_both_directions() {
                 channel.sealer.as_mut().unwrap().records_per_key = 7;
                 channel.send_all(&sent).unwrap();
                 channel.finish();
+                // Neither updates of the key nor the end are records of data.
+                let counted = from.secured.get().unwrap().figures().unwrap().read();
+                assert_eq!(counted, Some(TlsInfo { records: 50, bytes: 50 * 16_384 }));
             });
             let mut channel = Records::new(to.clone(), Block, false, true);
             assert!(read_to_end(&mut channel, 1 << 17).unwrap() == sent);

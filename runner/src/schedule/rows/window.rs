@@ -5,7 +5,7 @@
 
 use netcore::{
     measure::cpu::service_demand_us,
-    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, QuicInfo, TcpInfo, Window},
+    report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, QuicInfo, TcpInfo, TlsInfo, Window},
     spec::{Direction, Mark, Pace, Pattern, Role, TestSpec},
 };
 use schemas::{
@@ -133,6 +133,7 @@ pub fn row(identity: &Row, spec: &TestSpec, pair: Pair<'_>, way: Way, stream: Op
     pacing(&mut row, near.as_ref(), far.as_ref());
     tcp(&mut row, spec, near.as_ref(), far.as_ref());
     quic(&mut row, near.as_ref(), far.as_ref());
+    tls(&mut row, near.as_ref(), far.as_ref());
     limits::of_connections(&mut row, near.as_ref(), far.as_ref());
     path::marks(&mut row, spec, near.as_ref(), far.as_ref());
     let timed: Vec<_> = near.iter().chain(&far).flat_map(End::latencies).collect();
@@ -352,6 +353,15 @@ fn quic(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
     let received: Vec<QuicInfo> = receivers.flat_map(|end| &end.flows).filter_map(|flow| flow.quic).collect();
     let sum = |value: fn(&QuicInfo) -> u64| total(received.iter().map(value));
     row.messages_per_receive = per_call(sum(|info| info.datagrams_received), sum(|info| info.receive_calls));
+}
+
+/// The records of TLS that the row's senders sealed.
+fn tls(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
+    let of = |end: &End<'_>| end.senders().filter_map(|flow| flow.tls).collect::<Vec<TlsInfo>>();
+    let infos: Vec<TlsInfo> = near.into_iter().chain(far).flat_map(of).collect();
+    let sum = |value: fn(&TlsInfo) -> u64| total(infos.iter().map(value));
+    let (records, bytes) = (sum(|info| info.records), sum(|info| info.bytes));
+    row.tls_record_bytes = (records > 0).then(|| bytes as f64 / records as f64);
 }
 
 /// The shares of an end's CPUs: 0 is the near end.
