@@ -48,16 +48,20 @@ const GRANTED: &[(&str, &str)] = &[
 const WORDS_FOR_KEYS: &[(&str, &str)] = &[
     ("bandwidth", "rate"),
     ("bitrate", "rate"),
+    ("cipher", "tls.cipher"),
+    ("confidence", "iterations: {confidence: …}"),
     ("connections", "streams"),
     ("duration_s", "duration"),
     ("flows", "streams"),
     ("host", "to"),
     ("length", "message_size"),
+    ("margin", "iterations: {margin: …}"),
     ("mss", "socket.mss"),
     ("nodelay", "socket.no_delay"),
     ("omit", "warmup"),
     ("parallel", "streams"),
     ("port", "remote_ports"),
+    ("protocol", "workload"),
     ("repeat", "iterations"),
     ("repetitions", "iterations"),
     ("reverse", "direction: reverse"),
@@ -69,6 +73,11 @@ const WORDS_FOR_KEYS: &[(&str, &str)] = &[
     ("tos", "socket.dscp"),
     ("type", "workload"),
     ("window", "socket.send_buffer"),
+    // Keys of a test at the top of a plan.
+    ("duration", "defaults: {duration: …}"),
+    ("iterations", "defaults: {iterations: …}"),
+    ("to", "defaults: {to: …}"),
+    ("workload", "tests: {NAME: {workload: …}}"),
     // Words of a direction.
     ("bidir", "bidirectional"),
     ("both", "bidirectional"),
@@ -361,6 +370,7 @@ mod tests {
         assert_eq!(key_meant("congestion_control", &keys), Some("socket.congestion_control"));
         assert_eq!(key_meant("message_bytes", &keys), Some("message_size"));
         assert_eq!(key_meant("bandwidth", &keys), None, "`rate` does not fit here");
+        assert_eq!(key_meant("workload", &["version", "tests"]), Some("tests: {NAME: {workload: …}}"));
         assert_eq!(key_meant("upload", &["forward", "reverse"]), Some("forward"));
         assert!(metric("bandwidth").unwrap_err().contains("did you mean `throughput`?"));
         for (word, metric) in WORDS_FOR_METRICS {

@@ -86,6 +86,7 @@ fn plain(expected: &dyn de::Expected) -> String {
         "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "struct TestBody" => "a test, such as {workload: tcp_stream}".to_owned(),
+        "struct Host" => "a host, such as {address: b.lab}".to_owned(),
         "a map" => "a map (`name: …` lines)".to_owned(),
         _ if name.starts_with("struct ") => "a map of keys".to_owned(),
         _ if name.starts_with("enum ") => "a word".to_owned(),
@@ -124,7 +125,7 @@ fn spelling(found: Unexpected<'_>, expected: &str) -> String {
         Unexpected::Str(text) if expected.contains("number") && text.starts_with(|c: char| c.is_ascii_digit()) => {
             "write it in plain decimal digits, without quotes".to_owned()
         }
-        Unexpected::Seq if !["map", "a test,"].iter().any(|other| expected.contains(other)) => SWEPT.to_owned(),
+        Unexpected::Seq if !["map", "a test,", "a host,"].iter().any(|other| expected.contains(other)) => SWEPT.to_owned(),
         _ => String::new(),
     }
 }
