@@ -12,7 +12,7 @@ mod running;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
@@ -22,6 +22,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::{
     error::EndError,
     io::{fill::FillFiles, pages, zerocopy},
+    lock::Lock,
     measure::{
         counter_log::CounterLog,
         kernel, nic,
@@ -309,7 +310,7 @@ impl End {
             };
             spawn(format!("data {number}"), run).inspect_err(|_| watch.abort())?;
         }
-        Ok(Running { side, watch, cells, report: Mutex::new(report), _sampler: sampler })
+        Ok(Running { side, watch, cells, report: Lock::new(report), _sampler: sampler })
     }
 }
 

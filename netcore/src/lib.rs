@@ -21,6 +21,7 @@ pub mod foreign;
 #[path = "../fuzz/entries/mod.rs"]
 pub mod fuzz;
 mod io;
+pub mod lock;
 pub mod measure;
 pub mod mpi;
 #[cfg(test)]

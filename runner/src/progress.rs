@@ -6,12 +6,13 @@ use std::{
     collections::HashSet,
     fmt::Write as _,
     io::IsTerminal,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
 use analyze::table::layout::Sheet;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use netcore::lock::Lock;
 use schemas::{
     text::short_names,
     units::{Unit, human},
@@ -200,7 +201,7 @@ impl Progress {
         self.began = Instant::now();
         self.reported_at = self.began;
         if let Some(watched) = &self.watched {
-            let mut now = watched.lock();
+            let mut now = watched.0.lock();
             (now.iteration, now.members, now.waiting) = (Some((position.clone(), self.began)), None, None);
         }
         if self.mode == Mode::Plain {
@@ -216,7 +217,7 @@ impl Progress {
     /// Shows that the iteration waits for its turn at a host. The next client in the queue has place 1.
     pub fn waiting(&self, host: &str, place: u32) {
         if let Some(watched) = &self.watched {
-            watched.lock().waiting = Some((host.to_owned(), place));
+            watched.0.lock().waiting = Some((host.to_owned(), place));
         }
         let text = format!("{host}: waiting, {} in the queue", ordinal(place));
         match (&self.display, self.mode) {
@@ -241,7 +242,7 @@ impl Progress {
     /// Updates the display of the running iteration, whose members these are.
     pub fn live(&mut self, members: &[Live]) {
         if let Some(watched) = &self.watched {
-            let mut now = watched.lock();
+            let mut now = watched.0.lock();
             (now.members, now.waiting) = (Some((members.to_vec(), Instant::now())), None);
         }
         let run = position(&self.position);
@@ -301,7 +302,7 @@ impl Progress {
     /// A `warning:`, in every mode.
     pub fn warn(&self, text: &str) {
         if let Some(watched) = &self.watched {
-            watched.lock().warnings += 1;
+            watched.0.lock().warnings += 1;
         }
         self.print(&style::remark(&Sheet::stderr(), style::WARNING, "warning", text));
         self.said.borrow_mut().insert(text.to_owned());
@@ -310,7 +311,7 @@ impl Progress {
     /// An `error:` after which the run goes on, in every mode, and below it what happens `next`.
     pub fn fault(&self, text: &str, next: &str) {
         if let Some(watched) = &self.watched {
-            watched.lock().errors += 1;
+            watched.0.lock().errors += 1;
         }
         self.print(&style::remark(&Sheet::stderr(), style::ERROR, "error", &format!("{text}\n       {next}")));
         self.said.borrow_mut().insert(text.to_owned());
@@ -390,7 +391,7 @@ fn position(p: &Position) -> String {
 
 /// Kept by [`Progress`] while somebody watches. The lock is held for a copy; no thread that moves data takes it.
 #[derive(Clone, Debug, Default)]
-pub struct Watched(Arc<Mutex<Now>>);
+pub struct Watched(Arc<Lock<Now>>);
 
 #[derive(Clone, Debug, Default)]
 pub struct Now {
@@ -406,11 +407,7 @@ pub struct Now {
 
 impl Watched {
     pub fn read(&self) -> Now {
-        self.lock().clone()
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Now> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 }
 

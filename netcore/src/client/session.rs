@@ -5,7 +5,7 @@ use std::{
     fmt, io,
     net::{IpAddr, Shutdown, SocketAddr},
     os::{fd::AsFd, unix::net::UnixStream},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -24,6 +24,7 @@ use crate::{
         stop::{StopFlag, Urgency, wait},
     },
     end::Endpoints,
+    lock::Lock,
     measure::{
         clock::{self, monotonic_ns},
         envelope::Envelope,
@@ -371,7 +372,7 @@ impl fmt::Debug for Relayed {
 /// Cuts the control connections to a host from another thread: its daemon is known to be gone before the network says so. Clones
 /// cut the same ones.
 #[derive(Clone, Debug, Default)]
-pub struct Cutter(Arc<Mutex<Connections>>);
+pub struct Cutter(Arc<Lock<Connections>>);
 
 #[derive(Debug, Default)]
 struct Connections {
@@ -383,7 +384,7 @@ struct Connections {
 impl Cutter {
     /// Ends all open connections, and every later one at once.
     pub fn cut(&self) {
-        let mut connections = self.lock();
+        let mut connections = self.0.lock();
         connections.cut = true;
         for connection in connections.open.values() {
             // It may have ended by itself.
@@ -393,7 +394,7 @@ impl Cutter {
 
     pub(super) fn add(&self, connection: &Socket) -> io::Result<Cuttable> {
         let connection = connection.try_clone()?;
-        let mut connections = self.lock();
+        let mut connections = self.0.lock();
         if connections.cut {
             connection.shutdown(Shutdown::Both)?;
         }
@@ -401,10 +402,6 @@ impl Cutter {
         let number = connections.next;
         connections.open.insert(number, connection);
         Ok(Cuttable { cutter: self.clone(), number })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -418,7 +415,7 @@ pub(super) struct Cuttable {
 
 impl Drop for Cuttable {
     fn drop(&mut self) {
-        self.cutter.lock().open.remove(&self.number);
+        self.cutter.0.lock().open.remove(&self.number);
     }
 }
 
@@ -441,7 +438,7 @@ mod tests {
         drop(cutter.add(&second).unwrap());
         cutter.cut();
         assert_eq!(first.read(&mut [0]).unwrap(), 0);
-        assert_eq!(cutter.lock().open.len(), 1);
+        assert_eq!(cutter.0.lock().open.len(), 1);
         let mut late = connect();
         let _late = cutter.add(&late).unwrap();
         assert_eq!(late.read(&mut [0]).unwrap(), 0);

@@ -7,17 +7,18 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Shutdown, TcpStream},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, PoisonError},
 };
 
 use crate::{
     control::message::{ErrorCode, Limits, ReplyError},
+    lock::Lock,
     measure::clock::monotonic_ns,
 };
 
 #[derive(Debug, Default)]
 pub(super) struct Budget {
-    used: Mutex<Used>,
+    used: Lock<Used>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +58,7 @@ impl Budget {
     /// Takes a session for a client.
     pub(super) fn session(&self, limits: &Limits, client: IpAddr) -> Result<Slot<'_>, ReplyError> {
         let busy = |message| Err(ReplyError::new(ErrorCode::Busy, message));
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let all = used.sessions.values().sum::<u32>();
         if all >= limits.sessions {
             return busy(format!(
@@ -79,7 +80,7 @@ impl Budget {
 
     /// Takes memory for a test, bytes, and counts its flows, which are bounded by test ([`Limits::flows`]).
     pub(super) fn test(&self, limits: &Limits, bytes: u64, flows: u32) -> Result<Charge<'_>, ReplyError> {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let all = used.memory_bytes.saturating_add(bytes);
         if all > limits.memory_bytes {
             return Err(ReplyError::new(
@@ -98,18 +99,14 @@ impl Budget {
     }
 
     pub(super) fn in_use(&self) -> InUse {
-        let used = self.lock();
+        let used = self.used.lock();
         InUse { sessions: used.sessions.values().sum(), memory_bytes: used.memory_bytes, flows: used.flows }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Used> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        let mut used = self.budget.lock();
+        let mut used = self.budget.used.lock();
         if let Some(sessions) = used.sessions.get_mut(&self.client) {
             *sessions -= 1;
             if *sessions == 0 {
@@ -121,7 +118,7 @@ impl Drop for Slot<'_> {
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        let mut used = self.budget.lock();
+        let mut used = self.budget.used.lock();
         used.memory_bytes -= self.bytes;
         used.flows -= u64::from(self.flows);
     }
@@ -135,7 +132,7 @@ pub(super) const MOST_SPANS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Loads {
-    known: Mutex<Known>,
+    known: Lock<Known>,
 }
 
 #[derive(Debug, Default)]
@@ -165,7 +162,7 @@ pub(super) struct Running<'l> {
 
 impl Loads {
     pub(super) fn begin(&self, client: Client, at_ns: u64) -> Running<'_> {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let number = known.next;
         known.next += 1;
         known.spans.push(Span { number, client: Some(client), begin_ns: at_ns, end_ns: None });
@@ -174,18 +171,14 @@ impl Loads {
 
     /// Loads that go on.
     pub(super) fn running(&self) -> usize {
-        self.lock().spans.iter().filter(|span| span.end_ns.is_none()).count()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().spans.iter().filter(|span| span.end_ns.is_none()).count()
     }
 }
 
 impl Running<'_> {
     /// For how long loads of other clients ran between two instants, nanoseconds.
     pub(super) fn beside_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let known = self.loads.lock();
+        let known = self.loads.known.lock();
         let others = known.spans.iter().filter(|span| span.client != Some(self.client));
         let mut parts: Vec<(u64, u64)> = others
             .map(|span| (span.begin_ns.max(from_ns), span.end_ns.unwrap_or(u64::MAX).min(to_ns)))
@@ -203,7 +196,7 @@ impl Running<'_> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let mut known = self.loads.lock();
+        let mut known = self.loads.known.lock();
         let now = monotonic_ns();
         for span in known.spans.iter_mut().filter(|span| span.number == self.number) {
             span.end_ns = Some(now);
@@ -257,7 +250,7 @@ impl Bounds {
 #[derive(Debug)]
 pub(super) struct Unproven {
     bounds: Bounds,
-    waiting: Mutex<Waiting>,
+    waiting: Lock<Waiting>,
     /// A place was given up.
     left: Condvar,
 }
@@ -294,7 +287,7 @@ impl Place<'_> {
 
 impl Unproven {
     pub(super) fn new(bounds: Bounds) -> Self {
-        Self { bounds, waiting: Mutex::default(), left: Condvar::default() }
+        Self { bounds, waiting: Lock::default(), left: Condvar::default() }
     }
 
     /// Takes a place for a connection. Waits for a thread to end while there are too many ([`Bounds::threads`]). Without a free
@@ -304,7 +297,7 @@ impl Unproven {
         let stream = stream.try_clone()?;
         let threads = self.bounds.threads();
         let is_full = |waiting: &mut Waiting| waiting.threads >= threads;
-        let mut waiting = self.left.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.left.wait_while(self.waiting.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
         let crowded = waiting.crowded(self.bounds, address);
         let evicted = crowded.and_then(|crowded| waiting.evict(crowded)).map(|connection| {
             // Its thread notices that at once. A connection that is closed already needs no end.
@@ -320,11 +313,7 @@ impl Unproven {
 
     /// Connections that have a place.
     pub(super) fn occupied(&self) -> usize {
-        self.lock().connections.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().connections.len()
     }
 }
 
@@ -353,7 +342,7 @@ impl Waiting {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut waiting = self.unproven.lock();
+        let mut waiting = self.unproven.waiting.lock();
         waiting.connections.retain(|connection| connection.number != self.number);
         waiting.threads -= 1;
         self.unproven.left.notify_one();
@@ -378,7 +367,7 @@ mod tests {
         assert!(of(3).unwrap_err().message.contains("(--max-sessions)"));
         drop((first, other));
         drop((of(1).unwrap(), of(3).unwrap()));
-        assert_eq!(budget.lock().sessions.len(), 1);
+        assert_eq!(budget.used.lock().sessions.len(), 1);
     }
 
     #[test]
@@ -408,7 +397,7 @@ mod tests {
         drop((first, second));
         assert_eq!(mine.beside_ns(100, 1000), 700, "they ended long after 1000");
         drop((mine, of_mine));
-        assert!(loads.lock().spans.is_empty());
+        assert!(loads.known.lock().spans.is_empty());
     }
 
     #[test]
@@ -420,12 +409,12 @@ mod tests {
             drop(loads.begin(client, monotonic_ns()));
         }
         let last = monotonic_ns();
-        assert!(loads.lock().spans.len() <= MOST_SPANS + 1);
+        assert!(loads.known.lock().spans.len() <= MOST_SPANS + 1);
         let known = mine.beside_ns(first, last);
         assert!(0 < known && known <= last - first, "{known} of {} ns", last - first);
         let own: Vec<_> = (0..3000).map(|_| drop(loads.begin(1, monotonic_ns()))).collect();
         assert_eq!(own.len(), 3000);
-        assert!(loads.lock().spans.len() <= MOST_SPANS + 1);
+        assert!(loads.known.lock().spans.len() <= MOST_SPANS + 1);
     }
 
     fn address(last: u8) -> IpAddr {
@@ -454,14 +443,14 @@ mod tests {
             assert_eq!(enter(last).1, None);
         }
         assert_eq!(enter(50).1, Some(address(1)), "who has most gives up a place");
-        assert_eq!(unproven.lock().connections.len(), Bounds::OWN.places);
+        assert_eq!(unproven.waiting.lock().connections.len(), Bounds::OWN.places);
         let near = &mut kept[first].0;
         near.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         assert_eq!(near.read(&mut [0]).unwrap(), 0, "the oldest is closed");
         for (_, _, place) in &mut kept {
             drop(place.take());
         }
-        assert!(unproven.lock().connections.is_empty());
+        assert!(unproven.waiting.lock().connections.is_empty());
     }
 
     /// Strangers with an address each would otherwise keep their places, and clients would lose theirs to the next one.
@@ -486,12 +475,12 @@ mod tests {
         std::thread::scope(|scope| {
             let next = scope.spawn(enter);
             std::thread::sleep(Duration::from_millis(20));
-            assert!(!next.is_finished() && unproven.lock().threads == Bounds::OWN.threads());
+            assert!(!next.is_finished() && unproven.waiting.lock().threads == Bounds::OWN.threads());
             places.pop();
             places.push(next.join().unwrap());
         });
-        assert_eq!(unproven.lock().threads, Bounds::OWN.threads());
+        assert_eq!(unproven.waiting.lock().threads, Bounds::OWN.threads());
         drop(places);
-        assert_eq!(unproven.lock().threads, 0);
+        assert_eq!(unproven.waiting.lock().threads, 0);
     }
 }

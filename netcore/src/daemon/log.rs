@@ -1,12 +1,6 @@
 //! Events of a daemon, for its log.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::Shared;
 use crate::{
@@ -14,6 +8,7 @@ use crate::{
         channel::ChannelError,
         message::{ErrorCode, Limits, Part, ReplyError},
     },
+    lock::Lock,
     peers::Program,
     report::{Ending, Volume},
 };
@@ -219,7 +214,7 @@ pub struct Snapshot {
 
 #[derive(Debug)]
 pub(super) struct Tally {
-    counts: Mutex<Counts>,
+    counts: Lock<Counts>,
 }
 
 impl Default for Tally {
@@ -233,13 +228,13 @@ impl Default for Tally {
             bytes_sent: 0,
             bytes_received: 0,
         };
-        Self { counts: Mutex::new(counts) }
+        Self { counts: Lock::new(counts) }
     }
 }
 
 impl Tally {
     pub(super) fn count(&self, event: &Event<'_>) {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         match event {
             Event::Unaccepted { .. } | Event::Closed { .. } => {}
             Event::Dropped { cause, .. } | Event::Refused { cause, .. } => {
@@ -254,10 +249,6 @@ impl Tally {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Shared {
@@ -271,7 +262,7 @@ impl Shared {
             flows: used.flows,
             memory_bytes: used.memory_bytes,
             waiting: self.turns.waiting(),
-            counts: self.tally.lock().clone(),
+            counts: self.tally.counts.lock().clone(),
         }
     }
 }
@@ -309,7 +300,7 @@ mod tests {
         for cause in [Cause::Key, Cause::Key, Cause::Network] {
             tally.count(&Event::Refused { address: String::new(), reason: String::new(), cause });
         }
-        let counts = tally.lock().clone();
+        let counts = tally.counts.lock().clone();
         assert_eq!((counts.refused[&Cause::Key], counts.refused[&Cause::Network]), (2, 1));
         assert_eq!(counts.refused.values().sum::<u64>(), 3);
     }

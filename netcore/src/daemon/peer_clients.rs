@@ -3,7 +3,6 @@
 use std::{
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::AsFd,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,6 +18,7 @@ use crate::{
         message::{ErrorCode, Limits, Part, ReplyError},
         stop::{StopFlag, Urgency, wait},
     },
+    lock::Lock,
     measure::clock::monotonic_ns,
     peers::{self, Host, Program, Share},
     report::SideReport,
@@ -44,10 +44,10 @@ pub(super) fn serve(
         label: ClientLabel { address: peer, host: None },
         client: getrandom::u64().unwrap_or_default(),
         stop: stop.clone(),
-        arrival: Mutex::new(Arrival { place: Some(place), opened: false, refused: None }),
+        arrival: Lock::new(Arrival { place: Some(place), opened: false, refused: None }),
     };
     let reason = peers::serve(program, &host, stream, peer);
-    let Arrival { opened, refused, .. } = *host.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+    let Arrival { opened, refused, .. } = *host.arrival.lock();
     match (opened, reason) {
         (true, reason) => shared.log(&Event::Closed { client: &host.label, reason: reason.unwrap_or_default() }),
         (false, Some(reason)) => {
@@ -83,7 +83,7 @@ struct PeerClient<'s> {
     label: ClientLabel,
     client: Client,
     stop: StopFlag,
-    arrival: Mutex<Arrival<'s>>,
+    arrival: Lock<Arrival<'s>>,
 }
 
 struct Arrival<'s> {
@@ -140,7 +140,7 @@ fn far(spec: &TestSpec) -> Part {
 impl Host for PeerClient<'_> {
     fn open(&self, version: &str) -> Result<Box<dyn Share + '_>, ReplyError> {
         let slot = self.shared.budget.session(&self.shared.config.limits, plain(self.label.address));
-        let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arrival = self.arrival.lock();
         let slot = slot.inspect_err(|error| arrival.refused = Some(Cause::of_code(error.code)))?;
         (arrival.place, arrival.opened) = (None, true);
         self.shared.log(&Event::Opened { client: &self.label, program: self.program.as_str(), version });

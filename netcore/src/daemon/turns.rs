@@ -6,16 +6,16 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::budget::Client;
-use crate::control::stop::Event;
+use crate::{control::stop::Event, lock::Lock};
 
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    line: Mutex<Line>,
+    line: Lock<Line>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Turns {
     /// longer than `hold`. Fails where the process has no descriptors left.
     pub(super) fn ask(&self, client: Client, hold: Duration) -> io::Result<Ticket<'_>> {
         let news = Arc::new(Event::new()?);
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         let number = line.next;
         line.next += 1;
         match &mut line.turn {
@@ -72,11 +72,7 @@ impl Turns {
 
     /// Tickets without a turn.
     pub(super) fn waiting(&self) -> usize {
-        self.lock().waiting.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.lock().waiting.len()
     }
 }
 
@@ -113,7 +109,7 @@ impl Line {
 impl Ticket<'_> {
     /// Its place among the waiting clients, from 1; `None`: its client has the turn.
     pub(super) fn place(&self) -> Option<u32> {
-        let line = self.turns.lock();
+        let line = self.turns.line.lock();
         let mine = line.waiting.iter().position(|ticket| ticket.number == self.number)?;
         let mut clients: Vec<Client> = line.waiting[..mine].iter().map(|ticket| ticket.client).collect();
         clients.sort_unstable();
@@ -124,13 +120,13 @@ impl Ticket<'_> {
 
     /// Begin of its client's turn; `None`: it waits.
     pub(super) fn since(&self) -> Option<Instant> {
-        let line = self.turns.lock();
+        let line = self.turns.line.lock();
         line.turn.as_ref().filter(|turn| turn.tickets.contains(&self.number)).map(|turn| turn.since)
     }
 
     /// A test of the turn begins its load.
     pub(super) fn begin_load(&self) {
-        if let Some(turn) = &mut self.turns.lock().turn {
+        if let Some(turn) = &mut self.turns.line.lock().turn {
             turn.under_load |= turn.tickets.contains(&self.number);
         }
     }
@@ -150,7 +146,7 @@ impl AsFd for Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.turns.lock().leave(self.number);
+        self.turns.line.lock().leave(self.number);
     }
 }
 
@@ -181,7 +177,7 @@ mod tests {
         assert!(has_news(&third));
         assert_eq!(third.place(), None);
         drop(third);
-        assert!(turns.lock().turn.is_none());
+        assert!(turns.line.lock().turn.is_none());
     }
 
     #[test]

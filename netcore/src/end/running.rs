@@ -1,12 +1,13 @@
 //! An end under load, as the thread that waits for its report sees it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread::JoinHandle,
     time::Duration,
 };
 
 use crate::{
+    lock::Lock,
     measure::{
         counters::FlowCell,
         watch::{News, Watch},
@@ -22,7 +23,7 @@ pub struct Running {
     /// Counters of the flows.
     pub(super) cells: Vec<Arc<FlowCell>>,
     /// The lock lets threads share a running end.
-    pub(super) report: Mutex<mpsc::Receiver<SideReport>>,
+    pub(super) report: Lock<mpsc::Receiver<SideReport>>,
     /// Never joined: it ends after its report, and the workers end before it.
     pub(super) _sampler: JoinHandle<()>,
 }
@@ -83,7 +84,7 @@ impl Running {
 
     /// Waits for the scheduled or requested end and returns the report, once. Draining is bounded.
     pub fn finish(&self) -> SideReport {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = self.report.lock();
         report.recv().unwrap_or_else(|_| {
             let sentence = "the sampler's thread broke down: this is a bug in plumb";
             SideReport::empty(self.side, Ending::Failed(sentence.to_owned()))

@@ -4,11 +4,13 @@
 //! epoch, for the empty one in its [`HistogramSlot`]: one lock per window, no allocation. A thread that is blocked in a
 //! call hands over late, so the sampler sorts by epoch and not by time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+
+use crate::lock::Lock;
 
 /// The histogram's upper bound: an hour, in nanoseconds.
 const LONGEST_NS: u64 = 3_600_000_000_000;
@@ -28,7 +30,7 @@ pub fn empty() -> Histogram<u64> {
 /// The slot that a recorder fills and the sampler empties.
 #[derive(Debug)]
 pub struct HistogramSlot {
-    inner: Mutex<Contents>,
+    inner: Lock<Contents>,
 }
 
 #[derive(Debug)]
@@ -40,19 +42,14 @@ struct Contents {
 
 impl Default for HistogramSlot {
     fn default() -> Self {
-        Self { inner: Mutex::new(Contents { spare: vec![empty(), empty()], full: Vec::with_capacity(4) }) }
+        Self { inner: Lock::new(Contents { spare: vec![empty(), empty()], full: Vec::with_capacity(4) }) }
     }
 }
 
 impl HistogramSlot {
-    fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
-        // The contents are consistent between statements, so a panic elsewhere does not spoil them.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Exchanges a full histogram for an empty one.
     fn exchange(&self, epoch: u64, full: &mut Histogram<u64>) {
-        let mut contents = self.contents();
+        let mut contents = self.inner.lock();
         let spare = contents.spare.pop().unwrap_or_else(empty);
         let full = std::mem::replace(full, spare);
         if full.is_empty() { contents.spare.push(full) } else { contents.full.push((epoch, full)) }
@@ -60,11 +57,11 @@ impl HistogramSlot {
 
     /// Takes the full histograms, passes them to `add(epoch, histogram)`, and leaves an empty one for the next edge.
     pub fn collect(&self, mut add: impl FnMut(u64, &Histogram<u64>)) {
-        let full = std::mem::take(&mut self.contents().full);
+        let full = std::mem::take(&mut self.inner.lock().full);
         for (epoch, mut histogram) in full {
             add(epoch, &histogram);
             histogram.reset();
-            let spare = &mut self.contents().spare;
+            let spare = &mut self.inner.lock().spare;
             if spare.is_empty() {
                 spare.push(histogram);
             }
@@ -82,7 +79,7 @@ pub struct Recorder {
 impl Recorder {
     /// Begins with this epoch.
     pub fn new(slot: Arc<HistogramSlot>, epoch: u64) -> Self {
-        let histogram = slot.contents().spare.pop().unwrap_or_else(empty);
+        let histogram = slot.inner.lock().spare.pop().unwrap_or_else(empty);
         Self { slot, epoch, histogram }
     }
 

@@ -3,15 +3,16 @@
 //! A message shows the difference of two clocks. The relation of the clocks is known best at the end of a test, and their drift
 //! only then. So the differences are kept until then: all of a short test, of a long one every second, fourth, … message.
 
-use std::sync::{Mutex, PoisonError};
-
 use super::{
     envelope::{Envelope, Line, RoundTrip},
     histogram::{self, Histogram},
     outage::OutageWatch,
     reflections::Reflections,
 };
-use crate::report::{ClockReading, Ending, OneWay, Outages, Reflector};
+use crate::{
+    lock::Lock,
+    report::{ClockReading, Ending, OneWay, Outages, Reflector},
+};
 
 /// Most round trips that are kept of a flow.
 const MOST_KEPT: usize = 1 << 15;
@@ -70,19 +71,19 @@ pub struct Trips {
 
 /// A place in which a worker finds the memory for its round trips, and leaves them.
 #[derive(Debug)]
-pub struct TripsSlot(Mutex<Option<Trips>>);
+pub struct TripsSlot(Lock<Option<Trips>>);
 
 impl TripsSlot {
     pub fn new(trips: Trips) -> Self {
-        Self(Mutex::new(Some(trips)))
+        Self(Lock::new(Some(trips)))
     }
 
     pub fn take(&self) -> Option<Trips> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 
     pub fn leave(&self, trips: Option<Trips>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trips;
+        *self.0.lock() = trips;
     }
 }
 

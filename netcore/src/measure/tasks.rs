@@ -4,13 +4,9 @@
 //! threads of this end count, also where a process has several ends, and the numbers of no PID namespace matter. The kernel
 //! forgets a thread that has left; so each reads its files a last time when it leaves.
 
-use std::{
-    fs::File,
-    os::unix::fs::FileExt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
-use crate::report::ThreadUse;
+use crate::{lock::Lock, report::ThreadUse};
 
 /// Limit of the threads of an end that are watched: each has two open files.
 pub const MOST: usize = 256;
@@ -85,7 +81,7 @@ enum Task {
 /// The data threads of an end.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -100,7 +96,7 @@ impl Tasks {
     /// Registers the calling thread, until the result is dropped; by the same thread.
     pub fn enter(self: &Arc<Self>) -> Entered {
         let place = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.started += 1;
             (state.tasks.len() < MOST).then(|| {
                 state.tasks.push(Task::Hidden);
@@ -110,14 +106,14 @@ impl Tasks {
         if let Some(place) = place
             && let Some(files) = Files::of_this_thread()
         {
-            self.state().tasks[place] = Task::Present(files);
+            self.state.lock().tasks[place] = Task::Present(files);
         }
         Entered { tasks: self.clone(), place }
     }
 
     /// The threads that have started so far.
     pub fn started(&self) -> usize {
-        self.state().started
+        self.state.lock().started
     }
 
     /// Times of the watched threads, in the order of their starts; `None`: this one cannot be read.
@@ -127,12 +123,7 @@ impl Tasks {
             Task::Present(files) => files.read(),
             Task::Left(time) => *time,
         };
-        self.state().tasks.iter().map(time).collect()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between statements, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().tasks.iter().map(time).collect()
     }
 }
 
@@ -146,7 +137,7 @@ pub struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
-        let mut state = self.tasks.state();
+        let mut state = self.tasks.state.lock();
         if let Task::Present(files) = &state.tasks[place] {
             state.tasks[place] = Task::Left(files.read());
         }
@@ -329,7 +320,7 @@ mod tests {
     #[test]
     fn threads_beyond_the_limit_are_counted_and_not_watched() {
         let tasks = Arc::<Tasks>::default();
-        tasks.state().tasks.resize_with(MOST, Task::default);
+        tasks.state.lock().tasks.resize_with(MOST, Task::default);
         drop(tasks.enter());
         assert_eq!((tasks.read().len(), tasks.started()), (MOST, 1));
     }

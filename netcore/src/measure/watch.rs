@@ -1,19 +1,19 @@
 //! State shared by an end's threads outside the hot path: which have finished, which failed, when to stop.
 
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::clock::monotonic_ns;
-use crate::report::Spinning;
+use crate::{lock::Lock, report::Spinning};
 
 /// Limit of the workers' notes: those of many flows say the same.
 const MOST_NOTES: usize = 8;
 
 #[derive(Debug, Default)]
 pub struct Watch {
-    state: Mutex<State>,
+    state: Lock<State>,
     changed: Condvar,
 }
 
@@ -107,17 +107,12 @@ impl State {
 impl Watch {
     pub fn new(workers: usize) -> Self {
         let state = State { workers: vec![Worker::default(); workers], ..State::default() };
-        Self { state: Mutex::new(state), ..Self::default() }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between statements, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { state: Lock::new(state), ..Self::default() }
     }
 
     /// Changes the state and wakes all waiting threads.
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
+        change(&mut self.state.lock());
         self.changed.notify_all();
     }
 
@@ -143,7 +138,7 @@ impl Watch {
     }
 
     pub fn is_aborted(&self) -> bool {
-        self.state().aborted
+        self.state.lock().aborted
     }
 
     /// Marks a worker that cannot see from the data that no more will come: it needs an end-of-data message.
@@ -168,11 +163,11 @@ impl Watch {
 
     /// Whether the phases have ended and nothing more is sent.
     pub fn is_load_over(&self) -> bool {
-        self.state().is_load_over()
+        self.state.lock().is_load_over()
     }
 
     pub fn is_released(&self) -> bool {
-        self.state().released
+        self.state.lock().released
     }
 
     /// Gives up what is under way: draining ends at once.
@@ -182,12 +177,12 @@ impl Watch {
 
     /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
     pub fn is_awaiting_end_of_data(&self) -> bool {
-        self.state().is_awaiting_end_of_data()
+        self.state.lock().is_awaiting_end_of_data()
     }
 
     /// End of the last load that this end knows of while it awaits the end of data; 0 otherwise.
     pub fn sent_ns(&self) -> u64 {
-        let state = self.state();
+        let state = self.state.lock();
         let sent =
             state.workers.iter().filter(|worker| !worker.awaits_end_of_data).filter_map(|worker| worker.load_over_ns);
         if state.is_awaiting_end_of_data() { sent.max().unwrap_or(0) } else { 0 }
@@ -228,7 +223,7 @@ impl Watch {
 
     /// The facts that the workers told; taken once all have left.
     pub fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.state().notes)
+        std::mem::take(&mut self.state.lock().notes)
     }
 
     /// A thread ends that took so many completions from its submission ring by so many calls.
@@ -238,7 +233,7 @@ impl Watch {
 
     /// Completions of all submission rings, and the calls for them.
     pub fn all_submitted(&self) -> (u64, u64) {
-        self.state().submitted
+        self.state.lock().submitted
     }
 
     /// A worker leaves, with a sentence if it failed.
@@ -257,7 +252,7 @@ impl Watch {
 
     /// A worker that spins leaves.
     pub fn spun(&self, waits: Spinning) {
-        let all = &mut self.state().spinning;
+        let all = &mut self.state.lock().spinning;
         all.waits += waits.waits;
         all.spun += waits.spun;
         all.at_once += waits.at_once;
@@ -266,11 +261,11 @@ impl Watch {
 
     /// Waits of the workers that have left.
     pub fn spinning(&self) -> Spinning {
-        self.state().spinning
+        self.state.lock().spinning
     }
 
     pub fn failure(&self) -> Option<String> {
-        self.state().failure.clone()
+        self.state.lock().failure.clone()
     }
 
     pub fn reported(&self) {
@@ -278,7 +273,7 @@ impl Watch {
     }
 
     pub fn is_reported(&self) -> bool {
-        self.state().reported
+        self.state.lock().reported
     }
 
     /// Waits up to `at_most` for the report; says whether it is ready.
@@ -288,7 +283,7 @@ impl Watch {
 
     fn wait_for(&self, at_most: Duration, mut condition: impl FnMut(&State) -> bool) -> bool {
         let deadline = Instant::now() + at_most.min(Duration::from_hours(8760));
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while !condition(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -302,7 +297,7 @@ impl Watch {
     /// For workers: waits for the load's start, or for an early stop before it, after which the ends part as after any
     /// load. `false`: there is no load.
     pub fn wait_for_start(&self, t0_ns: u64) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.aborted {
                 return false;
@@ -319,12 +314,12 @@ impl Watch {
 
     /// Start of the last worker that has begun its load, monotonic clock, nanoseconds; 0: none has.
     pub fn began_ns(&self) -> u64 {
-        self.state().began_ns
+        self.state.lock().began_ns
     }
 
     /// For the sampler: waits until an instant, or until something ends the load.
     pub fn wait(&self, until_ns: u64) -> Wake {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.aborted {
                 return Wake::Aborted;
@@ -354,7 +349,7 @@ impl Watch {
 
     /// Waits until every worker has left, an abort or a release (if heeded), or the instant. `true`: all have left.
     pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.workers.iter().all(|worker| worker.done) {
                 return true;

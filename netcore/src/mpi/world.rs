@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     env,
     sync::{
-        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Condvar, OnceLock, PoisonError,
         atomic::{AtomicI32, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use super::{
     Family, Place,
     library::{Comm, Library, MpiError},
 };
+use crate::lock::Lock;
 
 /// Facts about a rank, for its client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ pub struct World {
     library: Library,
     pub facts: RankFacts,
     /// Whether a thread calls the library.
-    leased: Mutex<bool>,
+    leased: Lock<bool>,
     freed: Condvar,
     /// The tag after the last one that this rank has given.
     next_tag: AtomicI32,
@@ -95,7 +96,7 @@ pub fn start(file: Option<&str>) -> Result<&'static World, String> {
         processor: library.processor(),
         settings: settings(env::vars()),
     };
-    let world = World { library, facts, leased: Mutex::default(), freed: Condvar::new(), next_tag: AtomicI32::new(0) };
+    let world = World { library, facts, leased: Lock::default(), freed: Condvar::new(), next_tag: AtomicI32::new(0) };
     Ok(WORLD.get_or_init(|| world))
 }
 
@@ -162,15 +163,11 @@ impl World {
         self.library.world()
     }
 
-    fn leased(&self) -> MutexGuard<'_, bool> {
-        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The right to call the library, once it is free. `None`: it was not free within `at_most`, or `cancelled`
     /// says to give up.
     pub fn lease(&'static self, at_most: Duration, cancelled: &dyn Fn() -> bool) -> Option<Lease> {
         let deadline = Instant::now() + at_most;
-        let mut leased = self.leased();
+        let mut leased = self.leased.lock();
         while *leased {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || cancelled() {
@@ -213,7 +210,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        *self.0.leased() = false;
+        *self.0.leased.lock() = false;
         self.0.freed.notify_all();
     }
 }

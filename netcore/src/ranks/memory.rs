@@ -3,11 +3,12 @@
 //! A pair of ranks has a bounded ring of bytes in each direction. A small bound finds algorithms that rely on buffers.
 
 use std::sync::{
-    Arc, Condvar, Mutex, PoisonError,
+    Arc, Condvar,
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 use super::{Communicator, RankError};
+use crate::lock::Lock;
 
 /// One rank's end.
 pub struct Memory {
@@ -18,7 +19,7 @@ pub struct Memory {
 struct Shared {
     size: usize,
     /// Rings from rank `a` to rank `b` at `a * size + b`.
-    rings: Vec<Mutex<Ring>>,
+    rings: Vec<Lock<Ring>>,
     /// A bell for each rank: rung when something that it may wait for has changed.
     bells: Vec<Bell>,
     /// Ranks that have left.
@@ -27,7 +28,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Bell {
-    rung: Mutex<u64>,
+    rung: Lock<u64>,
     changed: Condvar,
 }
 
@@ -66,7 +67,7 @@ impl Ring {
 
 /// As many ranks, with rings of so many bytes.
 pub fn ranks(size: usize, ring_bytes: usize) -> Vec<Memory> {
-    let ring = || Mutex::new(Ring { bytes: vec![0; ring_bytes].into(), first: 0, filled: 0 });
+    let ring = || Lock::new(Ring { bytes: vec![0; ring_bytes].into(), first: 0, filled: 0 });
     let shared = Arc::new(Shared {
         size,
         rings: (0..size * size).map(|_| ring()).collect(),
@@ -79,7 +80,7 @@ pub fn ranks(size: usize, ring_bytes: usize) -> Vec<Memory> {
 impl Shared {
     fn ring_bell(&self, rank: usize) {
         let bell = &self.bells[rank];
-        *bell.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *bell.rung.lock() += 1;
         bell.changed.notify_all();
     }
 }
@@ -88,7 +89,7 @@ impl Memory {
     /// Sends what the ring takes; returns its length.
     fn put(&self, to: usize, bytes: &[u8]) -> usize {
         let ring = &self.shared.rings[self.rank * self.shared.size + to];
-        let moved = ring.lock().unwrap_or_else(PoisonError::into_inner).put(bytes);
+        let moved = ring.lock().put(bytes);
         if moved > 0 {
             self.shared.ring_bell(to);
         }
@@ -98,7 +99,7 @@ impl Memory {
     /// Receives what the ring has; returns its length.
     fn take(&self, from: usize, buffer: &mut [u8]) -> usize {
         let ring = &self.shared.rings[from * self.shared.size + self.rank];
-        let moved = ring.lock().unwrap_or_else(PoisonError::into_inner).take(buffer);
+        let moved = ring.lock().take(buffer);
         if moved > 0 {
             self.shared.ring_bell(from);
         }
@@ -142,7 +143,7 @@ impl Communicator for Memory {
     fn exchange(&mut self, to: usize, mut bytes: &[u8], from: usize, mut buffer: &mut [u8]) -> Result<(), RankError> {
         let bell = &self.shared.bells[self.rank];
         loop {
-            let known = *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = *bell.rung.lock();
             // Whether they have left is read before their rings: bytes that came before are still taken.
             let leavers = (self.gone(to), self.gone(from));
             let (sent, received) = (self.put(to, bytes), self.take(from, buffer));
@@ -157,7 +158,7 @@ impl Communicator for Memory {
                 if !buffer.is_empty() {
                     leavers.1?;
                 }
-                let rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+                let rung = bell.rung.lock();
                 drop(bell.changed.wait_while(rung, |rung| *rung == known));
             }
         }

@@ -15,7 +15,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
@@ -41,6 +41,7 @@ use super::{
 };
 use crate::{
     error::{self, EndError},
+    lock::Lock,
     spec::{EndSpec, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
@@ -88,7 +89,7 @@ pub struct ControlPort {
     address: SocketAddr,
     listener: OwnedFd,
     datagrams: OwnedFd,
-    state: Mutex<State>,
+    state: Lock<State>,
     /// Readable when a connection was given back or the daemon is to accept again.
     news: EventFd,
 }
@@ -127,7 +128,7 @@ struct Connecting {
 #[derive(Debug, Default)]
 pub struct Early {
     is_there: AtomicBool,
-    sockets: Mutex<VecDeque<OwnedFd>>,
+    sockets: Lock<VecDeque<OwnedFd>>,
 }
 
 #[derive(Debug)]
@@ -183,7 +184,7 @@ impl ControlPort {
         opt::set_int(&datagrams, opt::SO_REUSEPORT, 1)?;
         let news = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (listener, datagrams) = (listener.into(), datagrams.into());
-        Ok(Arc::new(Self { address, listener, datagrams, state: Mutex::default(), news }))
+        Ok(Arc::new(Self { address, listener, datagrams, state: Lock::default(), news }))
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -192,14 +193,14 @@ impl ControlPort {
 
     /// Descriptors that the daemon waits for: [`Self::accept`], [`Self::receive`], [`Self::take_back`].
     pub fn awaited(&self) -> [Option<BorrowedFd<'_>>; 3] {
-        let accepts = self.state().connecting.as_ref().is_some_and(|connecting| connecting.accepts);
+        let accepts = self.state.lock().connecting.as_ref().is_some_and(|connecting| connecting.accepts);
         let listener = (!accepts).then(|| self.listener.as_fd());
         [listener, Some(self.datagrams.as_fd()), Some(self.news.as_fd())]
     }
 
     /// The next connection; an error of the kind `WouldBlock`: there is none, or a test accepts in the daemon's place.
     pub fn accept(&self) -> io::Result<(OwnedFd, SocketAddr)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.connecting.as_ref().is_some_and(|connecting| connecting.accepts) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -217,7 +218,7 @@ impl ControlPort {
     pub fn take_back(&self) -> Vec<(OwnedFd, SocketAddr)> {
         // Nothing to read: it was read before.
         let _ = self.news.read();
-        std::mem::take(&mut self.state().given_back)
+        std::mem::take(&mut self.state.lock().given_back)
     }
 
     /// Hands a new connection to its test, as far as its first bytes are there. Returns every other connection.
@@ -227,7 +228,7 @@ impl ControlPort {
             self.deliver(socket);
             return None;
         }
-        let state = self.state();
+        let state = self.state.lock();
         match &state.connecting {
             Some(connecting) if is_of_workload(beginning, from, &connecting.peers) => {
                 connecting.early.push(socket);
@@ -292,7 +293,7 @@ impl ControlPort {
     }
 
     fn announce(&self, proof: &[u8], arrival: impl FnOnce(u32) -> Arrival) {
-        let state = self.state();
+        let state = self.state.lock();
         let found = state.tests.iter().find_map(|test| Some((&test.arrivals, flow_of(proof, &test.token)?)));
         if let Some((arrivals, flow)) = found {
             // A client that sends more than its test needs loses it.
@@ -333,7 +334,7 @@ impl ControlPort {
         if !self.serves(transport, end, ip) {
             return None;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if connects && state.connecting.is_some() {
             return None;
         }
@@ -347,12 +348,12 @@ impl ControlPort {
         let (arrivals, receiver) = sync_channel(CANDIDATES);
         state.tests.push(Expected { id, token: *token, arrivals });
         drop(state);
-        Some(Reserved { port: self.clone(), id, ip, token: *token, early, arrivals: Mutex::new(receiver) })
+        Some(Reserved { port: self.clone(), id, ip, token: *token, early, arrivals: Lock::new(receiver) })
     }
 
     /// Refuses new connections, once no test accepts here any more.
     pub fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.closed = true;
         if !state.connecting.as_ref().is_some_and(|connecting| connecting.accepts) {
             self.refuse_all();
@@ -362,10 +363,6 @@ impl ControlPort {
     fn refuse_all(&self) {
         // A failure does no harm.
         let _ = shutdown(self.listener.as_raw_fd(), Shutdown::Both);
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -377,7 +374,7 @@ fn is_of_workload(beginning: Beginning, from: SocketAddr, peers: &[IpAddr]) -> b
 
 impl Early {
     fn push(&self, socket: OwnedFd) {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push_back(socket);
+        self.sockets.lock().push_back(socket);
         self.is_there.store(true, Relaxed);
     }
 
@@ -385,7 +382,7 @@ impl Early {
         if !self.is_there.load(Relaxed) {
             return None;
         }
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock();
         let socket = sockets.pop_front();
         self.is_there.store(!sockets.is_empty(), Relaxed);
         socket
@@ -401,7 +398,7 @@ pub struct Reserved {
     ip: IpAddr,
     token: Token,
     early: Arc<Early>,
-    arrivals: Mutex<Receiver<Arrival>>,
+    arrivals: Lock<Receiver<Arrival>>,
 }
 
 impl Reserved {
@@ -462,12 +459,12 @@ impl Reserved {
         deadline: &Deadline<'_>,
         take: impl Fn(Arrival) -> Result<Option<T>, EndError>,
     ) -> Result<Vec<T>, EndError> {
-        let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrivals = self.arrivals.lock();
         let mut found: Vec<Option<T>> = (0..count).map(|_| None).collect();
         let mut missing = count;
         while missing > 0 {
             if deadline.left().is_zero() {
-                let hint = match self.port.state().unaccepted.map(io::Error::from) {
+                let hint = match self.port.state.lock().unaccepted.map(io::Error::from) {
                     Some(error) => format!("this host could not accept more: {error}{}", error::remedy(&error)),
                     None => format!(
                         "the data of the near end did not arrive; is port {} open in the firewall, for TCP and UDP?",
@@ -496,7 +493,9 @@ impl Reserved {
 
     /// The way of a connect workload to accept here, for one of its flows. `peers`: addresses of the near end.
     pub fn acceptor(&self, peers: &[IpAddr]) -> Result<Acceptor, EndError> {
-        if let Some(connecting) = self.port.state().connecting.as_mut().filter(|connecting| connecting.id == self.id) {
+        if let Some(connecting) =
+            self.port.state.lock().connecting.as_mut().filter(|connecting| connecting.id == self.id)
+        {
             connecting.peers = peers.to_vec();
         }
         // A descriptor for each flow: a thread of several flows waits for each of them apart.
@@ -508,7 +507,7 @@ impl Reserved {
     /// From now on the threads of a connect workload accept, and not the daemon. `waits`: for how long their calls wait;
     /// `None`: they return at once.
     pub fn accept_here(&self, waits: Option<Duration>) -> Result<(), EndError> {
-        let mut state = self.port.state();
+        let mut state = self.port.state.lock();
         if let Some(connecting) = state.connecting.as_mut().filter(|connecting| connecting.id == self.id) {
             connecting.accepts = true;
             self.set_waiting(waits)?;
@@ -529,7 +528,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut state = self.port.state();
+        let mut state = self.port.state.lock();
         state.tests.retain(|test| test.id != self.id);
         let Some(connecting) = state.connecting.take_if(|connecting| connecting.id == self.id) else { return };
         if connecting.accepts {
@@ -566,7 +565,7 @@ impl Acceptor {
         }
         // It has inherited that of the listening socket. A failure shows where the connection is used.
         let _ = SockRef::from(&socket).set_read_timeout(None);
-        let mut state = self.port.state();
+        let mut state = self.port.state.lock();
         if !state.closed && state.given_back.len() < CANDIDATES {
             state.given_back.push((socket, from));
         }

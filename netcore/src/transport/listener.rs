@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     error::EndError,
+    lock::Lock,
     spec::{Close, Io, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
@@ -91,24 +92,24 @@ pub struct Connector {
 
 /// The connection of the present operation, so that a thread that is blocked on it can be freed.
 #[derive(Debug, Default)]
-pub struct Present(Mutex<Option<Arc<OwnedFd>>>);
+pub struct Present(Lock<Option<Arc<OwnedFd>>>);
 
 impl Present {
     fn enter(&self, socket: OwnedFd) -> Connection {
         let socket = Arc::new(socket);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.clone());
+        *self.0.lock() = Some(socket.clone());
         Connection::new(socket)
     }
 
     /// Closes the connection. The caller's handle must be the only other one.
     pub fn leave(&self, connection: Connection) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.0.lock().take();
         drop(connection);
     }
 
     /// Frees a thread that waits on the connection.
     pub fn free(&self) {
-        if let Some(socket) = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        if let Some(socket) = self.0.lock().clone() {
             free(&socket);
         }
     }

@@ -7,7 +7,6 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fmt::Write as _,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,6 +14,7 @@ use clap::ValueEnum;
 use netcore::{
     daemon::{ClientLabel, Event},
     foreign::shortened,
+    lock::Lock,
 };
 use schemas::{
     time,
@@ -86,7 +86,7 @@ const LONGEST_ARGUMENTS: usize = 4000;
 #[derive(Debug)]
 pub(super) struct Log {
     format: Format,
-    said: Mutex<[LineCount; SAMPLED.len()]>,
+    said: Lock<[LineCount; SAMPLED.len()]>,
 }
 
 /// Lines written about a kind of event.
@@ -102,7 +102,7 @@ struct LineCount {
 
 impl Log {
     pub(super) fn new(format: Format) -> Self {
-        Self { format, said: Mutex::default() }
+        Self { format, said: Lock::default() }
     }
 
     pub(super) fn tell(&self, event: &Event<'_>) {
@@ -111,12 +111,12 @@ impl Log {
 
     /// Tells of what was left out.
     pub(super) fn finish(&self) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         self.hidden(&mut *said, None).iter().for_each(style::tell);
     }
 
     fn lines(&self, event: &Event<'_>, now: Instant) -> Vec<String> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock();
         let mut lines = self.hidden(&mut *said, Some(now));
         if let Some((sampled, said)) = SAMPLED.iter().zip(said.iter_mut()).find(|(it, _)| it.kind == name(event)) {
             said.since.get_or_insert(now);

@@ -9,7 +9,6 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -26,6 +25,7 @@ use analyze::{
     },
     stats::compare::smallest_p,
 };
+use netcore::lock::Lock;
 use schemas::{
     columns::Row,
     metrics::{self, Metric},
@@ -225,7 +225,7 @@ pub struct Until {
     baseline: Baseline,
     looks: Looks,
     deadline: Option<Instant>,
-    found: Mutex<Found>,
+    found: Lock<Found>,
 }
 
 /// The comparisons at the last looks.
@@ -283,12 +283,12 @@ impl Until {
         let baseline = Baseline::read(terms)?;
         suffices(&baseline, &plan.cases, alpha, looks.last())?;
         let deadline = question.budget.and_then(|budget| Instant::now().checked_add(budget));
-        Ok(Self { baseline, looks, deadline, found: Mutex::default() })
+        Ok(Self { baseline, looks, deadline, found: Lock::default() })
     }
 
     /// The comparisons at their last looks.
     pub fn outcome(&self) -> Vec<(Said, VerdictRow)> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = self.found.lock();
         found.of_case.values().flatten().cloned().collect()
     }
 
@@ -314,7 +314,7 @@ impl Enough for Until {
 
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
         let is_late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         // One change for the worse is an answer.
         if found.is_worse {
             return true;

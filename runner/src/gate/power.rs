@@ -1,10 +1,7 @@
 //! Whether the iterations of a plan can tell two runs of it apart, and how many a change of a given size takes:
 //! `plumb check`.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use analyze::{
     judge::{
@@ -15,6 +12,7 @@ use analyze::{
     },
     stats::compare::needed_per_side,
 };
+use netcore::lock::Lock;
 use schemas::metrics::Metric;
 
 use super::{baseline, confirm};
@@ -90,7 +88,7 @@ pub fn too_few(plan: &Plan) -> Option<TooFew> {
 pub struct Power {
     asked: Asked,
     change: f64,
-    measured: Mutex<BTreeMap<String, Vec<Measured>>>,
+    measured: Lock<BTreeMap<String, Vec<Measured>>>,
 }
 
 /// The iterations that a comparison takes.
@@ -115,7 +113,7 @@ impl Power {
                 promise.rule.min_ratio = change / 2.0;
             }
         }
-        Self { asked, change, measured: Mutex::default() }
+        Self { asked, change, measured: Lock::default() }
     }
 
     /// The rule of the comparisons: of several the one with the largest change that counts.
@@ -125,7 +123,7 @@ impl Power {
 
     /// The iterations that each comparison takes, in the order of the plan.
     pub fn needs(&self, plan: &Plan) -> Vec<Need> {
-        let measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = self.measured.lock();
         let all: Vec<Measured> =
             plan.cases.iter().filter_map(|case| measured.get(&case.id)).flatten().cloned().collect();
         let index = Index::new(&all);
@@ -151,7 +149,7 @@ impl Power {
 impl Enough for Power {
     fn enough(&self, step: &Step, so_far: &Finished) -> bool {
         let values = super::promised(step, so_far, &self.asked.promises);
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);
+        self.measured.lock().insert(step.id.clone(), values);
         so_far.done >= step.policy.max
     }
 }

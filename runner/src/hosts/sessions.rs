@@ -3,10 +3,7 @@
 
 use std::{
     net::IpAddr,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -18,6 +15,7 @@ use netcore::{
         key::Key,
         stop::{StopFlag, Urgency},
     },
+    lock::Lock,
 };
 
 use super::Hosts;
@@ -95,17 +93,15 @@ impl Hosts {
 
     /// The same for several at the same time, in their order. A host that has not answered lately is not asked again.
     pub(super) fn sessions(&mut self, ends: &[(&Endpoint, Duration)]) -> Vec<Result<Session, MeasureError>> {
-        let asked: Vec<Mutex<Option<Opening>>> = ends
-            .iter()
-            .map(|(end, grace)| Mutex::new((!self.is_out(end)).then(|| self.opening(end, *grace))))
-            .collect();
+        let asked: Vec<Lock<Option<Opening>>> =
+            ends.iter().map(|(end, grace)| Lock::new((!self.is_out(end)).then(|| self.opening(end, *grace)))).collect();
         let (stop, next) = (&self.stop, AtomicUsize::new(0));
         let work = || {
             let mut opened = Vec::new();
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(slot) = asked.get(at) else { return opened };
-                let Some(opening) = slot.lock().unwrap_or_else(PoisonError::into_inner).take() else { continue };
+                let Some(opening) = slot.lock().take() else { continue };
                 let began = Instant::now();
                 opened.push((at, opening.open(stop), began.elapsed()));
             }

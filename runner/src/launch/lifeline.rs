@@ -7,7 +7,7 @@ use std::{
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     os::fd::AsFd,
     process,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -18,6 +18,7 @@ use netcore::{
         stop::{StopFlag, Urgency, wait},
     },
     daemon::{Config, Daemon, Event, Limits, Network, Networks, Timeouts},
+    lock::Lock,
     measure::{addresses::addresses, host::HostFacts},
     mpi,
 };
@@ -113,7 +114,7 @@ pub fn serve(options: &Options, config: Config) -> Result<(), Error> {
     let daemon = Daemon::bind(config).map_err(Error::measurement)?;
     let port = daemon.local_addr().map_or(0, |address| address.port());
     let greeting = Greeting { key: Some(half.to_hex()), ..greeting(port) };
-    let output = Arc::new(Mutex::new(io::stdout()));
+    let output = Arc::new(Lock::new(io::stdout()));
     write(&output, |out| out.write_all(greeting.line().as_bytes()).and_then(|()| out.flush()))
         .map_err(Error::output("standard output"))?;
     let mut line = LifeLine { allow_connect, port: options.relay.then_some(port), output, streams: BTreeMap::new() };
@@ -182,8 +183,8 @@ fn greeting(port: u16) -> Greeting {
     }
 }
 
-fn write<T>(output: &Mutex<io::Stdout>, work: impl FnOnce(&mut io::Stdout) -> T) -> T {
-    work(&mut output.lock().unwrap_or_else(PoisonError::into_inner))
+fn write<T>(output: &Lock<io::Stdout>, work: impl FnOnce(&mut io::Stdout) -> T) -> T {
+    work(&mut output.lock())
 }
 
 /// Standard input, as an error once it is silent for too long or a signal asks for the end.
@@ -210,7 +211,7 @@ impl Read for WatchedInput {
 
 /// Sessions of the launcher, which are the life line where there is no other.
 #[derive(Debug)]
-struct Sessions(Mutex<Known>);
+struct Sessions(Lock<Known>);
 
 /// The facts known of them.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +232,7 @@ impl Known {
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self(Mutex::new(Known { began: Instant::now(), open: 0, closed: None }))
+        Self(Lock::new(Known { began: Instant::now(), open: 0, closed: None }))
     }
 }
 
@@ -239,12 +240,8 @@ impl Sessions {
     /// Time for the launcher to open the first one: it waits for all other daemons before.
     const FIRST: Duration = Duration::from_mins(1);
 
-    fn state(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn count(&self, event: &Event<'_>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match event {
             Event::Opened { .. } => state.open += 1,
             Event::Closed { .. } => (state.open, state.closed) = (state.open.saturating_sub(1), Some(Instant::now())),
@@ -262,7 +259,7 @@ impl Sessions {
             if getppid() != parent {
                 return "the launcher is gone; this daemon ends".to_owned();
             }
-            let known = *self.state();
+            let known = *self.0.lock();
             if known.is_forsaken(silence, Instant::now()) {
                 return format!("the launcher has had no session for {} s; this daemon ends", silence.as_secs());
             }
@@ -275,7 +272,7 @@ struct LifeLine {
     allow_connect: Networks,
     /// The daemon's own port, where its control connections are relayed.
     port: Option<u16>,
-    output: Arc<Mutex<io::Stdout>>,
+    output: Arc<Lock<io::Stdout>>,
     /// Relayed control connections.
     streams: BTreeMap<u32, TcpStream>,
 }

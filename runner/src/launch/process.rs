@@ -10,14 +10,14 @@ use std::{
     os::unix::{net::UnixStream, process::CommandExt},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use netcore::{client::Cutter, control::key::Key};
+use netcore::{client::Cutter, control::key::Key, lock::Lock};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -42,7 +42,7 @@ const QUEUE: usize = 16;
 const SURPLUS: &str = "error: more daemons greeted than were asked for; their launcher is no longer listened to";
 
 /// Last lines of a stream.
-type LastLines = Arc<Mutex<VecDeque<String>>>;
+type LastLines = Arc<Lock<VecDeque<String>>>;
 
 /// News of a launcher.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ impl Process {
     /// The last lines that it or its daemons printed, without hostile characters. Those of standard error come last: it has the
     /// reason, and what a login shell prints on standard output must not push that out.
     pub fn last_lines(&self) -> Vec<String> {
-        let lines = |said: &LastLines| Vec::from(said.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        let lines = |said: &LastLines| Vec::from(said.lock().clone());
         self.said.iter().flat_map(lines).collect()
     }
 
@@ -239,7 +239,7 @@ fn listen(
     output: impl Read,
     daemons: usize,
     news: &SyncSender<LauncherEvent>,
-    said: &Mutex<VecDeque<String>>,
+    said: &Lock<VecDeque<String>>,
     relay: Option<&Relay>,
 ) -> io::Result<()> {
     let mut output = BufReader::new(output);
@@ -266,11 +266,11 @@ fn listen(
     Ok(())
 }
 
-fn push(said: &Mutex<VecDeque<String>>, line: &str) {
+fn push(said: &Lock<VecDeque<String>>, line: &str) {
     if line.trim().is_empty() {
         return;
     }
-    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut said = said.lock();
     if said.len() == KEPT_LINES {
         // The line with the cause may stand far above a launcher's own page of advice.
         let dispensable = said.iter().position(|line| !recipe::tells(line)).unwrap_or(0);
@@ -280,7 +280,7 @@ fn push(said: &Mutex<VecDeque<String>>, line: &str) {
 }
 
 #[derive(Debug)]
-pub struct Relay(Mutex<State>);
+pub struct Relay(Lock<State>);
 
 #[derive(Debug)]
 struct State {
@@ -292,11 +292,7 @@ struct State {
 
 impl Relay {
     pub fn new(orders: SyncSender<Message>) -> Self {
-        Self(Mutex::new(State { orders: Some(orders), streams: BTreeMap::new(), next: 0 }))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Self(Lock::new(State { orders: Some(orders), streams: BTreeMap::new(), next: 0 }))
     }
 
     /// A new connection to the daemon.
@@ -304,7 +300,7 @@ impl Relay {
         let (theirs, ours) = UnixStream::pair()?;
         ours.set_write_timeout(Some(Duration::from_secs(10)))?;
         let ours = Arc::new(ours);
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let orders = state.orders.clone().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         let (relay, stream, reader) = (Arc::clone(self), state.next, Arc::clone(&ours));
         thread::Builder::new().name("relay".into()).spawn(move || {
@@ -314,7 +310,7 @@ impl Relay {
                     break;
                 }
             }
-            if relay.state().streams.remove(&stream).is_some() {
+            if relay.0.lock().streams.remove(&stream).is_some() {
                 let _ = orders.send(Message::Close { stream });
             }
         })?;
@@ -327,7 +323,7 @@ impl Relay {
     pub fn deliver(&self, message: Message) {
         match message {
             Message::Data { stream, bytes } => {
-                let connection = self.state().streams.get(&stream).cloned();
+                let connection = self.0.lock().streams.get(&stream).cloned();
                 // Written without the lock: a session that reads nothing keeps only this launcher waiting.
                 if connection.is_some_and(|connection| (&*connection).write_all(&bytes).is_err()) {
                     self.end(stream);
@@ -339,14 +335,14 @@ impl Relay {
     }
 
     fn end(&self, stream: u32) {
-        if let Some(connection) = self.state().streams.remove(&stream) {
+        if let Some(connection) = self.0.lock().streams.remove(&stream) {
             let _ = connection.shutdown(Shutdown::Both);
         }
     }
 
     /// Closes all connections and opens no more.
     pub fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.orders = None;
         for connection in std::mem::take(&mut state.streams).into_values() {
             let _ = connection.shutdown(Shutdown::Both);
@@ -366,10 +362,10 @@ mod tests {
 
     #[test]
     fn the_line_with_the_cause_is_kept() {
-        let said = Mutex::default();
+        let said = Lock::default();
         push(&said, "ssh: Could not resolve hostname n2: Name or service not known");
         (0..2 * KEPT_LINES).for_each(|n| push(&said, &format!("advice {n}")));
-        let said = said.into_inner().unwrap();
+        let said = said.lock().clone();
         assert_eq!((said.len(), &*said[1]), (KEPT_LINES, &*format!("advice {}", KEPT_LINES + 1)));
         assert!(said[0].starts_with("ssh: Could not resolve"), "{said:?}");
     }

@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use netcore::lock::Lock;
 use schemas::{
     columns::Row,
     words::{CycleStatus, Record},
@@ -37,7 +38,7 @@ pub type Ask = Box<dyn Fn(&str) -> Reply + Send + Sync>;
 
 /// The watch as its scrapes see it.
 pub struct WatchState {
-    state: Mutex<State>,
+    state: Lock<State>,
     ask: Ask,
 }
 
@@ -70,18 +71,18 @@ impl WatchState {
             measured_s: None,
             seen: Instant::now(),
         };
-        Arc::new(Self { state: Mutex::new(state), ask })
+        Arc::new(Self { state: Lock::new(state), ask })
     }
 
     /// The watching thread is alive.
     pub fn alive(&self, is_active: bool, next_s: f64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.is_active, state.next_s, state.seen) = (is_active, next_s, Instant::now());
     }
 
     /// A cycle has ended. `rows`: those of its run; without them the results of an earlier one stay.
     pub fn ended(&self, cycle: Cycle, missed: u64, unkept: usize, rows: Option<&[Row]>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         *state.cycles.entry(cycle.status.as_str()).or_default() += 1;
         state.missed += missed;
         state.unkept = unkept;
@@ -91,15 +92,11 @@ impl WatchState {
         }
         state.last = Some(cycle);
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Source for WatchState {
     fn write(&self, page: &mut Page) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         build(page, state.start_s);
         for (status, count) in &state.cycles {
             page.put(&f::CYCLES, &[("status", status)], *count as f64);
@@ -122,7 +119,7 @@ impl Source for WatchState {
     }
 
     fn ask(&self, target: &str) -> Reply {
-        let state = self.lock();
+        let state = self.state.lock();
         let now = |is_well, well: &str, ill: &str| {
             let (status, text) = if is_well { ("200 OK", well) } else { ("503 Service Unavailable", ill) };
             Reply::Now((status, format!("{text}\n")))

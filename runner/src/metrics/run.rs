@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     os::fd::AsFd,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use netcore::{
     control::stop::{Event, wait},
     daemon::{Daemon, Snapshot},
+    lock::Lock,
 };
 use schemas::{
     columns::{Row, VerdictRow},
@@ -27,7 +28,7 @@ use crate::{
 /// The run as its scrapes see it.
 #[derive(Debug)]
 pub struct LiveState {
-    state: Mutex<State>,
+    state: Lock<State>,
     /// The running iteration, as the progress line has it.
     watched: Watched,
     /// A scraper has read the page of the run's end.
@@ -50,12 +51,12 @@ struct State {
 
 impl LiveState {
     pub fn new(watched: Watched) -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self { state: Mutex::default(), watched, last_page_read: Event::new()? }))
+        Ok(Arc::new(Self { state: Lock::default(), watched, last_page_read: Event::new()? }))
     }
 
     /// The run begins, with these plans and so many cases.
     pub fn begin(&self, run_id: &str, plans: Vec<String>, cases: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.run_id, state.plans, state.cases, state.start_s) = (run_id.to_owned(), plans, cases, unix_now());
         // A count that begins with its first event would miss that event in `increase`.
         state.iterations = Status::ALL.iter().filter(|it| **it != Status::Skipped).map(|it| (it.as_str(), 0)).collect();
@@ -64,7 +65,7 @@ impl LiveState {
 
     /// Takes the rows of an iteration or of a case's end.
     pub fn rows(&self, rows: &[Row]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let key = |row: &Row| (row.plan.clone().unwrap_or_default(), row.case.clone().unwrap_or_default());
         let of = |record: Record| move |row: &&Row| row.record == Some(record);
         let ended: Vec<&Row> = rows.iter().filter(of(Record::Summary)).collect();
@@ -91,7 +92,7 @@ impl LiveState {
 
     /// Takes the verdicts of a plan.
     pub fn verdicts(&self, rows: &[VerdictRow]) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for row in rows {
             *state.verdicts.entry(row.verdict.as_str()).or_default() += 1;
         }
@@ -99,7 +100,7 @@ impl LiveState {
 
     /// The run has ended: nothing is current any more.
     pub fn end(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ended = true;
         state.results.iterate(&[]);
     }
@@ -114,16 +115,12 @@ impl LiveState {
         let _ =
             wait([Some(self.last_page_read.as_fd()), flag.beyond(flag.urgency())], Instant::now().checked_add(limit));
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Source for LiveState {
     fn write(&self, page: &mut Page) -> bool {
         let now = self.watched.read();
-        let state = self.lock();
+        let state = self.state.lock();
         build(page, state.start_s);
         for plan in &state.plans {
             page.put(&f::RUN, &[("run_id", &state.run_id), ("plan", plan)], 1.0);

@@ -21,7 +21,7 @@ use std::{
     path::Path,
     process::{Child, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread,
@@ -29,6 +29,7 @@ use std::{
 };
 
 use analyze::history::store::{append_cycles, read_cycles};
+use netcore::lock::Lock;
 use nix::sys::signal::Signal;
 use schemas::{
     columns::{CycleRow, Timestamp},
@@ -131,7 +132,7 @@ pub fn watch(
     listen(&sender)?;
     let wake = sender.clone();
     let prober = Arc::new(Prober {
-        hosts: Mutex::new(plan.hosts.clone()),
+        hosts: Lock::new(plan.hosts.clone()),
         turn: Turn::default(),
         key_file: key_file.map(Path::to_owned),
         wake: Box::new(move || drop(wake.send(Event::Freed))),
@@ -350,7 +351,7 @@ impl Watch<'_> {
                 let cases = plan.cases.len();
                 let s = if cases == 1 { "" } else { "s" };
                 style::tell(format_args!("SIGHUP: the plan was read again: {cases} case{s} from the next cycle on"));
-                self.prober.hosts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&plan.hosts);
+                self.prober.hosts.lock().clone_from(&plan.hosts);
                 if plan.name != self.plan.name {
                     self.starts = starts_of(self.timing, &plan, &self.host, now(self.clock));
                     self.last = None;

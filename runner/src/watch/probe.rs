@@ -4,11 +4,12 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Condvar, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
+use netcore::lock::Lock;
 use schemas::text::plain;
 
 use super::process::{limited, own_program};
@@ -33,7 +34,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 /// One measurement at a time: a cycle or a probe.
 #[derive(Debug, Default)]
 pub struct Turn {
-    state: Mutex<State>,
+    state: Lock<State>,
     freed: Condvar,
 }
 
@@ -48,26 +49,22 @@ struct State {
 impl Turn {
     /// Whether the cycle may start. If not, it is the next.
     pub fn take(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.of_cycle = true;
         !state.of_probe
     }
 
     /// The cycle has ended.
     pub fn give_back(&self) {
-        self.lock().of_cycle = false;
+        self.state.lock().of_cycle = false;
         self.freed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a probe has its turn within that time.
     fn wait(&self, time: Duration) -> bool {
         let is_taken = |state: &mut State| state.of_cycle || state.of_probe;
         let (mut state, _) =
-            self.freed.wait_timeout_while(self.lock(), time, is_taken).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait_timeout_while(self.state.lock(), time, is_taken).unwrap_or_else(PoisonError::into_inner);
         let has = !is_taken(&mut state);
         state.of_probe |= has;
         has
@@ -77,7 +74,7 @@ impl Turn {
 /// Answers probes.
 pub struct Prober {
     /// Of the plan.
-    pub hosts: Mutex<BTreeMap<String, Host>>,
+    pub hosts: Lock<BTreeMap<String, Host>>,
     pub turn: Turn,
     pub key_file: Option<PathBuf>,
     /// Wakes the watch when a probe has ended.
@@ -96,13 +93,13 @@ impl Prober {
             return bad(format!("{} is no plan inside the program: `plumb plans` lists them", plain(&module)));
         }
         let Some((address, key_file)) = self.find(&target) else {
-            let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+            let hosts = self.hosts.lock();
             let known: Vec<&str> =
                 hosts.iter().filter(|(_, it)| reached(it).is_some()).map(|(name, _)| name.as_str()).collect();
             let known = if known.is_empty() { "it names none".to_owned() } else { known.join(", ") };
             return bad(format!("{} is no host of the plan that has an address: {known}", plain(&target)));
         };
-        let mut state = self.turn.lock();
+        let mut state = self.turn.state.lock();
         if state.probes >= MOST {
             return refused("503 Service Unavailable", format!("{MOST} probes wait already"));
         }
@@ -117,7 +114,7 @@ impl Prober {
         match started {
             Ok(_) => Reply::Later(answer),
             Err(error) => {
-                self.turn.lock().probes -= 1;
+                self.turn.state.lock().probes -= 1;
                 refused("503 Service Unavailable", error.to_string())
             }
         }
@@ -125,7 +122,7 @@ impl Prober {
 
     /// The address and the key of the plan's host with that name or address.
     fn find(&self, target: &str) -> Option<(String, Option<PathBuf>)> {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.hosts.lock();
         let is_meant = |name: &str, host: &Host| {
             name == target || [&host.address, &host.control].into_iter().any(|own| own.as_deref() == Some(target))
         };
@@ -141,7 +138,7 @@ impl Prober {
         } else {
             ("503 Service Unavailable", "a measurement was still going on after two minutes\n".to_owned())
         };
-        let mut state = self.turn.lock();
+        let mut state = self.turn.state.lock();
         state.probes -= 1;
         state.of_probe &= !has_turn;
         drop(state);
@@ -193,7 +190,7 @@ mod tests {
         let hosts = [("b", host(Some("b.lab"))), ("here", host(Some("local"))), ("none", host(None))];
         let hosts = hosts.map(|(name, host)| (name.to_owned(), host)).into();
         let (turn, key_file) = (Turn::default(), None);
-        Arc::new(Prober { hosts: Mutex::new(hosts), turn, key_file, wake: Box::new(|| {}) })
+        Arc::new(Prober { hosts: Lock::new(hosts), turn, key_file, wake: Box::new(|| {}) })
     }
 
     #[test]
@@ -226,7 +223,7 @@ mod tests {
         assert!(turn.wait(Duration::ZERO));
         assert!(!turn.wait(Duration::ZERO), "another probe runs");
         assert!(!turn.take(), "so does the cycle wait, and is the next");
-        turn.lock().of_probe = false;
+        turn.state.lock().of_probe = false;
         assert!(!turn.wait(Duration::ZERO) && turn.take());
     }
 }

@@ -1,14 +1,12 @@
 //! Measures a test in turns with its changes until each of them is decided.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use analyze::judge::{
     baseline::Promise,
     comparison::{self, Comparison, Rule},
 };
+use netcore::lock::Lock;
 use schemas::metrics::{Better, Metric};
 
 use super::changes::Expected;
@@ -56,19 +54,19 @@ pub struct Trial {
     /// Id of the case as it was, then those of its changes.
     ids: Vec<String>,
     expected: Vec<Expected>,
-    values: Mutex<BTreeMap<String, Vec<f64>>>,
+    values: Lock<BTreeMap<String, Vec<f64>>>,
 }
 
 impl Trial {
     /// `changed`: the ids of the changed cases, with what is expected of each.
     pub fn new(metric: &'static Metric, member: usize, was: &str, changed: &[(String, Expected)]) -> Self {
         let ids = std::iter::once(was.to_owned()).chain(changed.iter().map(|(id, _)| id.clone())).collect();
-        Self { metric, member, ids, expected: changed.iter().map(|(_, e)| *e).collect(), values: Mutex::default() }
+        Self { metric, member, ids, expected: changed.iter().map(|(_, e)| *e).collect(), values: Lock::default() }
     }
 
     /// Each change compared with the test as it was, and what that says.
     pub fn judged(&self) -> Vec<(Comparison, ChangeOutcome)> {
-        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values.lock();
         let of = |id: &String| values.get(id).map_or(&[][..], Vec::as_slice);
         let rule = Rule {
             better: self.metric.better,
@@ -122,7 +120,7 @@ impl Enough for Trial {
         let mut measured = gate::promised(step, so_far, &[promise]);
         let values =
             if self.member < measured.len() { measured.swap_remove(self.member).values.remove(0) } else { Vec::new() };
-        self.values.lock().unwrap_or_else(PoisonError::into_inner).insert(step.id.clone(), values);
+        self.values.lock().insert(step.id.clone(), values);
         let is_open = || self.judged().iter().any(|(_, said)| *said == ChangeOutcome::Undecided);
         so_far.done >= MOST || so_far.done >= FEWEST && !is_open()
     }
@@ -136,7 +134,7 @@ mod tests {
     /// A trial of one change with these values.
     fn trial(name: &str, was: &[f64], changed: &[f64], expected: Expected) -> ChangeOutcome {
         let trial = Trial::new(metrics::find(name).unwrap(), 0, "a", &[("b".into(), expected)]);
-        trial.values.lock().unwrap().extend([("a".into(), was.to_vec()), ("b".into(), changed.to_vec())]);
+        trial.values.lock().extend([("a".into(), was.to_vec()), ("b".into(), changed.to_vec())]);
         trial.judged()[0].1
     }
 

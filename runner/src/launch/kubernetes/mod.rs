@@ -13,12 +13,15 @@ mod manifest;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use netcore::control::stop::{StopFlag, Urgency};
+use netcore::{
+    control::stop::{StopFlag, Urgency},
+    lock::Lock,
+};
 
 use self::kubectl::State;
 use super::{Watchdog, contract::Greeting, remote::Remote};
@@ -62,7 +65,7 @@ struct Pods {
     ends: Vec<String>,
     wait: Duration,
     /// `None`: not begun.
-    prepared: Mutex<Option<Result<Prepared, Failure>>>,
+    prepared: Lock<Option<Result<Prepared, Failure>>>,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,7 @@ pub fn pods(ends: Vec<String>, options: &Kubernetes, remote: &Remote) -> Result<
     let deadline = options.deadline.map_or(DEADLINE, |deadline| deadline.0).as_secs().max(1);
     let manifest = Manifest::new(options, remote, &ends, deadline)?;
     let wait = options.wait.map_or(WAIT, |wait| wait.0);
-    let pods = Arc::new(Pods { kubectl, manifest, ends, wait, prepared: Mutex::new(None) });
+    let pods = Arc::new(Pods { kubectl, manifest, ends, wait, prepared: Lock::new(None) });
     Ok((0..pods.ends.len()).map(|index| Pod { pods: Arc::clone(&pods), index }).collect())
 }
 
@@ -113,14 +116,14 @@ impl Pod {
 
     /// Waits until it can be used. The first that asks creates all pods; all get the same answer.
     pub fn ready(&self, stop: &StopFlag) -> Result<(), Failure> {
-        let mut prepared = self.pods.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prepared = self.pods.prepared.lock();
         let result = prepared.get_or_insert_with(|| self.pods.prepare(stop));
         result.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     /// Adds what the cluster knows and the daemon does not.
     pub fn complete(&self, greeting: &mut Greeting) {
-        let prepared = self.pods.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let prepared = self.pods.prepared.lock();
         if let Some(Ok(Prepared { places, .. })) = &*prepared
             && let Some(place) = places.get(self.index)
         {

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpStream},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,7 @@ use super::super::{
 use crate::{
     control::stop::{self, Event},
     error::EndError,
+    lock::Lock,
     spec::{TestSpec, Transport},
     sys::{self, opt},
     transport::{
@@ -188,17 +189,17 @@ fn await_hello(
 /// All sessions of a daemon with clients of iperf3.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    open: Mutex<Vec<Arc<Entry>>>,
+    open: Lock<Vec<Arc<Entry>>>,
     /// Addresses between which a session opens streams of datagrams. A hello says no cookie, so that sessions of one client
     /// take turns.
-    greeting: Mutex<Vec<(SocketAddr, IpAddr)>>,
+    greeting: Lock<Vec<(SocketAddr, IpAddr)>>,
     greeted: Condvar,
 }
 
 #[derive(Debug)]
 struct Entry {
     cookie: Cookie,
-    streams: Mutex<Streams>,
+    streams: Lock<Streams>,
     news: Event,
 }
 
@@ -221,22 +222,17 @@ pub enum Offer<'s> {
     New(TcpStream, Session<'s>),
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one call, so a panic elsewhere does not spoil the state.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Sessions {
     /// Gives a connection to the session of its cookie, or begins one.
     pub fn offer(&self, cookie: Cookie, number: u64, stream: TcpStream) -> io::Result<Offer<'_>> {
         let news = Event::new()?;
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         // All are compared, so that the time taken says nothing about them.
         let found =
             open.iter().fold(None, |found, entry| if entry.cookie == cookie { Some(entry) } else { found }).cloned();
         if let Some(entry) = found {
             drop(open);
-            let mut streams = lock(&entry.streams);
+            let mut streams = entry.streams.lock();
             if streams.wanted == 0 {
                 return Ok(Offer::Surplus(stream));
             }
@@ -245,14 +241,14 @@ impl Sessions {
             entry.news.set();
             return Ok(Offer::Taken);
         }
-        let entry = Arc::new(Entry { cookie, streams: Mutex::default(), news });
+        let entry = Arc::new(Entry { cookie, streams: Lock::default(), news });
         open.push(entry.clone());
         Ok(Offer::New(stream, Session { sessions: self, entry }))
     }
 
     /// Waits until no other session opens streams of datagrams between the two addresses; `None`: not in time.
     pub fn greet(&self, local: SocketAddr, peer: IpAddr, deadline: &Deadline<'_>) -> Option<Greeting<'_>> {
-        let mut greeting = lock(&self.greeting);
+        let mut greeting = self.greeting.lock();
         while greeting.contains(&(local, peer)) {
             if deadline.left().is_zero() {
                 return None;
@@ -266,7 +262,7 @@ impl Sessions {
 
     #[cfg(any(test, fuzzing))]
     pub fn count(&self) -> usize {
-        lock(&self.open).len()
+        self.open.lock().len()
     }
 }
 
@@ -280,13 +276,13 @@ pub struct Session<'s> {
 impl Session<'_> {
     /// Lets connections come from now on.
     pub fn want(&self, streams: usize) {
-        lock(&self.entry.streams).wanted = streams;
+        self.entry.streams.lock().wanted = streams;
     }
 
     /// Takes the connections, in the order of their arrival, once all are there.
     pub fn take(&self, streams: usize) -> Option<Vec<TcpStream>> {
         self.entry.news.clear();
-        let mut waiting = lock(&self.entry.streams);
+        let mut waiting = self.entry.streams.lock();
         if waiting.arrived.len() < streams {
             return None;
         }
@@ -296,7 +292,7 @@ impl Session<'_> {
     }
 
     pub fn arrived(&self) -> usize {
-        lock(&self.entry.streams).arrived.len()
+        self.entry.streams.lock().arrived.len()
     }
 }
 
@@ -309,7 +305,7 @@ impl AsFd for Session<'_> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        lock(&self.sessions.open).retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        self.sessions.open.lock().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
     }
 }
 
@@ -322,7 +318,7 @@ pub struct Greeting<'s> {
 
 impl Drop for Greeting<'_> {
     fn drop(&mut self) {
-        lock(&self.sessions.greeting).retain(|addresses| *addresses != self.addresses);
+        self.sessions.greeting.lock().retain(|addresses| *addresses != self.addresses);
         self.sessions.greeted.notify_all();
     }
 }

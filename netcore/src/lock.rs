@@ -1,0 +1,17 @@
+//! A mutex that a panic does not poison.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Shares a value between threads. The value is consistent between statements, so a panic elsewhere does not spoil it.
+#[derive(Debug, Default)]
+pub struct Lock<T>(Mutex<T>);
+
+impl<T> Lock<T> {
+    pub const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
