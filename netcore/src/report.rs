@@ -39,50 +39,76 @@ pub const PHASES: usize = 3;
 /// Limit of the kinds of latencies of a flow.
 pub const MOST_HISTOGRAMS: usize = 8;
 
-/// Counters of a flow, or a difference of two samples of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Counts {
-    /// Payload bytes handed to the kernel.
-    pub bytes_sent: u64,
-    /// Payload bytes got from the kernel.
-    pub bytes_received: u64,
-    /// Send calls that moved data.
-    pub sends: u64,
-    /// Receive calls that moved data.
-    pub receives: u64,
-    /// Completed transactions (requests answered; connections made by the connect patterns).
-    pub transactions: u64,
-    /// Connections opened (near) or accepted (far).
-    pub connections: u64,
-    /// Operations that failed without ending the test.
-    pub errors: u64,
-    /// Messages sent (datagrams).
-    pub messages_sent: u64,
-    /// Messages received, duplicates not counted (datagrams).
-    pub messages_received: u64,
-    /// Messages that arrived after one with a higher sequence number.
-    pub reordered: u64,
-    /// Messages that arrived again.
-    pub duplicated: u64,
-    /// Zero-copy sends whose completion has come.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub completions: u64,
-    /// Of these, sends whose bytes the kernel copied after all.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub copied: u64,
-    /// Messages that arrived as Not-ECT, where code points are counted (`ecn`), as in the next three; also those that came again.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub not_ect: u64,
-    /// Messages that arrived as ECT(0).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub ect0: u64,
-    /// Messages that arrived as ECT(1).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub ect1: u64,
-    /// Messages that arrived with a congestion mark (CE).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub marked: u64,
+/// A struct of counters, with their differences and sums.
+macro_rules! counters {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: u64,)*
+        }
+
+        impl std::ops::Sub for $name {
+            type Output = Self;
+
+            fn sub(self, before: Self) -> Self {
+                Self { $($field: self.$field - before.$field,)* }
+            }
+        }
+
+        impl std::iter::Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self::default(), |sum, one| Self { $($field: sum.$field.saturating_add(one.$field),)* })
+            }
+        }
+    };
+}
+
+counters! {
+    /// Counters of a flow, or a difference of two samples of them.
+    Counts {
+        /// Payload bytes handed to the kernel.
+        bytes_sent,
+        /// Payload bytes got from the kernel.
+        bytes_received,
+        /// Send calls that moved data.
+        sends,
+        /// Receive calls that moved data.
+        receives,
+        /// Completed transactions (requests answered; connections made by the connect patterns).
+        transactions,
+        /// Connections opened (near) or accepted (far).
+        connections,
+        /// Operations that failed without ending the test.
+        errors,
+        /// Messages sent (datagrams).
+        messages_sent,
+        /// Messages received, duplicates not counted (datagrams).
+        messages_received,
+        /// Messages that arrived after one with a higher sequence number.
+        reordered,
+        /// Messages that arrived again.
+        duplicated,
+        /// Zero-copy sends whose completion has come.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        completions,
+        /// Of these, sends whose bytes the kernel copied after all.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        copied,
+        /// Messages that arrived as Not-ECT, where code points are counted (`ecn`), as in the next three; also those that came again.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        not_ect,
+        /// Messages that arrived as ECT(0).
+        #[serde(default, skip_serializing_if = "is_zero")]
+        ect0,
+        /// Messages that arrived as ECT(1).
+        #[serde(default, skip_serializing_if = "is_zero")]
+        ect1,
+        /// Messages that arrived with a congestion mark (CE).
+        #[serde(default, skip_serializing_if = "is_zero")]
+        marked,
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

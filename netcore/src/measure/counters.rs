@@ -276,32 +276,6 @@ pub fn phase_of(epoch: u64) -> usize {
     (epoch & 3) as usize
 }
 
-impl std::ops::Sub for Counts {
-    type Output = Self;
-
-    fn sub(self, before: Self) -> Self {
-        Self {
-            bytes_sent: self.bytes_sent - before.bytes_sent,
-            bytes_received: self.bytes_received - before.bytes_received,
-            sends: self.sends - before.sends,
-            receives: self.receives - before.receives,
-            transactions: self.transactions - before.transactions,
-            connections: self.connections - before.connections,
-            errors: self.errors - before.errors,
-            messages_sent: self.messages_sent - before.messages_sent,
-            messages_received: self.messages_received - before.messages_received,
-            reordered: self.reordered - before.reordered,
-            duplicated: self.duplicated - before.duplicated,
-            completions: self.completions - before.completions,
-            copied: self.copied - before.copied,
-            not_ect: self.not_ect - before.not_ect,
-            ect0: self.ect0 - before.ect0,
-            ect1: self.ect1 - before.ect1,
-            marked: self.marked - before.marked,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
