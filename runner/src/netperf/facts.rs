@@ -2,10 +2,13 @@
 //! the result is confident.
 
 use analyze::stats::{confidence::t_interval_of, moments::Moments};
-use netcore::spec::{BufferOptions, Side, Sizes, TestSpec};
+use netcore::{
+    report::CpuUse,
+    spec::{BufferOptions, Side, Sizes, TestSpec},
+};
 
 use super::{
-    figures::{Buffer, Cpu, EndFigures, Figures, Latency},
+    figures::{Buffer, EndFigures, Figures, Latency, busy},
     globals::{Globals, Goal},
     kind::{Calls, Shape, Unit},
     request::Request,
@@ -65,9 +68,8 @@ pub struct Facts<'a> {
     pub spec: &'a TestSpec,
     /// Of the last iteration.
     pub figures: &'a Figures,
-    pub means: Means,
+    pub iterations: &'a Iterations,
     pub widths: Widths,
-    pub iterations: u32,
     pub uuid: String,
     /// Whether the data went over IPv6.
     pub is_ipv6: bool,
@@ -117,6 +119,11 @@ impl Facts<'_> {
         (if sends { asked.local } else { asked.remote }, figures.map_or_else(Buffer::default, of))
     }
 
+    /// Size of a socket buffer at the begin; -1: unknown.
+    pub fn initial_size(&self, end: End, sends: bool) -> i64 {
+        self.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed)
+    }
+
     /// Bytes per send call: of a stream, or asked for; a far end that does not send has -1, its responses have their own.
     pub fn send_size(&self, end: End) -> i64 {
         let Sizes { message_bytes, response_bytes, .. } = self.spec.sizes;
@@ -151,8 +158,13 @@ impl Facts<'_> {
         whole((self.shape().calls == Calls::BOTH).then(|| size(&self.spec.sizes)))
     }
 
-    pub fn cpu(&self, end: End) -> Option<Cpu> {
-        self.end(end)?.cpu
+    pub fn cpu(&self, end: End) -> Option<&CpuUse> {
+        self.end(end)?.cpu.as_ref()
+    }
+
+    /// A share of the CPUs, per cent; `None`: not measured.
+    pub fn cpu_percent(&self, end: End, share: fn(&CpuUse) -> f64) -> Option<f64> {
+        self.cpu(end).map(|cpu| 100.0 * share(cpu))
     }
 
     /// `S`: from /proc/stat; `U`: not measured.
@@ -162,12 +174,12 @@ impl Facts<'_> {
 
     /// Mean CPU use; -1: not measured.
     pub fn mean_cpu(&self, end: End) -> f64 {
-        of(end, self.means.local_cpu, self.means.remote_cpu)
+        self.iterations.busy[end as usize].mean().unwrap_or(-1.0)
     }
 
     /// Mean service demand; -1: not measured.
     pub fn mean_demand(&self, end: End) -> f64 {
-        of(end, self.means.local_demand, self.means.remote_demand)
+        self.iterations.demand[end as usize].mean().unwrap_or(-1.0)
     }
 
     /// Width of a confidence interval, per cent; -1: none was asked for.
@@ -211,27 +223,11 @@ impl Facts<'_> {
     }
 }
 
-/// The value of an end; -1: not measured.
-fn of(end: End, local: Option<f64>, remote: Option<f64>) -> f64 {
-    (if end == End::Local { local } else { remote }).unwrap_or(-1.0)
-}
-
 fn side(end: End) -> Side {
     match end {
         End::Local => Side::Near,
         End::Remote => Side::Far,
     }
-}
-
-/// Means over the iterations. What was not measured is `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Means {
-    pub elapsed_s: f64,
-    pub throughput: f64,
-    pub local_cpu: Option<f64>,
-    pub remote_cpu: Option<f64>,
-    pub local_demand: Option<f64>,
-    pub remote_demand: Option<f64>,
 }
 
 /// Full widths of the confidence intervals relative to their means; 0: not measured.
@@ -248,10 +244,9 @@ pub struct Iterations {
     count: u32,
     elapsed: Moments,
     throughput: Moments,
-    local_cpu: Moments,
-    remote_cpu: Moments,
-    local_demand: Moments,
-    remote_demand: Moments,
+    /// CPU use and service demand by [`End`].
+    busy: [Moments; 2],
+    demand: [Moments; 2],
 }
 
 impl Iterations {
@@ -259,16 +254,11 @@ impl Iterations {
         self.count += 1;
         self.elapsed.push(figures.elapsed_s);
         self.throughput.push(figures.throughput(shape, unit));
-        let remote = figures.remote.as_ref().and_then(|remote| remote.cpu);
-        for (cpu, busy, demand) in [
-            (figures.local.cpu, &mut self.local_cpu, &mut self.local_demand),
-            (remote, &mut self.remote_cpu, &mut self.remote_demand),
-        ] {
-            if let Some(cpu) = cpu {
-                busy.push(cpu.busy);
-            }
+        for (end, of) in [Some(&figures.local), figures.remote.as_ref()].into_iter().enumerate() {
+            let Some(cpu) = of.and_then(|of| of.cpu.as_ref()) else { continue };
+            self.busy[end].push(busy(cpu));
             if let Some(value) = figures.service_demand(cpu, unit) {
-                demand.push(value);
+                self.demand[end].push(value);
             }
         }
     }
@@ -277,15 +267,14 @@ impl Iterations {
         self.count
     }
 
-    pub fn means(&self) -> Means {
-        Means {
-            elapsed_s: self.elapsed.mean().unwrap_or(0.0),
-            throughput: self.throughput.mean().unwrap_or(0.0),
-            local_cpu: self.local_cpu.mean(),
-            remote_cpu: self.remote_cpu.mean(),
-            local_demand: self.local_demand.mean(),
-            remote_demand: self.remote_demand.mean(),
-        }
+    /// Mean time of an iteration, seconds.
+    pub fn elapsed_s(&self) -> f64 {
+        self.elapsed.mean().unwrap_or(0.0)
+    }
+
+    /// The mean headline.
+    pub fn mean_throughput(&self) -> f64 {
+        self.throughput.mean().unwrap_or(0.0)
     }
 
     pub fn widths(&self, level: u32) -> Widths {
@@ -295,8 +284,8 @@ impl Iterations {
         };
         Widths {
             throughput: width(&self.throughput),
-            local_cpu: width(&self.local_cpu),
-            remote_cpu: width(&self.remote_cpu),
+            local_cpu: width(&self.busy[0]),
+            remote_cpu: width(&self.busy[1]),
         }
     }
 
@@ -358,6 +347,6 @@ mod tests {
         assert!(of(&[100.0, 150.0, 100.0]).needs_more(Some(&goal)));
         let five = of(&[100.0, 150.0, 100.0, 150.0, 120.0]);
         assert!(!five.needs_more(Some(&goal)) && !five.reached(&goal));
-        assert!((five.means().throughput - 124.0).abs() < 1e-3);
+        assert!((five.mean_throughput() - 124.0).abs() < 1e-3);
     }
 }

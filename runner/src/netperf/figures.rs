@@ -19,20 +19,6 @@ pub struct Buffer {
     pub last: Option<u64>,
 }
 
-/// CPU use of an end, per cent of all CPUs. Waiting for input and output counts as busy, as in netperf.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cpu {
-    pub count: u32,
-    pub busy: f64,
-    pub user: f64,
-    pub system: f64,
-    pub iowait: f64,
-    pub irq: f64,
-    pub softirq: f64,
-    pub peak: f64,
-    pub peak_id: u32,
-}
-
 /// Figures of one end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EndFigures {
@@ -43,7 +29,7 @@ pub struct EndFigures {
     pub send_buffer: Buffer,
     pub receive_buffer: Buffer,
     /// `None`: not measured.
-    pub cpu: Option<Cpu>,
+    pub cpu: Option<CpuUse>,
     pub retransmits: Option<u64>,
     pub congestion_control: Option<String>,
     pub service: Option<u8>,
@@ -112,10 +98,9 @@ impl Figures {
     }
 
     /// Service demand: microseconds of CPU per transaction where they are the unit, or per KiB that this end moved.
-    pub fn service_demand(&self, cpu: Option<Cpu>, unit: Unit) -> Option<f64> {
-        let cpu = cpu?;
+    pub fn service_demand(&self, cpu: &CpuUse, unit: Unit) -> Option<f64> {
         let work = if unit.is_transactions() { self.transactions as f64 } else { self.local.bytes() as f64 / 1024.0 };
-        let busy_us = cpu.busy / 100.0 * f64::from(cpu.count) * self.elapsed_s * 1e6;
+        let busy_us = busy(cpu) / 100.0 * f64::from(cpu.cpus) * self.elapsed_s * 1e6;
         (work > 0.0).then_some(busy_us / work)
     }
 }
@@ -164,17 +149,7 @@ pub fn figures(outcome: &Outcome, request: &Request, defaults: DefaultSizes) -> 
 }
 
 fn sum(flows: &[FlowWindow]) -> Counts {
-    flows.iter().fold(Counts::default(), |all, flow| Counts {
-        bytes_sent: all.bytes_sent + flow.counts.bytes_sent,
-        bytes_received: all.bytes_received + flow.counts.bytes_received,
-        sends: all.sends + flow.counts.sends,
-        receives: all.receives + flow.counts.receives,
-        transactions: all.transactions + flow.counts.transactions,
-        errors: all.errors + flow.counts.errors,
-        messages_sent: all.messages_sent + flow.counts.messages_sent,
-        messages_received: all.messages_received + flow.counts.messages_received,
-        ..all
-    })
+    flows.iter().map(|flow| flow.counts).sum()
 }
 
 fn end(report: &SideReport, counts: &Counts, flows: &[FlowWindow], cpu: Option<&CpuUse>) -> EndFigures {
@@ -192,7 +167,7 @@ fn end(report: &SideReport, counts: &Counts, flows: &[FlowWindow], cpu: Option<&
         receives: counts.receives.max(counts.messages_received),
         send_buffer: number(report, "send_buffer"),
         receive_buffer: number(report, "receive_buffer"),
-        cpu: cpu.map(percent),
+        cpu: cpu.cloned(),
         retransmits: (!retransmits.is_empty()).then(|| retransmits.iter().sum()),
         congestion_control: last("congestion_control").cloned(),
         service: last("dscp").and_then(|text| text.parse::<u8>().ok()).map(|code_point| code_point << 2),
@@ -208,19 +183,9 @@ fn number(report: &SideReport, option: &str) -> Buffer {
     Buffer { initial, last: granted.and_then(|granted| of(granted.at_end.as_ref())).or(initial) }
 }
 
-/// netperf counts time that waits for input and output as busy.
-fn percent(used: &CpuUse) -> Cpu {
-    Cpu {
-        count: used.cpus,
-        busy: 100.0 * (used.busy + used.iowait),
-        user: 100.0 * used.user,
-        system: 100.0 * used.system,
-        iowait: 100.0 * used.iowait,
-        irq: 100.0 * used.irq,
-        softirq: 100.0 * used.softirq,
-        peak: 100.0 * used.peak,
-        peak_id: used.peak_id,
-    }
+/// Per cent of all CPUs that were busy. netperf counts time that waits for input and output as busy.
+pub fn busy(cpu: &CpuUse) -> f64 {
+    100.0 * (cpu.busy + cpu.iowait)
 }
 
 /// Latencies of the timed operation, of all flows.

@@ -10,7 +10,7 @@ use netcore::{
     client::{self, ClientError, DataAddresses, Far, Observer, Outcome, Peer, PeerTarget, Timeouts},
     control::stop::{StopFlag, Urgency},
     peers::{CpuClock, PeerError, Program},
-    report::{Ending, Phase, TcpInfo, TcpInfoHere, Window},
+    report::{Counts, Ending, Phase, TcpInfo, TcpInfoHere, Window},
     spec::{Family, Side, TestSpec, support},
 };
 
@@ -167,16 +167,7 @@ fn results(line: &CommandLine, spec: &TestSpec, figures: &Figures, iterations: &
     let request = &line.request;
     let goal = request.globals.goal;
     let widths = iterations.widths(goal.map_or(99, |goal| goal.level));
-    let facts = Facts {
-        request,
-        spec,
-        figures,
-        means: iterations.means(),
-        widths,
-        iterations: iterations.count(),
-        uuid: uuid(request),
-        is_ipv6,
-    };
+    let facts = Facts { request, spec, figures, iterations, widths, uuid: uuid(request), is_ipv6 };
     if let Some((form, selection)) = &line.output {
         return selection::render(*form, selection, &facts, request.globals.headers);
     }
@@ -360,10 +351,9 @@ impl<'a> Interim<'a> {
 
     /// Bytes, and the transactions of tests that have them.
     fn work(&self, window: &Window) -> (f64, Option<f64>) {
-        let sum =
-            |of: fn(&netcore::report::Counts) -> u64| window.flows.iter().map(|flow| of(&flow.counts)).sum::<u64>();
-        let bytes = sum(|counts| counts.bytes_sent + counts.bytes_received) as f64;
-        (bytes, self.shape.has_transactions().then(|| sum(|counts| counts.transactions) as f64))
+        let counts: Counts = window.flows.iter().map(|flow| flow.counts).sum();
+        let transactions = self.shape.has_transactions().then_some(counts.transactions as f64);
+        (counts.bytes_sent.saturating_add(counts.bytes_received) as f64, transactions)
     }
 }
 

@@ -122,8 +122,8 @@ impl Table<'_> {
     fn brief(&self) -> String {
         let (demand, method) = self.demand();
         match (self.with_cpu, self.is_plain()) {
-            (false, false) => format!("{:>7.2} {}\n", self.facts.means.throughput, self.tag()),
-            (false, true) => format!("{:>7.2}\n", self.facts.means.throughput),
+            (false, false) => format!("{:>7.2} {}\n", self.facts.iterations.mean_throughput(), self.tag()),
+            (false, true) => format!("{:>7.2}\n", self.facts.iterations.mean_throughput()),
             (true, false) => format!("{demand:>6.3} {method} {}\n", self.tag()),
             (true, true) => format!("{demand:>6.3}\n"),
         }
@@ -169,15 +169,14 @@ impl Table<'_> {
         let facts = self.facts;
         let is_reverse = facts.shape().calls == Calls::RECEIVE;
         let (receiver, sender) = if is_reverse { (Local, Remote) } else { (Remote, Local) };
-        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
         let sizes = format!(
             "{:>6} {:>6} {:>6}    {:<6.2}",
-            initial(receiver, false),
-            initial(sender, true),
+            facts.initial_size(receiver, false),
+            facts.initial_size(sender, true),
             facts.send_size(sender),
-            facts.means.elapsed_s
+            facts.iterations.elapsed_s()
         );
-        let rate = facts.means.throughput;
+        let rate = facts.iterations.mean_throughput();
         if self.with_cpu {
             format!("{sizes}     {rate:>7.2}   {} {}\n", self.cpu(8), self.tag())
         } else {
@@ -224,14 +223,13 @@ impl Table<'_> {
 
     fn exchange(&self) -> String {
         let facts = self.facts;
-        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
         let (request, response) = match facts.shape().calls {
             Calls::BOTH => (facts.spec.sizes.request_bytes, facts.spec.sizes.response_bytes),
             // The table of connections without data has netperf's default sizes.
             _ => (1, 1),
         };
-        let (send, receive) = (initial(Local, true), initial(Local, false));
-        let (elapsed, rate) = (facts.means.elapsed_s, facts.means.throughput);
+        let (send, receive) = (facts.initial_size(Local, true), facts.initial_size(Local, false));
+        let (elapsed, rate) = (facts.iterations.elapsed_s(), facts.iterations.mean_throughput());
         let first = if self.with_cpu {
             // Only TCP_RR has two blanks after the rate.
             let gap = if facts.shape().transport.is_datagram() || self.is_plain() { "   " } else { "  " };
@@ -246,7 +244,7 @@ impl Table<'_> {
             let tag = if self.is_plain() { "" } else { self.tag() };
             format!("{send:<6} {receive:<6} {request:<6}   {response:<6}  {elapsed:<6.2}   {rate:>7.2}   {tag}\n")
         };
-        format!("{first}{:<6} {:<6}\n", initial(Remote, true), initial(Remote, false))
+        format!("{first}{:<6} {:<6}\n", facts.initial_size(Remote, true), facts.initial_size(Remote, false))
     }
 
     fn datagram_titles(&self) -> String {
@@ -269,19 +267,21 @@ impl Table<'_> {
     /// The sender's row, the receiver's, and an empty line. Counts and rates are of the last iteration.
     fn datagrams(&self) -> String {
         let facts = self.facts;
-        let initial = |end, sends| facts.buffer(end, sends).1.initial.map_or(-1, u64::cast_signed);
-        let elapsed = facts.means.elapsed_s;
+        let elapsed = facts.iterations.elapsed_s();
         let calls = |end| facts.end(end).map_or((0, 0), |figures| (figures.sends, figures.receives));
         let received_rate = facts.rate(Remote, |end| end.bytes_received);
         let sender = format!(
             "{:>6}  {:>6}   {elapsed:<7.2}   {:>7} {:>6}    ",
-            initial(Local, true),
+            facts.initial_size(Local, true),
             facts.send_size(Local),
             calls(Local).0,
             facts.figures.failed_sends
         );
-        let receiver =
-            format!("{:>6}           {elapsed:<7.2}   {:>7}           ", initial(Remote, false), calls(Remote).1);
+        let receiver = format!(
+            "{:>6}           {elapsed:<7.2}   {:>7}           ",
+            facts.initial_size(Remote, false),
+            calls(Remote).1
+        );
         if !self.with_cpu {
             return format!("{sender}{:>7.2}\n{receiver}{received_rate:>7.2}\n\n", self.sent_rate());
         }
@@ -305,21 +305,19 @@ pub fn blocks(facts: &Facts<'_>) -> String {
 }
 
 fn connections(facts: &Facts<'_>) -> String {
-    let offset = |end| facts.buffers(end).offset;
     format!(
         "\nAlignment      Offset\nLocal  Remote  Local  Remote\nSend   Recv    Send   Recv\n\
          {:>5}  {:>5}   {:>5}  {:>5}\n",
         facts.alignment(Local),
         facts.alignment(Remote),
-        offset(Local),
-        offset(Remote)
+        facts.buffers(Local).offset,
+        facts.buffers(Remote).offset
     )
 }
 
 fn stream(facts: &Facts<'_>) -> String {
     let is_reverse = facts.shape().calls == Calls::RECEIVE;
     let (here, there) = if is_reverse { ("Recv", "Send") } else { ("Send", "Recv") };
-    let offset = |end| facts.buffers(end).offset;
     let (sender, other) = if is_reverse { (Remote, Local) } else { (Local, Remote) };
     let sent = facts.end(sender).map_or((0, 0), |end| (end.bytes_sent, end.sends));
     let received = facts.end(other).map_or((0, 0), |end| (end.bytes_received, end.receives));
@@ -339,8 +337,8 @@ fn stream(facts: &Facts<'_>) -> String {
          \nMaximum\nSegment\nSize (bytes)\n{:>6}\n",
         facts.alignment(Local),
         facts.alignment(Remote),
-        offset(Local),
-        offset(Remote),
+        facts.buffers(Local).offset,
+        facts.buffers(Remote).offset,
         first.0,
         first.1,
         second.0,
@@ -350,7 +348,6 @@ fn stream(facts: &Facts<'_>) -> String {
 }
 
 fn exchange(facts: &Facts<'_>) -> String {
-    let offset = |end| facts.buffers(end).offset;
     let unit = facts.unit().as_volume();
     let rate = |bytes| facts.figures.rate_of(bytes, unit);
     format!(
@@ -361,8 +358,8 @@ fn exchange(facts: &Facts<'_>) -> String {
         unit.label(),
         facts.alignment(Local),
         facts.alignment(Remote),
-        offset(Local),
-        offset(Remote),
+        facts.buffers(Local).offset,
+        facts.buffers(Remote).offset,
         facts.round_trip_us().unwrap_or(-1.0),
         facts.transaction_rate().unwrap_or(0.0),
         rate(facts.figures.local.bytes_sent),

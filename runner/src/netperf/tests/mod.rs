@@ -2,9 +2,11 @@
 
 mod output;
 
+use netcore::report::CpuUse;
+
 use super::{
     facts::{Facts, Iterations},
-    figures::{Buffer, Cpu, EndFigures, Figures, Latency},
+    figures::{Buffer, EndFigures, Figures, Latency},
     mapping::{DefaultSizes, test_spec},
     selection::{self, CommandLine},
     table,
@@ -29,9 +31,8 @@ fn printed(line: &str, figures: &Figures) -> String {
         request: &request,
         spec: &spec,
         figures,
-        means: iterations.means(),
+        iterations: &iterations,
         widths: iterations.widths(99),
-        iterations: 1,
         uuid: "3e1a578a-e6eb-11f1-9263-633e03bd5b84".to_owned(),
         is_ipv6: false,
     };
@@ -114,8 +115,9 @@ fn udp_stream() -> Figures {
 
 /// Both ends' CPUs, two at 100 % each.
 fn busy(figures: Figures) -> Figures {
-    let cpu =
-        Some(Cpu { count: 2, busy: 100.0, user: 37.81, system: 49.76, softirq: 12.43, peak: 100.0, ..Cpu::default() });
-    let remote = figures.remote.map(|remote| EndFigures { cpu, ..remote });
+    let used =
+        CpuUse { cpus: 2, busy: 1.0, user: 0.3781, system: 0.4976, softirq: 0.1243, peak: 1.0, ..CpuUse::default() };
+    let cpu = Some(used);
+    let remote = figures.remote.map(|remote| EndFigures { cpu: cpu.clone(), ..remote });
     Figures { local: EndFigures { cpu, ..figures.local }, remote, ..figures }
 }
