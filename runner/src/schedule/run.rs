@@ -253,22 +253,14 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Runs the next probe of a search, or ends it if none is needed.
-    pub(super) fn probe(&mut self, i: usize, bench: &mut dyn Bench) -> Result<(), Error> {
-        let step = &self.steps[i];
-        let Some(search) = &self.states[i].search else { return Ok(()) };
-        let load = match search.next() {
-            Next::Probe(load) => load,
-            Next::Done(answer) => return self.answer(i, answer),
-        };
-        let at_load = search.step(step, load);
-        let number = self.states[i].result.done + 1;
-        let Some(measured) = self.attempt(i, &at_load, number, bench)? else { return Ok(()) };
-        self.take_probe(i, &at_load, number, &measured)?;
-        self.answer_if_known(i)
-    }
-
-    fn take_probe(&mut self, i: usize, at_load: &Step, number: u32, measured: &Measured) -> Result<(), Error> {
+    /// Writes a probe, and ends its search if that is enough.
+    pub(super) fn take_probe(
+        &mut self,
+        i: usize,
+        at_load: &Step,
+        number: u32,
+        measured: &Measured,
+    ) -> Result<(), Error> {
         let (mut rows, mut done) = self.rows_of(at_load, number, measured);
         let of_probe = |row: &&mut Row| row.record == Some(Record::Iteration);
         for row in rows.iter_mut().chain(done.measured.iter_mut().map(|(_, _, row)| row)).filter(of_probe) {
@@ -284,7 +276,8 @@ impl Run<'_> {
             row.search = showed;
         }
         self.sink.reports(at_load, number, measured)?;
-        self.sink.rows(&rows)
+        self.sink.rows(&rows)?;
+        self.answer_if_known(i)
     }
 
     /// Counts a probe, measured now or before an interruption. Returns its finding. `delay`: the longest that data may be on

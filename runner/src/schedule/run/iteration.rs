@@ -1,6 +1,7 @@
 //! One iteration of a case: measured, retried, and its rows written.
 
 use std::{
+    borrow::Cow,
     thread,
     time::{Duration, Instant},
 };
@@ -34,6 +35,7 @@ use crate::{
             self,
             group::{self, NoTotal, Part},
         },
+        search::Next,
         step::Step,
     },
     signals::Interrupts,
@@ -74,7 +76,7 @@ impl Default for Tries {
 
 /// The outcome of a try.
 enum Tried {
-    Good(Box<Measured>),
+    Good(Measured),
     /// It failed, and another one follows.
     Again,
     /// It failed, or a signal ended it, and none follows.
@@ -82,29 +84,39 @@ enum Tried {
 }
 
 impl Run<'_> {
-    /// One iteration of a case, or of each case of a round at the same time.
+    /// One iteration of a case, or of each case of a round at the same time. That of a search is its next probe.
     pub(super) fn iterate(&mut self, cases: &[usize], bench: &mut dyn Bench) -> Result<(), Error> {
-        if let [i] = cases
-            && self.states[*i].search.is_some()
-        {
-            return self.probe(*i, bench);
-        }
         let steps = self.steps;
-        let mut open: Vec<(usize, Tries)> = cases.iter().map(|i| (*i, Tries::default())).collect();
-        while let Some((first, _)) = open.first() {
+        let mut open = Vec::with_capacity(cases.len());
+        for &i in cases {
+            let step = match self.states[i].search.as_ref().map(|search| (search, search.next())) {
+                Some((_, Next::Done(answer))) => {
+                    self.answer(i, answer)?;
+                    continue;
+                }
+                Some((search, Next::Probe(load))) => Cow::Owned(search.step(&steps[i], load)),
+                None => Cow::Borrowed(&steps[i]),
+            };
+            open.push((i, step, Tries::default()));
+        }
+        while let Some((first, ..)) = open.first() {
             let first = *first;
-            let pause = open.iter().map(|(i, _)| steps[*i].pause).max().unwrap_or_default();
+            let pause = open.iter().map(|(_, step, _)| step.pause).max().unwrap_or_default();
             if !self.idle(pause) {
                 return Ok(());
             }
             self.progress.iteration(self.position(first));
-            let asked: Vec<_> = open.iter().map(|(i, _)| (&steps[*i], self.states[*i].result.done + 1)).collect();
+            let asked: Vec<_> = open.iter().map(|(i, step, _)| (&**step, self.states[*i].result.done + 1)).collect();
             let measured = bench.measure_round(&asked, self.progress);
             let mut again = Vec::new();
-            for (((i, mut tries), (step, iteration)), measured) in open.into_iter().zip(asked).zip(measured) {
-                match self.tried(i, step, iteration, measured, &mut tries)? {
-                    Tried::Good(measured) => self.count(i, step, iteration, &measured)?,
-                    Tried::Again => again.push((i, tries)),
+            for ((i, step, mut tries), measured) in open.into_iter().zip(measured) {
+                let iteration = self.states[i].result.done + 1;
+                match self.tried(i, &step, iteration, measured, &mut tries)? {
+                    Tried::Good(measured) if self.states[i].search.is_some() => {
+                        self.take_probe(i, &step, iteration, &measured)?;
+                    }
+                    Tried::Good(measured) => self.count(i, &step, iteration, &measured)?,
+                    Tried::Again => again.push((i, step, tries)),
                     Tried::Ended => {}
                 }
             }
@@ -149,29 +161,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures once, with retries. `None`: it failed, and that has been reported.
-    pub(super) fn attempt(
-        &mut self,
-        i: usize,
-        step: &Step,
-        iteration: u32,
-        bench: &mut dyn Bench,
-    ) -> Result<Option<Measured>, Error> {
-        let mut tries = Tries::default();
-        loop {
-            if !self.idle(step.pause) {
-                return Ok(None);
-            }
-            self.progress.iteration(self.position(i));
-            let measured = bench.measure(step, iteration, self.progress);
-            match self.tried(i, step, iteration, measured, &mut tries)? {
-                Tried::Good(measured) => return Ok(Some(*measured)),
-                Tried::Again => {}
-                Tried::Ended => return Ok(None),
-            }
-        }
-    }
-
     /// Judges a try, and reports one that failed.
     fn tried(
         &mut self,
@@ -192,7 +181,7 @@ impl Run<'_> {
                         self.doubt(format!("case {}, iteration {iteration}: {doubt}", step.name));
                     }
                     self.states[i].out_of_order.extend(checked::out_of_order(step, &measured));
-                    return Ok(Tried::Good(Box::new(measured)));
+                    return Ok(Tried::Good(measured));
                 }
                 Err(spoiled) => spoiled,
             };
