@@ -398,6 +398,11 @@ impl Granted {
         let (option, requested) = (option.to_owned(), requested.into());
         Self { flow, option, requested, at_start: granted.clone(), at_end: granted }
     }
+
+    /// The last known value.
+    pub fn last(&self) -> Option<&str> {
+        self.at_end.as_deref().or(self.at_start.as_deref())
+    }
 }
 
 /// The end of the measurement at one end.
@@ -509,6 +514,11 @@ impl SideReport {
     /// Report of an end without a measurement.
     pub fn empty(side: Side, ending: Ending) -> Self {
         Self { side, ending, ..Self::default() }
+    }
+
+    /// The last known value of a socket option, of its first flow.
+    pub fn last_value(&self, option: &str) -> Option<&str> {
+        self.options.iter().find(|granted| granted.option == option)?.last()
     }
 
     pub(crate) fn volume(&self) -> Volume {

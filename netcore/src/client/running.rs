@@ -70,6 +70,13 @@ pub struct Outcome {
     pub clock_bound_ns: u64,
 }
 
+impl Outcome {
+    /// The reports of the ends that took part.
+    pub fn ends(&self) -> impl Iterator<Item = &SideReport> {
+        std::iter::once(&self.near).chain(&self.far)
+    }
+}
+
 /// The facts of a test that waiting for its end needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {

@@ -155,10 +155,6 @@ fn sum(flows: &[FlowWindow]) -> Counts {
 fn end(report: &SideReport, counts: &Counts, flows: &[FlowWindow], cpu: Option<&CpuUse>) -> EndFigures {
     let retransmits: Vec<u64> =
         flows.iter().filter_map(|flow| flow.retransmits.or(flow.tcp_info.map(|info| info.retransmits))).collect();
-    let last = |name| {
-        let granted = report.options.iter().find(|granted| granted.option == name)?;
-        granted.at_end.as_ref().or(granted.at_start.as_ref())
-    };
     EndFigures {
         bytes_sent: counts.bytes_sent,
         bytes_received: counts.bytes_received,
@@ -169,18 +165,17 @@ fn end(report: &SideReport, counts: &Counts, flows: &[FlowWindow], cpu: Option<&
         receive_buffer: number(report, "receive_buffer"),
         cpu: cpu.cloned(),
         retransmits: (!retransmits.is_empty()).then(|| retransmits.iter().sum()),
-        congestion_control: last("congestion_control").cloned(),
-        service: last("dscp").and_then(|text| text.parse::<u8>().ok()).map(|code_point| code_point << 2),
-        priority: last("priority").and_then(|text| text.parse().ok()),
+        congestion_control: report.last_value("congestion_control").map(str::to_owned),
+        service: report.last_value("dscp").and_then(|text| text.parse::<u8>().ok()).map(|code_point| code_point << 2),
+        priority: report.last_value("priority").and_then(|text| text.parse().ok()),
     }
 }
 
 /// Values of a numeric option at the start and at the end.
 fn number(report: &SideReport, option: &str) -> Buffer {
     let granted = report.options.iter().find(|granted| granted.option == option);
-    let of = |text: Option<&String>| text.and_then(|text| text.parse().ok());
-    let initial = granted.and_then(|granted| of(granted.at_start.as_ref()));
-    Buffer { initial, last: granted.and_then(|granted| of(granted.at_end.as_ref())).or(initial) }
+    let of = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+    Buffer { initial: granted.and_then(|granted| of(granted.at_start.as_deref())), last: of(report.last_value(option)) }
 }
 
 /// Per cent of all CPUs that were busy. netperf counts time that waits for input and output as busy.

@@ -135,7 +135,7 @@ fn by_option(refusal: &support::Unsupported) -> String {
 /// One iteration.
 fn measure(far: &mut Reached, line: &CommandLine, spec: &TestSpec, stop: &StopFlag) -> Result<Outcome, Failure> {
     let outcome = outcome(far, line, spec, stop).map_err(|error| failure(&error))?;
-    for report in [Some(&outcome.near), outcome.far.as_ref()].into_iter().flatten() {
+    for report in outcome.ends() {
         if let Ending::Failed(why) = &report.ending {
             return Err(Failure { text: format!("{why}\n"), code: FAILED });
         }

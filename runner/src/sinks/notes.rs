@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use netcore::{
+    client::Outcome,
     measure::host::{CpuSharesOf, HostFacts},
-    report::{FlowWindow, Granted, Phase, SideReport, TimeWait},
+    report::{FlowWindow, Phase, SideReport, TimeWait},
     spec::{Role, Side},
 };
 use schemas::units::{Unit, human, margin, three_digits};
@@ -34,11 +35,10 @@ impl Notes {
     /// Collects from the reports of an iteration.
     pub fn keep(&mut self, case: &str, measured: &Measured) {
         for member in &measured.members {
-            if is_silent([Some(&member.near), member.far.as_ref()].into_iter().flatten()) {
+            if is_silent(member.ends()) {
                 *self.silent.entry(case.to_owned()).or_default() += 1;
             }
-            let ends = [Some(&member.near), member.far.as_ref()];
-            let share = ends.into_iter().flatten().map(beside_others_ratio).fold(0.0, f64::max);
+            let share = member.ends().map(beside_others_ratio).fold(0.0, f64::max);
             if share > 0.0 {
                 let (times, most) = self.beside_others.entry(case.to_owned()).or_default();
                 (*times, *most) = (*times + 1, most.max(share));
@@ -49,7 +49,7 @@ impl Notes {
             whole.notes().into_iter().for_each(|note| self.add(note));
             whole.keep_waits(case, &mut self.waits);
         }
-        for report in measured.members.iter().flat_map(|m| std::iter::once(&m.near).chain(&m.far)) {
+        for report in measured.members.iter().flat_map(Outcome::ends) {
             for (disturbance, size) in of(report) {
                 let (times, most) = self.disturbed.entry((case.to_owned(), disturbance)).or_default();
                 (*times, *most) = (*times + 1, if size.abs() > most.abs() { size } else { *most });
@@ -144,14 +144,12 @@ fn is_silent<'a>(ends: impl Iterator<Item = &'a SideReport>) -> bool {
 /// Whether an end sent over loopback with BBR, and the plan had not asked for it.
 fn is_paced_by_default(report: &SideReport) -> bool {
     let sends = |flow: u32| report.totals.iter().any(|total| total.flow == flow && total.counts.bytes_sent > 0);
-    let is_bbr =
-        |granted: &Granted| granted.at_end.as_ref().or(granted.at_start.as_ref()).is_some_and(|c| c.starts_with("bbr"));
     report.nic.as_ref().is_some_and(|nic| nic.name == "lo")
         && report.options.iter().any(|granted| {
             granted.option == "congestion_control"
                 && granted.requested.is_none()
                 && sends(granted.flow)
-                && is_bbr(granted)
+                && granted.last().is_some_and(|name| name.starts_with("bbr"))
         })
 }
 
@@ -305,7 +303,7 @@ fn cpus(count: f64) -> String {
 mod tests {
     use netcore::{
         client::RanksOutcome,
-        report::{Ending, NicFacts, RankReport, ThreadUse},
+        report::{Ending, Granted, NicFacts, RankReport, ThreadUse},
     };
 
     use super::*;

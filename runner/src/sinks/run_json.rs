@@ -11,7 +11,7 @@ use std::{
 };
 
 use analyze::distinct;
-use netcore::{control::clock::ClockOffset, measure::host::HostFacts, report::SideReport};
+use netcore::{control::clock::ClockOffset, measure::host::HostFacts};
 use schemas::run_record::{self, CaseRecord, HookRecord, PlanRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -90,8 +90,7 @@ impl RunJson {
                 "" => step.id.clone(),
                 name => format!("{}/{name}", step.id),
             };
-            let ends = std::iter::once(&reports.near).chain(&reports.far);
-            let notes = distinct(ends.flat_map(|end: &SideReport| end.notes.clone()));
+            let notes = distinct(reports.ends().flat_map(|end| end.notes.clone()));
             let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
                 case: step.name.clone(),

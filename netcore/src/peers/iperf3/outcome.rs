@@ -48,12 +48,11 @@ pub fn client_results(spec: &TestSpec, near: &SideReport) -> Results {
         result.seconds = measured.map_or(0.0, |window| window.elapsed_ns as f64 / 1e9);
         result
     };
-    let congestion = near.options.iter().find(|granted| granted.option == "congestion_control");
     let process = measured.and_then(|window| window.cpu.as_ref()?.process_cpus);
     Results {
         cpu: process.map(|cpus| [cpus * 100.0, 0.0, 0.0]),
         has_retransmits: (spec.direction != Direction::Reverse).then_some(spec.transport != Transport::Udp),
-        congestion: congestion.and_then(|granted| granted.at_end.clone().or_else(|| granted.at_start.clone())),
+        congestion: near.last_value("congestion_control").map(str::to_owned),
         output: None,
         streams: (0..spec.flows()).map(stream).collect(),
     }
@@ -272,11 +271,10 @@ pub fn server_results(
         result
     };
     let streams: Vec<_> = report.totals.iter().map(stream).collect();
-    let granted = report.options.iter().find(|granted| granted.option == "congestion_control");
     Results {
         cpu: cpu.since(seconds(times.arrived.max(times.end))),
         has_retransmits: (spec.direction != Direction::Forward).then_some(!udp),
-        congestion: granted.and_then(|granted| granted.at_end.clone().or_else(|| granted.at_start.clone())),
+        congestion: report.last_value("congestion_control").map(str::to_owned),
         output: asked.wants_output.then(|| output(spec, &streams)),
         streams,
     }

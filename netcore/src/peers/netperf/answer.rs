@@ -6,7 +6,7 @@ use super::{
     wire::{Message, Text, kind},
 };
 use crate::{
-    report::{Counts, CpuUse, Granted, SideReport},
+    report::{Counts, CpuUse, SideReport},
     spec::{Pattern, Transport},
 };
 
@@ -125,12 +125,6 @@ fn total(report: &SideReport, count: fn(&Counts) -> u64) -> u64 {
     report.totals.iter().map(|flow| count(&flow.counts)).sum()
 }
 
-/// The last reported value of a socket option.
-fn last_value<'r>(options: &'r [Granted], name: &str) -> Option<&'r str> {
-    let granted = options.iter().find(|granted| granted.option == name)?;
-    granted.at_end.as_deref().or(granted.at_start.as_deref())
-}
-
 /// CPU figures of the results.
 struct Cpu<'r> {
     used: Option<&'r CpuUse>,
@@ -172,15 +166,14 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
     let nanoseconds: u64 = report.phases.iter().map(|phase| phase.elapsed_ns).sum();
     let elapsed_s = (nanoseconds as f64 / 1e9) as f32;
     let cpu = Cpu { used: report.phases.last().and_then(|phase| phase.cpu.as_ref()) };
-    let buffer =
-        |name, initial| last_value(&report.options, name).and_then(|bytes| bytes.parse().ok()).unwrap_or(initial);
+    let buffer = |name, initial| report.last_value(name).and_then(|bytes| bytes.parse().ok()).unwrap_or(initial);
     let receive_buffer = buffer("receive_buffer", opened.receive_buffer);
     let send_buffer = buffer("send_buffer", opened.send_buffer);
     let (cpu_percent, cpu_method, cpus) = (cpu.busy(), cpu.method(), cpus());
     let mut message = Message::new(asked.form.kind() + 2, 0);
     match asked.form {
         Form::Omni => {
-            let congestion_control = last_value(&report.options, "congestion_control").and_then(Text::new);
+            let congestion_control = report.last_value("congestion_control").and_then(Text::new);
             let retransmits = report.totals.iter().filter_map(|flow| flow.tcp_info).map(|info| info.retransmits).sum();
             messages::OmniResults {
                 bytes_received,

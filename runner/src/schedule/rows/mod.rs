@@ -186,7 +186,7 @@ fn text(report: &SideReport, option: &str, role: Role) -> Option<String> {
     let flow = report.phases.first().and_then(|w| w.flows.iter().find(|f| f.role == role)).map(|f| f.flow);
     let known = |g: &&Granted| g.option == option;
     let of_role = report.options.iter().filter(known).find(|g| Some(g.flow) == flow);
-    of_role.or_else(|| report.options.iter().find(known)).and_then(|g| g.at_end.clone().or_else(|| g.at_start.clone()))
+    of_role.or_else(|| report.options.iter().find(known)).and_then(Granted::last).map(str::to_owned)
 }
 
 fn number(report: &SideReport, option: &str, role: Role) -> Option<u64> {

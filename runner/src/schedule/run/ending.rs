@@ -226,7 +226,7 @@ pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Opti
         let (when, has_numbers) = whole.cut()?;
         return Some(Cut { sentence: format!("{by} {when}"), has_numbers });
     }
-    if !measured.members.iter().flat_map(ends).any(|end| end.ending == Ending::Stopped) {
+    if !measured.members.iter().flat_map(Outcome::ends).any(|end| end.ending == Ending::Stopped) {
         return None;
     }
     let longest = step
@@ -238,7 +238,7 @@ pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Opti
                 Stop::AfterNs(ns) => Some(ns),
                 _ => None,
             };
-            Some((ends(reports).filter_map(elapsed).max()?, planned))
+            Some((reports.ends().filter_map(elapsed).max()?, planned))
         })
         .max();
     let seconds = |ns: u64| human(Unit::Seconds, ns as f64 / 1e9);
@@ -247,12 +247,8 @@ pub(super) fn of(step: &Step, measured: &Measured, signals: &Interrupts) -> Opti
         Some((elapsed, None)) => format!("after {}", seconds(elapsed)),
         None => "before it measured".to_owned(),
     };
-    let has_begun = |reports: &Outcome| ends(reports).any(|end| elapsed(end).is_some());
+    let has_begun = |reports: &Outcome| reports.ends().any(|end| elapsed(end).is_some());
     Some(Cut { sentence: format!("{by} {when}"), has_numbers: measured.members.iter().all(has_begun) })
-}
-
-fn ends(reports: &Outcome) -> impl Iterator<Item = &SideReport> {
-    std::iter::once(&reports.near).chain(&reports.far)
 }
 
 /// Length of an end's measure phase, nanoseconds.
