@@ -21,7 +21,7 @@ use crate::{
     peers::{PeerError, Program},
 };
 
-pub use peer::{Peer, PeerTarget};
+pub use peer::Peer;
 pub use ranks::{Arrivals, RankSession, RanksOutcome, prepare_ranks};
 pub use ready::{DataAddresses, Far, Prepared, prepare, take_turns};
 #[cfg(test)]
@@ -32,12 +32,12 @@ pub use session::{Cutter, PeerFacts, Relayed, Session};
 /// The longest time that a daemon can make a client wait for a turn.
 pub const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// A daemon, and how to talk to it.
+/// A daemon or another program that serves tests, and how to talk to it.
 #[derive(Clone, Debug, Default)]
 pub struct Target {
     /// The host's name in sentences.
     pub name: String,
-    /// `host`, `host:port` or `[address]:port`; the default port is 12864.
+    /// `host`, `host:port` or `[address]:port`; the default port of a daemon is 12864.
     pub control: String,
     /// `None`: in clear.
     pub key: Option<Key>,

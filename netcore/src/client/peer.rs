@@ -2,13 +2,12 @@
 
 use std::{
     io,
-    net::IpAddr,
     os::fd::{AsFd, BorrowedFd},
     thread,
     time::{Duration, Instant},
 };
 
-use super::{ClientError, HostLabel, Timeouts};
+use super::{ClientError, HostLabel, Target, Timeouts};
 use crate::{
     control::{
         dial::{dial, resolve_or},
@@ -26,21 +25,6 @@ use crate::{
 const BETWEEN_TESTS: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// A program that serves tests, and how to talk to it.
-#[derive(Clone, Debug)]
-pub struct PeerTarget {
-    /// The host's name in sentences.
-    pub name: String,
-    pub program: Program,
-    /// `host`, `host:port` or `[address]:port`; the program's own port by default.
-    pub control: String,
-    /// Local address of the control connection; `None`: by the route.
-    pub bind: Option<IpAddr>,
-    /// Network namespace of the control connection; `None`: the process's own.
-    pub netns: Option<String>,
-    pub timeouts: Timeouts,
-}
-
 /// A control connection to another program.
 pub struct Peer {
     pub(super) host: HostLabel,
@@ -50,10 +34,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Connects. The far end takes part in one test, in [`super::prepare`].
-    pub fn connect(target: &PeerTarget) -> Result<Self, ClientError> {
+    /// Connects; by default to the program's own port. The far end takes part in one test, in [`super::prepare`].
+    pub fn connect(program: Program, target: &Target) -> Result<Self, ClientError> {
         let host = HostLabel { name: target.name.clone(), control: target.control.clone(), launched: false };
-        let program = target.program;
         let addresses = resolve_or(&target.control, program.port())
             .map_err(|source| ClientError::Resolve { host: host.clone(), source })?;
         let dial = || {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Target, Timeouts},
     daemon::{Config, Limits},
     peers::Program,
     report::{Counts, Ending, SideReport},
@@ -18,15 +18,8 @@ use netcore::{
 use crate::served::{Serving, never_stopped};
 
 fn run(address: &str, spec: &TestSpec, timeouts: Timeouts) -> Result<Outcome, ClientError> {
-    let target = PeerTarget {
-        name: "box".into(),
-        program: Program::Iperf3,
-        control: address.into(),
-        bind: None,
-        netns: None,
-        timeouts,
-    };
-    let mut peer = Peer::connect(&target)?;
+    let target = Target { timeouts, ..Target::new("box", address) };
+    let mut peer = Peer::connect(Program::Iperf3, &target)?;
     let prepared = client::prepare(None, Far::Peer(&mut peer), spec, &DataAddresses::default(), timeouts)?;
     prepared.start(None)?.wait(&mut (), &never_stopped())
 }

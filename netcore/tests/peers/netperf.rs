@@ -7,7 +7,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, PeerTarget, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Outcome, Peer, Target},
     daemon::{Config, Limits},
     peers::Program,
     report::{Counts, Ending, SideReport},
@@ -49,20 +49,9 @@ impl Drop for Netserver {
     }
 }
 
-fn target(address: &str) -> PeerTarget {
-    PeerTarget {
-        name: "old".into(),
-        program: Program::Netperf,
-        control: address.into(),
-        bind: None,
-        netns: None,
-        timeouts: Timeouts::default(),
-    }
-}
-
 pub fn run(address: &str, spec: &TestSpec) -> Result<Outcome, ClientError> {
-    let target = target(address);
-    let mut peer = Peer::connect(&target)?;
+    let target = Target::new("old", address);
+    let mut peer = Peer::connect(Program::Netperf, &target)?;
     let prepared = client::prepare(None, Far::Peer(&mut peer), spec, &DataAddresses::default(), target.timeouts)?;
     prepared.start(None)?.wait(&mut (), &never_stopped())
 }

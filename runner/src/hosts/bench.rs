@@ -232,7 +232,8 @@ impl Hosts {
                 (spec.family, spec.has_daemon())
             }
         };
-        let peer = self.peers.get(&member.to).filter(|_| !has_daemon).map(Peer::connect).transpose()?;
+        let peer = self.peers.get(&member.to).filter(|_| !has_daemon);
+        let peer = peer.map(|(program, target)| Peer::connect(*program, target)).transpose()?;
         let data = |(end, _): &(&Endpoint, _)| match *end {
             _ if !has_daemon => self.services.get(*end).copied(),
             // Its control connection is on IPv4's loopback; data may use either family.

@@ -20,9 +20,10 @@ use std::{
 };
 
 use netcore::{
-    client::{PeerTarget, Session},
+    client::{Session, Target},
     control::{key::Key, message::Limits, stop::StopFlag},
     daemon::{Daemon, Embedded},
+    peers::Program,
     spec::{Side, Transport},
 };
 
@@ -54,7 +55,7 @@ pub struct Hosts {
     /// Keys of reflectors.
     keys: BTreeMap<Endpoint, Key>,
     /// The ones among them that take part in tests by a protocol of their own.
-    peers: BTreeMap<Endpoint, PeerTarget>,
+    peers: BTreeMap<Endpoint, (Program, Target)>,
     /// Open sessions that no test uses at the moment, by end and the grace they were opened with.
     idle: BTreeMap<(Endpoint, Duration), Vec<Session>>,
     /// Ends whose daemons answered the last time.

@@ -9,13 +9,14 @@ use std::{
 };
 
 use netcore::{
-    client::{ClientError, PeerTarget, Session, Target, Timeouts},
+    client::{ClientError, Session, Target},
     control::{
         channel::ChannelError,
         key::Key,
         stop::{StopFlag, Urgency},
     },
     lock::Lock,
+    peers::Program,
 };
 
 use super::Hosts;
@@ -238,16 +239,9 @@ pub fn key_of(name: &str, host: Option<&Host>) -> Result<Option<Key>, Error> {
 }
 
 /// A host where another program takes part in tests, over a control connection.
-pub fn of_peer(name: &str, host: &Host) -> Option<PeerTarget> {
+pub fn of_peer(name: &str, host: &Host) -> Option<(Program, Target)> {
     let control = host.control.as_ref().or(host.address.as_ref())?;
-    Some(PeerTarget {
-        name: name.to_owned(),
-        program: host.speaks.filter(|program| program.converses())?,
-        control: bracketed(control),
-        bind: None,
-        netns: None,
-        timeouts: Timeouts::default(),
-    })
+    Some((host.speaks.filter(|program| program.converses())?, Target::new(name, bracketed(control))))
 }
 
 /// The address of a service: a host without a daemon, or whose daemon takes no part.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use netcore::{
-    client::{self, ClientError, DataAddresses, Far, Observer, Outcome, Peer, PeerTarget, Timeouts},
+    client::{self, ClientError, DataAddresses, Far, Observer, Outcome, Peer, Target, Timeouts},
     control::stop::{StopFlag, Urgency},
     peers::{CpuClock, PeerError, Program},
     report::{Counts, Ending, Phase, TcpInfo, TcpInfoHere, Window},
@@ -300,14 +300,8 @@ impl Ends {
     }
 
     fn connect(&self, request: &Request, control: IpAddr) -> Result<Peer, ClientError> {
-        Peer::connect(&PeerTarget {
-            name: request.host().to_owned(),
-            program: Program::Netperf,
-            control: SocketAddr::new(control, request.globals.port).to_string(),
-            bind: self.bind,
-            netns: None,
-            timeouts: Timeouts::default(),
-        })
+        let control = SocketAddr::new(control, request.globals.port).to_string();
+        Peer::connect(Program::Netperf, &Target { bind: self.bind, ..Target::new(request.host(), control) })
     }
 }
 
