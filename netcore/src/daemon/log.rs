@@ -106,61 +106,37 @@ pub struct TestResult {
     /// Time under load: warm-up, measurement and cool-down.
     pub elapsed: Duration,
     pub ending: TestEnding,
+    /// Why it was refused or failed.
+    pub reason: Option<String>,
 }
 
-/// End of a test at this daemon.
-#[derive(Clone, Debug, PartialEq)]
-pub enum TestEnding {
-    /// By its stop rule.
-    Complete,
-    /// Earlier, on request; the measurement until then counts.
-    Stopped,
-    /// The client cancelled it.
-    Aborted,
-    /// It was not admitted.
-    Refused(String),
-    Failed(String),
-}
-
-impl TestEnding {
-    /// Every name.
-    pub const NAMES: [&str; 5] = ["complete", "stopped", "aborted", "refused", "failed"];
-
-    fn of(ending: &Ending) -> Self {
-        match ending {
-            Ending::Complete => Self::Complete,
-            Ending::Stopped => Self::Stopped,
-            Ending::Failed(reason) => Self::Failed(reason.clone()),
-        }
-    }
-
-    /// Its name in the log.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Stopped => "stopped",
-            Self::Aborted => "aborted",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
-        }
-    }
-
-    /// The reason, where there is one.
-    pub fn reason(&self) -> Option<&str> {
-        match self {
-            Self::Complete | Self::Stopped | Self::Aborted => None,
-            Self::Refused(reason) | Self::Failed(reason) => Some(reason),
-        }
+schemas::words! {
+    /// End of a test at this daemon.
+    TestEnding {
+        /// The client cancelled it.
+        Aborted = "aborted",
+        /// By its stop rule.
+        Complete = "complete",
+        Failed = "failed",
+        /// It was not admitted.
+        Refused = "refused",
+        /// Earlier, on request; the measurement until then counts.
+        Stopped = "stopped",
     }
 }
 
 impl TestResult {
-    pub(super) fn without_load(ending: TestEnding) -> Self {
-        Self { bytes_sent: 0, bytes_received: 0, elapsed: Duration::ZERO, ending }
+    pub(super) fn without_load(ending: TestEnding, reason: Option<String>) -> Self {
+        Self { bytes_sent: 0, bytes_received: 0, elapsed: Duration::ZERO, ending, reason }
     }
 
     pub(super) fn of((bytes_sent, bytes_received, elapsed_ns): Volume, ending: &Ending) -> Self {
-        Self { bytes_sent, bytes_received, elapsed: Duration::from_nanos(elapsed_ns), ending: TestEnding::of(ending) }
+        let (ending, reason) = match ending {
+            Ending::Complete => (TestEnding::Complete, None),
+            Ending::Stopped => (TestEnding::Stopped, None),
+            Ending::Failed(reason) => (TestEnding::Failed, Some(reason.clone())),
+        };
+        Self { bytes_sent, bytes_received, elapsed: Duration::from_nanos(elapsed_ns), ending, reason }
     }
 }
 
@@ -185,8 +161,7 @@ pub struct Counts {
     pub opened: BTreeMap<&'static str, u64>,
     /// Connections without a session.
     pub refused: BTreeMap<Cause, u64>,
-    /// Tests by their ending ([`TestEnding::name`]).
-    pub tests: BTreeMap<&'static str, u64>,
+    pub tests: BTreeMap<TestEnding, u64>,
     /// Programs that were run for clients.
     pub programs: u64,
     /// Payload of ended tests.
@@ -223,7 +198,7 @@ impl Default for Tally {
         let counts = Counts {
             opened: programs.map(|name| (name, 0)).collect(),
             refused: Cause::ALL.iter().map(|cause| (*cause, 0)).collect(),
-            tests: TestEnding::NAMES.map(|name| (name, 0)).into(),
+            tests: TestEnding::ALL.iter().map(|ending| (*ending, 0)).collect(),
             programs: 0,
             bytes_sent: 0,
             bytes_received: 0,
@@ -243,7 +218,7 @@ impl Tally {
             Event::Opened { program, .. } => *counts.opened.entry(program).or_default() += 1,
             Event::Program { .. } => counts.programs += 1,
             Event::Test { result, .. } => {
-                *counts.tests.entry(result.ending.name()).or_default() += 1;
+                *counts.tests.entry(result.ending).or_default() += 1;
                 counts.bytes_sent += result.bytes_sent;
                 counts.bytes_received += result.bytes_received;
             }
@@ -277,18 +252,6 @@ mod tests {
         },
         daemon::log::Over,
     };
-
-    #[test]
-    fn every_ending_has_its_name() {
-        let endings = [
-            TestEnding::Complete,
-            TestEnding::Stopped,
-            TestEnding::Aborted,
-            TestEnding::Refused(String::new()),
-            TestEnding::Failed(String::new()),
-        ];
-        assert_eq!(endings.map(|ending| ending.name()), TestEnding::NAMES);
-    }
 
     #[test]
     fn refusals_are_told_apart() {

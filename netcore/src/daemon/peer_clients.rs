@@ -158,7 +158,7 @@ impl Host for PeerClient<'_> {
         match admitted {
             Ok(taken) => Ok(Box::new(taken)),
             Err(error) => {
-                self.log_test(spec, TestResult::without_load(TestEnding::Refused(error.to_string())));
+                self.log_test(spec, TestResult::without_load(TestEnding::Refused, Some(error.to_string())));
                 Err(error)
             }
         }
@@ -190,6 +190,6 @@ impl Host for PeerClient<'_> {
     }
 
     fn failed(&self, spec: &TestSpec, reason: &str) {
-        self.log_test(spec, TestResult::without_load(TestEnding::Failed(reason.to_owned())));
+        self.log_test(spec, TestResult::without_load(TestEnding::Failed, Some(reason.to_owned())));
     }
 }

@@ -301,7 +301,7 @@ impl<'s> Session<'s> {
                     Ok(self.reply(&Reply::Ready)?)
                 }
                 Err(error) => {
-                    self.log_test(&test.part, TestResult::without_load(refusal(&error)));
+                    self.log_test(&test.part, TestResult::without_load(refusal(&error), Some(error.to_string())));
                     self.refuse(error)
                 }
             },
@@ -337,7 +337,7 @@ impl<'s> Session<'s> {
         match self.admit(&prepare, turn.is_some()) {
             Ok((prepared, charge)) => Ok(Test { prepared, part: prepare.part, charge, turn }),
             Err(error) => {
-                self.log_test(&prepare.part, TestResult::without_load(refusal(&error)));
+                self.log_test(&prepare.part, TestResult::without_load(refusal(&error), Some(error.to_string())));
                 Err(error)
             }
         }
@@ -396,12 +396,13 @@ impl<'s> Session<'s> {
         }
         let began = Instant::now();
         let ran = self.run(prepared, &part, t0_ns, &mut turn);
-        let without_report = |ending| TestResult { elapsed: began.elapsed(), ..TestResult::without_load(ending) };
+        let without_report =
+            |ending, reason| TestResult { elapsed: began.elapsed(), ..TestResult::without_load(ending, reason) };
         let result = match &ran {
             Ok(Ran::Reported(result)) => result.clone(),
-            Ok(Ran::Aborted) => without_report(TestEnding::Aborted),
-            Ok(Ran::Refused(error)) => without_report(refusal(error)),
-            Err(over) => without_report(TestEnding::Failed(over.to_string())),
+            Ok(Ran::Aborted) => without_report(TestEnding::Aborted, None),
+            Ok(Ran::Refused(error)) => without_report(refusal(error), Some(error.to_string())),
+            Err(over) => without_report(TestEnding::Failed, Some(over.to_string())),
         };
         self.log_test(&part, result);
         ran?;
@@ -565,8 +566,8 @@ pub(super) fn unexpected(request: &Request, when: &str) -> Over {
 /// The ending of a test that was answered with an error.
 fn refusal(error: &ReplyError) -> TestEnding {
     match error.code {
-        ErrorCode::Failed | ErrorCode::TimedOut => TestEnding::Failed(error.to_string()),
-        _ => TestEnding::Refused(error.to_string()),
+        ErrorCode::Failed | ErrorCode::TimedOut => TestEnding::Failed,
+        _ => TestEnding::Refused,
     }
 }
 

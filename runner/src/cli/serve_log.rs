@@ -293,8 +293,8 @@ fn sentence(event: &Event<'_>) -> String {
             if !result.elapsed.is_zero() {
                 let _ = write!(text, ", {}", human(Unit::Seconds, result.elapsed.as_secs_f64()));
             }
-            let _ = write!(text, ", {}", result.ending.name());
-            if let Some(reason) = result.ending.reason() {
+            let _ = write!(text, ", {}", result.ending);
+            if let Some(reason) = &result.reason {
                 let _ = write!(text, ": {}", cut(reason));
             }
             text
@@ -347,8 +347,8 @@ fn object(event: &Event<'_>) -> Value {
             object["bytes_sent"] = result.bytes_sent.into();
             object["bytes_received"] = result.bytes_received.into();
             object["elapsed_s"] = result.elapsed.as_secs_f64().into();
-            object["ending"] = result.ending.name().into();
-            object["reason"] = result.ending.reason().map(cut).into();
+            object["ending"] = result.ending.as_str().into();
+            object["reason"] = result.reason.as_deref().map(cut).into();
         }
     }
     object
@@ -385,21 +385,27 @@ mod tests {
         ClientLabel { address: "10.0.0.1:4000".parse().unwrap(), host: Some(host.into()) }
     }
 
-    fn test(client: &ClientLabel, ending: TestEnding, of: impl Fn(&Event<'_>) -> String) -> String {
+    fn test(
+        client: &ClientLabel,
+        ending: TestEnding,
+        reason: Option<&str>,
+        of: impl Fn(&Event<'_>) -> String,
+    ) -> String {
         let spec = TestSpec { streams: 4, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         let elapsed = Duration::from_millis(2500);
-        let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending };
+        let reason = reason.map(str::to_owned);
+        let result = TestResult { bytes_sent: 0, bytes_received: 1 << 30, elapsed, ending, reason };
         of(&Event::Test { client, part: &Part::End { spec: Box::new(spec), side: Side::Far }, result })
     }
 
     #[test]
     fn a_test_has_client_workload_bytes_time_and_ending() {
-        let line = test(&client("lab-a"), TestEnding::Complete, sentence);
+        let line = test(&client("lab-a"), TestEnding::Complete, None, sentence);
         assert!(line.starts_with("10.0.0.1:4000 (lab-a): tcp_stream, 4 streams, 1 GiB received, "), "{line}");
         assert!(line.ends_with("2.50 s, complete"), "{line}");
-        let line = test(&client("lab-a"), TestEnding::Failed("no route".into()), sentence);
+        let line = test(&client("lab-a"), TestEnding::Failed, Some("no route"), sentence);
         assert!(line.ends_with(", failed: no route"), "{line}");
-        let line = test(&client("lab-a"), TestEnding::Refused("65 flows".into()), |e| Format::Json.line(e));
+        let line = test(&client("lab-a"), TestEnding::Refused, Some("65 flows"), |e| Format::Json.line(e));
         let object: Value = serde_json::from_str(&line).unwrap();
         assert!(line.starts_with("{\"time\":\"20"), "{line}");
         for (field, value) in [
@@ -446,7 +452,7 @@ mod tests {
                 }),
                 format.line(&Event::Program { client: &client, argv: &argv }),
                 format.line(&Event::Program { client: &client, argv: &[long.clone(), "last".into()] }),
-                test(&client, TestEnding::Refused(long.clone()), |event| format.line(event)),
+                test(&client, TestEnding::Refused, Some(&long), |event| format.line(event)),
             ];
             for line in lines {
                 assert!(line.len() < 6000 && (line.contains("x…") || line.contains("…\"]")), "{line}");

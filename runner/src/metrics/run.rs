@@ -240,7 +240,7 @@ impl Source for Served {
         page.put(&f::WAITING, &[], waiting as f64);
         page.put(&f::RUNNING, &[], running as f64);
         for (ending, count) in counts.tests {
-            page.put(&f::TESTS, &[("ending", ending)], count as f64);
+            page.put(&f::TESTS, &[("ending", ending.as_str())], count as f64);
         }
         page.put(&f::PROGRAMS, &[], counts.programs as f64);
         page.put(&f::FLOWS, &[], flows as f64);
