@@ -135,7 +135,7 @@ pub enum ClientError {
     #[error("{host}: {error}")]
     Daemon { host: HostLabel, error: ReplyError },
     #[error("{host} is out of step: it answered `{reply}` to `{request}`")]
-    UnexpectedReply { host: HostLabel, request: &'static str, reply: &'static str },
+    UnexpectedReply { host: HostLabel, request: &'static str, reply: String },
     #[error("{host}: {reason}")]
     Invalid { host: HostLabel, reason: String },
     #[error("the clock of {host} cannot be related to this one: its answers to {probes} probes contradict each other")]

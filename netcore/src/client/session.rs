@@ -19,7 +19,7 @@ use crate::{
         clock::{ClockOffset, PROBES, Probe},
         dial::{dial, resolve},
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
-        message::{Execute, Executed, Greeting, Hello, Limits, Look, Reply, Request, Seen},
+        message::{self, Execute, Executed, Greeting, Hello, Limits, Look, Reply, Request, Seen},
         netns,
         stop::{StopFlag, Urgency, wait},
     },
@@ -313,7 +313,7 @@ impl Session {
         let host = self.host.clone();
         match reply {
             Reply::Error(error) => ClientError::Daemon { host, error },
-            other => ClientError::UnexpectedReply { host, request, reply: other.name() },
+            other => ClientError::UnexpectedReply { host, request, reply: message::name(&other) },
         }
     }
 

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{capabilities, channel::PROGRESS};
 use crate::{
@@ -103,24 +104,6 @@ pub enum Request {
     Stop { at_ns: u64 },
     /// Forget the test, whatever its state; end the program.
     Abort,
-}
-
-impl Request {
-    /// Its name on the wire, for error messages.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Probe => "probe",
-            Self::Look(_) => "look",
-            Self::Execute(_) => "execute",
-            Self::Turn => "turn",
-            Self::Prepare(_) => "prepare",
-            Self::Connect(_) => "connect",
-            Self::Start { .. } => "start",
-            Self::Measure { .. } => "measure",
-            Self::Stop { .. } => "stop",
-            Self::Abort => "abort",
-        }
-    }
 }
 
 /// Facts to collect that need time or a route.
@@ -321,23 +304,12 @@ pub enum Reply {
     Error(ReplyError),
 }
 
-impl Reply {
-    /// Its name on the wire, for error messages.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Probed { .. } => "probed",
-            Self::Seen(_) => "seen",
-            Self::Executed(_) => "executed",
-            Self::Waiting { .. } => "waiting",
-            Self::Granted => "granted",
-            Self::Prepared(_) => "prepared",
-            Self::Ready => "ready",
-            Self::Interim(_) => "interim",
-            Self::Sent => "sent",
-            Self::Report { .. } => "report",
-            Self::Idle => "idle",
-            Self::Error(_) => "error",
-        }
+/// The name of a request or reply on the wire, for error messages.
+pub fn name(message: &impl Serialize) -> String {
+    match serde_json::to_value(message) {
+        Ok(Value::String(name)) => name,
+        Ok(Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),
+        _ => "?".to_owned(),
     }
 }
 

@@ -31,7 +31,8 @@ use crate::{
         channel::{Channel, ChannelError},
         frame::{GREETING_BOUND, REPLY_BOUND, REQUEST_BOUND},
         message::{
-            Connect, ErrorCode, Execute, Greeting, Hello, Part, Prepare, Reply, ReplyError, Request, report_pieces,
+            self, Connect, ErrorCode, Execute, Greeting, Hello, Part, Prepare, Reply, ReplyError, Request,
+            report_pieces,
         },
         part::{self, PreparedPart},
         stop::{StopFlag, Urgency, wait},
@@ -559,7 +560,7 @@ fn late(why: Late) -> Over {
 }
 
 pub(super) fn unexpected(request: &Request, when: &str) -> Over {
-    let message = format!("unexpected request `{}`{when}: the session is closed", request.name());
+    let message = format!("unexpected request `{}`{when}: the session is closed", message::name(request));
     Over::Refused(ReplyError::new(ErrorCode::Protocol, message))
 }
 
