@@ -90,22 +90,30 @@ impl End {
         token: Token,
         files: FillFiles,
     ) -> Result<Self, EndError> {
-        support::check(spec)?;
         if spec.dialect.is_foreign() {
             let reason = "another program's protocol opens the connections of this test, not a session";
             return Err(EndError::Impossible(reason.to_owned()));
         }
+        let mut end = Self::apart(spec, side, files)?;
+        end.rendezvous = Rendezvous::prepare(&end.spec, side, data_ip, ports, &token)?;
+        end.token = token;
+        if side == Side::Far {
+            end.identity = tls::Identity::of(&end.spec, end.files.certificate()?)?;
+        }
+        Ok(end)
+    }
+
+    /// An end with its buffers, before it has a way to the other one.
+    fn apart(spec: &TestSpec, side: Side, files: FillFiles) -> Result<Self, EndError> {
+        support::check(spec)?;
         raise_limit();
-        let spec = Arc::new(spec.clone());
-        let assignments = pattern::assignments(&spec, side, &files)?;
-        let rendezvous = Rendezvous::prepare(&spec, side, data_ip, ports, &token)?;
-        let identity = if side == Side::Far { tls::Identity::of(&spec, files.certificate()?)? } else { None };
+        let assignments = pattern::assignments(spec, side, &files)?;
         Ok(Self {
-            spec,
+            spec: Arc::new(spec.clone()),
             side,
-            token,
-            rendezvous,
-            identity,
+            token: Token::default(),
+            rendezvous: Rendezvous::Near { data_ip: None },
+            identity: None,
             files: Arc::new(files),
             assignments,
             connected: Connected::default(),
@@ -124,26 +132,10 @@ impl End {
     /// An end over connections that another program's protocol has opened, one link per flow in the flows' order: ready to
     /// start.
     pub(crate) fn over(spec: &TestSpec, side: Side, links: Vec<Link>) -> Result<Self, EndError> {
-        support::check(spec)?;
-        raise_limit();
-        let spec = Arc::new(spec.clone());
         // A client of another program names no files here.
-        let files = if side == Side::Near { FillFiles::of_own(&spec, side)? } else { FillFiles::default() };
-        let assignments = pattern::assignments(&spec, side, &files)?;
-        let mut end = Self {
-            spec,
-            side,
-            token: Token::default(),
-            rendezvous: Rendezvous::Near { data_ip: None },
-            identity: None,
-            files: Arc::new(files),
-            assignments,
-            connected: Connected::of(links),
-            nic: None,
-            counter_log: None,
-            evidence: None,
-            secret: None,
-        };
+        let files = if side == Side::Near { FillFiles::of_own(spec, side)? } else { FillFiles::default() };
+        let mut end = Self::apart(spec, side, files)?;
+        end.connected = Connected::of(links);
         end.look_around();
         Ok(end)
     }

@@ -3,7 +3,7 @@
 //! Pattern, transport, io and direction are orthogonal. [`names`] lists which io methods a pattern has over a transport,
 //! and which options each io method goes with; [`support`] refuses the other combinations with a sentence.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 mod ends;
 pub mod key;
@@ -147,6 +147,17 @@ pub enum Family {
     Any,
     V4,
     V6,
+}
+
+impl Family {
+    /// Whether an address is of this version.
+    pub fn fits(self, address: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::V4 => address.is_ipv4(),
+            Self::V6 => address.is_ipv6(),
+        }
+    }
 }
 
 /// Bytes per operation. Every value is at least 1 where the pattern uses it.

@@ -299,12 +299,7 @@ impl<'a> Deadline<'a> {
 
 /// Checks that the address fits the family that the test asks for.
 pub fn check_family(spec: &TestSpec, address: IpAddr) -> Result<(), EndError> {
-    let fits = match spec.family {
-        Family::Any => true,
-        Family::V4 => address.is_ipv4(),
-        Family::V6 => address.is_ipv6(),
-    };
-    if fits {
+    if spec.family.fits(address) {
         return Ok(());
     }
     let version = if spec.family == Family::V4 { "IPv4" } else { "IPv6" };

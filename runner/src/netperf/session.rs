@@ -311,13 +311,8 @@ fn resolve(host: &str, family: Family) -> Result<Vec<IpAddr>, String> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     // netperf's name of the wildcard.
     let name = if name == "::0" { "::" } else { name };
-    let fits = |address: &IpAddr| match family {
-        Family::Any => true,
-        Family::V4 => address.is_ipv4(),
-        Family::V6 => address.is_ipv6(),
-    };
     let found = std::net::ToSocketAddrs::to_socket_addrs(&(name, 0)).map_err(|error| unknown(&error.to_string()))?;
-    let found: Vec<IpAddr> = found.map(|address| address.ip()).filter(fits).collect();
+    let found: Vec<IpAddr> = found.map(|address| address.ip()).filter(|ip| family.fits(*ip)).collect();
     match (found.is_empty(), family) {
         (false, _) => Ok(found),
         (true, Family::V6) => Err(unknown("it has no IPv6 address")),

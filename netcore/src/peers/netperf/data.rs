@@ -25,7 +25,7 @@ use crate::{
     error::EndError,
     measure::clock::monotonic_ns,
     report::{Ending, SideReport},
-    spec::{Direction, Family, Stop, TestSpec},
+    spec::{Direction, Stop, TestSpec},
     sys::{self, opt},
     transport::{
         Link, Protocol,
@@ -78,12 +78,7 @@ impl Waiting {
         };
         let socket = opened.map_err(|error| refused(&error))?;
         let address = local_ip(&socket).map_err(|error| refused(&error))?;
-        let fits = match spec.family {
-            Family::Any => true,
-            Family::V4 => address.is_ipv4(),
-            Family::V6 => address.is_ipv6(),
-        };
-        if !fits {
+        if !spec.family.fits(address.ip()) {
             let reason = format!("the data address {} is of another IP version than asked for", address.ip());
             return Err(Refused::new(Errno::EAFNOSUPPORT, reason));
         }
