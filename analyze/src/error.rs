@@ -68,6 +68,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same with a remedy, if the table lacks a column.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        match self {
+            Self::Data { place: place @ Place { column: None, line: 1, .. }, reason } => {
+                Self::Data { place, reason: format!("{reason}. {hint}") }
+            }
+            other => other,
+        }
+    }
+
     /// A file that cannot be read. One that does not exist has a remedy.
     pub(crate) fn unreadable(path: &Path, source: std::io::Error) -> Self {
         if source.kind() != std::io::ErrorKind::NotFound {

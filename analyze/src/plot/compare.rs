@@ -12,10 +12,7 @@ use super::{
     records::{Columns, Records},
     series,
 };
-use crate::{
-    error::{Error, Place},
-    table::cells,
-};
+use crate::{error::Error, table::cells};
 use schemas::{
     columns::verdicts::column as verdict,
     metrics::{self, Range},
@@ -62,17 +59,11 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         along: &[verdict::case, verdict::case_id, verdict::metric, verdict::member, verdict::assertion],
         ..Columns::default()
     };
-    let with_hint = |error: Error| match error {
-        Error::Data { place: Place { column: None, line: 1, file }, reason } => Error::Data {
-            place: Place { file, line: 1, column: None },
-            reason: format!(
-                "{reason}. This picture shows what `plumb compare` found: plumb compare -f csv BASE NEW | plumb plot compare -o FILE"
-            ),
-        },
-        other => other,
-    };
+    let hint =
+        "This picture shows what `plumb compare` found: plumb compare -f csv BASE NEW | plumb plot compare -o FILE";
     let ((records, changes), others) = options.with_same_scale(|input, _| {
-        let records = Records::new(options, input, &options.selection, &columns).map_err(with_hint)?;
+        let records =
+            Records::new(options, input, &options.selection, &columns).map_err(|error| error.with_hint(hint))?;
         let changes = changes(&records);
         Ok((records, changes))
     })?;

@@ -10,7 +10,7 @@ use super::{
     records::{Columns, Record, Records},
     series::{self, Condense, Point, Series},
 };
-use crate::error::{Error, Place};
+use crate::error::Error;
 use indexmap::IndexMap;
 use schemas::{
     columns::hops::column as hop,
@@ -40,17 +40,11 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
         along: &[hop::case, hop::case_id, hop::iteration, hop::direction, hop::hop, hop::address, hop::note],
         ..Columns::default()
     };
-    let with_hint = |error: Error| match error {
-        Error::Data { place: Place { column: None, line: 1, file }, reason } => Error::Data {
-            place: Place { file, line: 1, column: None },
-            reason: format!(
-                "{reason}. This picture shows the hops of a path, which a run with `hops: true` writes beside its results: r.hops.csv"
-            ),
-        },
-        other => other,
-    };
+    let hint =
+        "This picture shows the hops of a path, which a run with `hops: true` writes beside its results: r.hops.csv";
     let ((records, series), others) = options.with_same_scale(|input, _| {
-        let records = Records::new(options, input, &options.selection, &columns).map_err(with_hint)?;
+        let records =
+            Records::new(options, input, &options.selection, &columns).map_err(|error| error.with_hint(hint))?;
         let series = gather(&records, options)?;
         Ok((records, series))
     })?;

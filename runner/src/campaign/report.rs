@@ -45,7 +45,8 @@ const MOST_SUSPECTS: usize = 8;
 /// The results of a run.
 #[derive(Default)]
 pub struct Report {
-    pub(super) summaries: Vec<Row>,
+    /// The summary rows: of each case its members, then the whole.
+    pub summaries: Vec<Row>,
     /// The surveys of pairs, by name. Their pairs have no line of their own.
     surveys: Vec<(String, Surveyed)>,
     pub(super) verdicts: Verdicts,
@@ -53,7 +54,8 @@ pub struct Report {
     pub(super) cases: Vec<CaseResult>,
     /// Number of cases.
     pub(super) measured: usize,
-    pub(super) notes: Vec<String>,
+    /// Sentences that readers of the numbers should know.
+    pub notes: Vec<String>,
     /// Notes that stand on standard error as warnings already.
     pub(super) said: HashSet<String>,
     /// Notes of which the surveys above the results say more.
@@ -72,7 +74,7 @@ pub struct Report {
     /// Whether the reader of the rows has left.
     pub(super) closed: bool,
     /// Facts about every machine that took part, by name.
-    pub(super) hosts: BTreeMap<String, HostRecord>,
+    pub hosts: BTreeMap<String, HostRecord>,
 }
 
 impl Report {
@@ -142,26 +144,11 @@ impl Report {
         }
     }
 
-    /// The summary rows: of each case its members, then the whole.
-    pub fn summaries(&self) -> &[Row] {
-        &self.summaries
-    }
-
     /// A sentence on all cases with a wide interval whose CPUs others had.
     pub(super) fn unsteadiness(&self) -> Option<String> {
         let (case, why) = self.unsteady.first()?;
         let (wide, all) = (self.unsteady.len(), self.measured);
         Some(format!("{wide} of {all} cases have an interval wider than ± {:.0} %; in {case}, {why}", 100.0 * WIDE))
-    }
-
-    /// Sentences that readers of the numbers should know.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Facts about every machine that took part, by name.
-    pub fn hosts(&self) -> &BTreeMap<String, HostRecord> {
-        &self.hosts
     }
 
     /// The cases that could not be measured, and why.

@@ -235,7 +235,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
         (row.case_id, row.member) = (Some(case.id.clone()), None);
         Some(row)
     };
-    let rows: Vec<Row> = why::limited(report.summaries().iter().cloned()).into_iter().filter_map(of_load).collect();
+    let rows: Vec<Row> = why::limited(report.summaries.iter().cloned()).into_iter().filter_map(of_load).collect();
     let mut means = Means { key, interrupts, progress: Progress::brief() };
     let answers = super::why::prove(&source, &rows, &mut means)?;
     let mut out = anstream::stdout().lock();

@@ -156,7 +156,7 @@ fn of_plan(args: &Args, means: &mut Means<'_>) -> Result<(Source, Vec<Row>), Err
     if let Some((case, why)) = report.failures().next() {
         return Err(Error::Measurement(format!("{case}: {why}")));
     }
-    Ok((source, why::limited(report.summaries().iter().cloned())))
+    Ok((source, why::limited(report.summaries.iter().cloned())))
 }
 
 fn show(args: &Args, answers: &[Answer]) -> Result<(), Error> {

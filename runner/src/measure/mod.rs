@@ -39,7 +39,7 @@ const LOST: f64 = 0.01;
 pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", headline(asked, report, took))?;
     let rows = shown_rows(report);
-    aligned(&columns(&rows, report.summaries()), &sheet.indented(2), out)?;
+    aligned(&columns(&rows, &report.summaries), &sheet.indented(2), out)?;
     // Round trips one after the other are limited by the path's length, which their own line says.
     let loads = rows.iter().filter(|row| row.case.as_deref() != Some(IDLE));
     let limits = limits::lines(loads.map(|row| (name(row), *row)));
@@ -60,7 +60,7 @@ fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let single = !asked.hops && loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
     // The margin is the built-in plan's, and not the user's.
-    let own = report.notes().iter().map(|note| without_goal(note.as_str()));
+    let own = report.notes.iter().map(|note| without_goal(note.as_str()));
     own.chain(too_fast).chain(single).collect()
 }
 
@@ -92,11 +92,11 @@ fn too_fast(row: &Row) -> Option<String> {
 
 /// `b.lab · 0.21 ms away · Linux 6.12.0, 16 CPUs · 20 s`
 fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
-    let hosts: &BTreeMap<String, HostRecord> = report.hosts();
+    let hosts: &BTreeMap<String, HostRecord> = &report.hosts;
     let place = asked.host.as_deref().unwrap_or("this machine, both ends");
     let there = hosts.get(SERVER).or_else(|| hosts.get("local").filter(|_| asked.host.is_none()));
     let mut parts = vec![plain(place)];
-    let idle = report.summaries().iter().find(|row| row.case.as_deref() == Some(IDLE));
+    let idle = report.summaries.iter().find(|row| row.case.as_deref() == Some(IDLE));
     let away = idle.and_then(|row| row.latency_p50_us).filter(|_| asked.host.is_some());
     parts.extend(away.map(|us| format!("{} away", human(Unit::Microseconds, us))));
     match (asked.speaks, there) {
@@ -117,7 +117,7 @@ fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
 /// The rows that have a line: of a group, the load.
 fn shown_rows(report: &Report) -> Vec<&Row> {
     let is_told = |row: &&Row| row.member.as_deref().is_none_or(|member| member == LOAD);
-    report.summaries().iter().filter(is_told).collect()
+    report.summaries.iter().filter(is_told).collect()
 }
 
 fn name(row: &Row) -> String {
@@ -158,13 +158,13 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
 
 /// The answer as one JSON document: the summary rows without histograms, and the sentences.
 pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
-    let rows: Vec<Value> = report.summaries().iter().map(analyze::export::rows::object).collect();
+    let rows: Vec<Value> = report.summaries.iter().map(analyze::export::rows::object).collect();
     json!({
         "host": asked.host,
         "speaks": asked.speaks.map_or("plumb", |program| program.as_str()),
         "took_s": took.as_secs_f64(),
         "rows": rows,
-        "limits": table::limits(report.summaries()),
+        "limits": table::limits(&report.summaries),
         "notes": notes(asked, report),
         "failed": report.failures().map(|(case, why)| json!({"case": case, "why": why})).collect::<Vec<_>>(),
     })

@@ -3,7 +3,11 @@
 use std::{fmt::Write as _, time::Duration};
 
 use netcore::{peers::Program, spec::IDLE as IDLE_PATH};
-use schemas::units::{self, Rate};
+use schemas::{
+    text::shown_way,
+    units::{self, Rate},
+    words::Way,
+};
 
 use super::SERVER;
 use crate::plan::split_port;
@@ -104,34 +108,9 @@ fn size(text: &str) -> Result<String, String> {
 }
 
 impl Load {
-    /// Directions of the load.
-    fn directions(&self) -> &'static [Direction] {
-        if self.reverse { &[Direction::Download] } else { &[Direction::Download, Direction::Upload] }
-    }
-}
-
-/// A direction of the load, as a user sees it who sits at the near end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Download,
-    Upload,
-}
-
-impl Direction {
-    /// Name of its test.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-        }
-    }
-
-    /// As a plan writes it.
-    fn key(self) -> &'static str {
-        match self {
-            Self::Download => "reverse",
-            Self::Upload => "forward",
-        }
+    /// Directions of the load, as the plan names them; their tests have the names that a user sees who sits at the near end.
+    fn directions(&self) -> &'static [Way] {
+        if self.reverse { &[Way::Reverse] } else { &[Way::Reverse, Way::Forward] }
     }
 }
 
@@ -269,7 +248,7 @@ impl Asked {
         let _ = writeln!(text, "defaults: {{{to}warmup: {warmup}, duration: {measure}}}\ntests:");
         for direction in self.load.directions() {
             let load = self.load().join(", ");
-            let _ = writeln!(text, "  {}: {{{load}, direction: {}}}", direction.name(), direction.key());
+            let _ = writeln!(text, "  {}: {{{load}, direction: {direction}}}", shown_way(direction));
         }
         text
     }
@@ -365,9 +344,9 @@ impl Asked {
         }
         for direction in self.load.directions() {
             let (warmup, measure) = (ms(lengths.warmup), ms(lengths.measure));
-            let _ = writeln!(text, "  {}:", direction.name());
+            let _ = writeln!(text, "  {}:", shown_way(direction));
             let mut load = self.load();
-            load.push(format!("direction: {}", direction.key()));
+            load.push(format!("direction: {direction}"));
             if !is_ours {
                 load.push(format!("duration: {}", ms(lengths.warmup + lengths.measure)));
                 for key in load {
@@ -412,7 +391,7 @@ impl Asked {
             let _ = writeln!(text, "  hops: true");
         }
         if self.load.reverse {
-            let _ = writeln!(text, "  direction: {}", Direction::Download.key());
+            let _ = writeln!(text, "  direction: {}", Way::Reverse);
         }
         let _ = writeln!(text, "tests:");
         for workload in &self.workloads {

@@ -34,9 +34,7 @@ impl Appended {
         let whole = file.metadata()?.len();
         Ok(Self { file, whole })
     }
-}
 
-impl Appended {
     /// Brings the pieces to the disk. A device or a pipe has none.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data().or_else(|e| match e.kind() {

@@ -206,7 +206,7 @@ impl Asked<'_> {
         if let Some(why) = failed(&was) {
             return Err(Error::Measurement(format!("{}: {why}", was.name)));
         }
-        let rows = limited(report.summaries().iter().cloned());
+        let rows = limited(report.summaries.iter().cloned());
         let mut best: Option<(f64, String, Row)> = None;
         for (Trying { mut finding, set, case }, (comparison, said)) in trying.into_iter().zip(trial.judged()) {
             let is_it = |of: &&Row| {

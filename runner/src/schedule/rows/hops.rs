@@ -44,7 +44,7 @@ pub fn fill(row: &mut Row, near: &SideReport) {
 /// Counts the places that the iterations of a case found.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Iterations by place, with the last one's cells.
+    /// Iterations by place, with the row of the last one.
     found: BTreeMap<(Option<u64>, Option<u64>), (u32, Row)>,
 }
 
@@ -54,16 +54,8 @@ impl Places {
         if row.queue_hop_because.is_none() {
             return;
         }
-        let cells = Row {
-            queue_hop: row.queue_hop,
-            queue_hop_last: row.queue_hop_last,
-            queue_hop_address: row.queue_hop_address.clone(),
-            queue_hop_added_us: row.queue_hop_added_us,
-            queue_hop_because: row.queue_hop_because.clone(),
-            ..Row::default()
-        };
         let (count, last) = self.found.entry((row.queue_hop, row.queue_hop_last)).or_default();
-        (*count, *last) = (*count + 1, cells);
+        (*count, *last) = (*count + 1, row.clone().without_histograms());
     }
 
     /// Fills the cells of a summary: the place that over half of the iterations found, as the last of them did.
