@@ -39,6 +39,7 @@ use crate::{
 };
 use schemas::{
     columns::COLUMNS,
+    text::counted,
     vocabulary::{self, Meaning, Unresolved},
 };
 use std::{
@@ -215,8 +216,7 @@ impl Shape {
             return Err(self.error(line, None, reason));
         }
         if cells != self.columns.len() {
-            let s = if cells == 1 { "" } else { "s" };
-            let reason = format!("the row has {cells} cell{s}, the header {}", self.columns.len());
+            let reason = format!("the row has {}, the header {}", counted(cells, "cell"), self.columns.len());
             return Err(self.error(line, None, reason));
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
 use analyze::{distinct, first_few, judge::environment::Environment};
 use netcore::control::key::Key;
+use schemas::text::counted;
 
 pub use self::report::Report;
 use self::sinks::Sinks;
@@ -300,8 +301,6 @@ impl Bench for NoBench {
 
 /// `quick · 3 cases · about 18 s · this machine (loopback, embedded daemon)`
 fn headline(plan: &Plan) -> String {
-    let cases = plan.cases.len();
-    let plural = if cases == 1 { "" } else { "s" };
     let ends = plan.cases.iter().flat_map(|c| &c.members).flat_map(Member::places);
     let hosts = ranges::folds(ends.filter(|end| matches!(end, Endpoint::Host(_))).map(Endpoint::name));
     let place = if hosts.is_empty() {
@@ -309,5 +308,5 @@ fn headline(plan: &Plan) -> String {
     } else {
         format!("this machine and {}", hosts.join(", "))
     };
-    format!("{} · {cases} case{plural} · {} · {place}", plan.name, plan.estimate())
+    format!("{} · {} · {} · {place}", plan.name, counted(plan.cases.len(), "case"), plan.estimate())
 }

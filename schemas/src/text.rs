@@ -1,7 +1,7 @@
 //! Text as it is shown. Foreign text is made safe to print: what another program, another host or a file says ends up on
 //! terminals and in the logs of CI systems, and both obey some of it.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// Commands that CI systems look for anywhere in a line: GitHub's and Azure's older form, and `TeamCity`'s.
 const ANYWHERE: [&str; 3] = ["##[", "##vso[", "##teamcity["];
@@ -152,6 +152,14 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
         _ if key.starts_with("remote_") => format!("{key} {value}"),
         _ => format!("{own} {value}"),
     }
+}
+
+/// `1 case`, `3 cases`.
+#[must_use]
+pub fn counted(n: impl Display, noun: &str) -> String {
+    let n = n.to_string();
+    let s = if n == "1" { "" } else { "s" };
+    format!("{n} {noun}{s}")
 }
 
 /// A size, exact: swept ones may differ by a byte.

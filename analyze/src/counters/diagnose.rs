@@ -5,7 +5,10 @@ use super::{
     diff::{Change, Note},
     line_at,
 };
-use crate::error::{Error, ParseError};
+use crate::{
+    error::{Error, ParseError},
+    first_few,
+};
 use indexmap::IndexMap;
 
 /// Sums of differences by key; `None` where the snapshots have none of the keys.
@@ -212,12 +215,8 @@ fn interfaces(look: &Look<'_, '_>, out: &mut Vec<String>, unseen: &mut Vec<&'sta
     if sources.is_empty() {
         unseen.push("interfaces (dev, ip or ethtool:IF)");
     }
-    for (source, mut found) in sources {
-        if found.len() > 12 {
-            let rest = found.len() - 12;
-            found.truncate(12);
-            found.push(format!("and {rest} more"));
-        }
+    for (source, found) in sources {
+        let found = first_few(found.into_iter(), 12);
         if !found.is_empty() {
             out.push(format!("{source} counted trouble: {}.", found.join(", ")));
         }

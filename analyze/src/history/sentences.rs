@@ -8,7 +8,7 @@ use super::{
 };
 use schemas::{
     columns::number,
-    text::{short_id, short_names},
+    text::{counted, short_id, short_names},
     units::{Unit, human, margin, three_digits},
 };
 use std::collections::BTreeMap;
@@ -55,16 +55,15 @@ pub fn sentence(reading: &Reading, analysed: &AnalysedSeries, i: usize) -> Strin
     let (before, first) = analysed.runs(reading, finding);
     let (name, words) = (name(analysed), Words::of(analysed, finding));
     if finding.is_drift {
-        return format!("{name} drifted {}, {}", words.levels, span(before, first));
+        return format!("{name} drifted {}, {}", words.levels, drift(before, first));
     }
-    let since = analysed.since(finding);
     format!(
-        "{name} is {} since run {} of {}: {} ({since} run{}); {}",
+        "{name} is {} since run {} of {}: {} ({}); {}",
         words.change,
         short_id(&first.run_id),
         day(first),
         words.levels,
-        if since == 1 { "" } else { "s" },
+        counted(analysed.since(finding), "run"),
         words.p
     )
 }
@@ -87,11 +86,10 @@ pub fn heading(reading: &Reading, all: &[AnalysedSeries], event: &Event) -> Stri
     let (before, first) = (&reading.runs[event.before], &reading.runs[event.first]);
     let place = format!("{} on {}", key.plan, reading.host(&key.machine));
     if event.is_drift {
-        return format!("{place}, {}", span(before, first));
+        return format!("{place}, {}", drift(before, first));
     }
-    let since = analysed.since(finding);
-    let s = if since == 1 { "" } else { "s" };
-    format!("{place}, since run {} of {} ({since} run{s})", short_id(&first.run_id), day(first))
+    let since = counted(analysed.since(finding), "run");
+    format!("{place}, since run {} of {} ({since})", short_id(&first.run_id), day(first))
 }
 
 /// Parts of sentences about a finding.
@@ -127,13 +125,20 @@ impl Words {
 }
 
 /// `2026-01-01 to 2026-07-31`; one day alone.
-pub fn days(first: &Run, last: &Run) -> String {
+fn days(first: &Run, last: &Run) -> String {
     let (from, to) = (day(first), day(last));
     if from == to { from.to_owned() } else { format!("{from} to {to}") }
 }
 
+/// Runs in the order of time: how many, from when to when, through which.
+pub fn span(reading: &Reading, order: &[usize]) -> String {
+    let (Some(first), Some(last)) = (order.first(), order.last()) else { return "no runs".to_owned() };
+    let [first, last] = [first, last].map(|run| &reading.runs[*run]);
+    format!("{}, {}, through run {}", counted(order.len(), "run"), days(first, last), short_id(&last.run_id))
+}
+
 /// The runs of a drift.
-fn span(first: &Run, last: &Run) -> String {
+fn drift(first: &Run, last: &Run) -> String {
     let [from, to] = [first, last].map(|run| format!("run {} of {}", short_id(&run.run_id), day(run)));
     format!("between {from} and {to}")
 }
@@ -173,9 +178,8 @@ pub fn commits(analysed: &AnalysedSeries, i: usize) -> Vec<String> {
 pub fn doubts(analysed: &AnalysedSeries) -> Vec<String> {
     let mut doubts = Vec::new();
     if analysed.trend.missing > 0 {
-        let (have, missing) = (analysed.series.points.len(), analysed.trend.missing);
-        let s = if have == 1 { "" } else { "s" };
-        doubts.push(format!("{have} run{s}: {missing} more make the {FEWEST} that changes are searched in"));
+        let (have, missing) = (counted(analysed.series.points.len(), "run"), analysed.trend.missing);
+        doubts.push(format!("{have}: {missing} more make the {FEWEST} that changes are searched in"));
     }
     if analysed.disturbed > 0 {
         let s = if analysed.disturbed == 1 { " is" } else { "s are" };
@@ -200,8 +204,8 @@ pub fn doubts(analysed: &AnalysedSeries) -> Vec<String> {
 pub fn outage(outage: &Outage) -> String {
     let Outage { plan, host, begin, end, cycles, reason } = outage;
     let end = end.as_ref().map_or_else(|| "on, and it lasts".to_owned(), |end| format!("to {end}"));
-    let s = if *cycles == 1 { "" } else { "s" };
-    format!("outage: {plan} on {host} from {begin} {end} ({cycles} cycle{s}): {reason}")
+    let cycles = counted(cycles, "cycle");
+    format!("outage: {plan} on {host} from {begin} {end} ({cycles}): {reason}")
 }
 
 /// Facts about the history for its reader.

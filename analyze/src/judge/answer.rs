@@ -2,6 +2,7 @@
 
 use schemas::{
     columns::VerdictRow,
+    text::counted,
     words::{Severity, Verdict},
 };
 
@@ -45,7 +46,7 @@ fn assertions(rows: &[&VerdictRow]) -> Option<(Verdict, String)> {
     let failing = of(&VerdictRow::fails);
     let warned = of(&|r| r.verdict.is_bad() && r.severity == Severity::Warn);
     let unsure = of(&|r| r.verdict == Verdict::Inconclusive);
-    let what = if all == 1 { "1 assertion".to_owned() } else { format!("{all} assertions") };
+    let what = counted(all, "assertion");
     let mut said = Vec::new();
     for (some, verb, words) in [
         (&failing, ["fails", "fail"], ""),
@@ -115,7 +116,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         .into_iter()
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
-    let cases = if all == 1 { "1 case".to_owned() } else { format!("{all} cases") };
+    let cases = counted(all, "case");
     let all_same = of(Verdict::Same).len() == all;
     let text = if all_same {
         format!("Of {cases} {with}, none changed by an amount that counts.")

@@ -4,6 +4,7 @@ use crate::stats::{bootstrap, compare as two_sample, confidence, moments, quanti
 use schemars::JsonSchema;
 use schemas::{
     metrics::{Better, Range},
+    text::counted,
     units,
     words::Verdict,
 };
@@ -441,7 +442,7 @@ fn doubts(values: &[f64], side: &str, apart: bool) -> Vec<String> {
     }
     let severe = quantiles::severe_outliers(values);
     if severe > 0 {
-        doubts.push(format!("{side}: {severe} severe outlier{}", if severe == 1 { "" } else { "s" }));
+        doubts.push(format!("{side}: {}", counted(severe, "severe outlier")));
     }
     doubts
 }

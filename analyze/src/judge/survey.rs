@@ -8,6 +8,7 @@ use crate::{
 use schemas::{
     assertion::Assertion,
     metrics::{Family, Metric},
+    text::counted,
     words::{Verdict, Way},
 };
 
@@ -68,8 +69,7 @@ impl Surveyed {
             None if matches!(found.blind(), Some(Limit::Noise { .. })) => "too much noise to name a suspect".to_owned(),
             None => "too few pairs to name a suspect".to_owned(),
             Some(0) => "no suspects".to_owned(),
-            Some(1) => "1 suspect".to_owned(),
-            Some(count) => format!("{count} suspects"),
+            Some(count) => counted(count, "suspect"),
         };
         [
             Some(format!("{} of {tried} pairs", found.measured)),

@@ -4,6 +4,7 @@ use super::{Limit, UNSEEN, evidence::AGREEMENT, judged};
 use schemas::{
     columns::Row,
     metrics::Family,
+    text::counted,
     words::{LimitedBy, Way},
 };
 
@@ -44,7 +45,7 @@ impl Tally {
         let mut causes: Vec<&(u32, Limit)> = self.causes.iter().collect();
         causes.sort_by_key(|(count, limit)| (limit.by == LimitedBy::Unknown, std::cmp::Reverse(*count)));
         let counts = causes.iter().enumerate().map(|(i, (count, limit))| match i {
-            0 => format!("{} in {count} of {total} iteration{}", limit.by, if total == 1 { "" } else { "s" }),
+            0 => format!("{} in {count} of {}", limit.by, counted(total, "iteration")),
             _ => format!("{} in {count}", limit.by),
         });
         counts.collect::<Vec<_>>().join(", ")

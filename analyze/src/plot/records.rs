@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use schemas::{
     columns::{AXIS_PREFIX, number, results::column, verdicts::column as verdict},
     metrics,
-    text::{case_parts, short_id, short_names},
+    text::{case_parts, counted, short_id, short_names},
     units::{Rate, Unit, parse_rate, parse_with_unit},
     words::{DemandUnit, LatencyKind, OfferedUnit},
 };
@@ -253,7 +253,6 @@ impl Records {
             let mine: Vec<(&String, u64)> =
                 self.lacking.iter().filter(|e| e.0.0 == column).map(|e| (&e.0.1, *e.1)).collect();
             let rows: u64 = mine.iter().map(|m| m.1).sum();
-            let s = if rows == 1 { "" } else { "s" };
             let mut cases: Vec<String> = mine.iter().map(|m| short_names(m.0)).collect();
             if cases.len() > NAMED {
                 // Of many cases the tests are named.
@@ -268,7 +267,7 @@ impl Records {
                 cases.push(format!("{more} more"));
             }
             let cases = if cases.is_empty() { String::new() } else { format!(" ({})", cases.join(", ")) };
-            format!("{LEFT_OUT} {rows} row{s} without {column}{cases}")
+            format!("{LEFT_OUT} {} without {column}{cases}", counted(rows, "row"))
         };
         columns.into_iter().map(sentence).collect()
     }

@@ -15,6 +15,7 @@ use crate::{
 use indexmap::IndexMap;
 use schemas::{
     metrics::{self, Range},
+    text::counted,
     units,
 };
 
@@ -286,8 +287,7 @@ pub fn beside(
 
 /// A note on points that a logarithmic axis has no place for.
 pub fn unplaced(lost: usize) -> Option<String> {
-    let points = if lost == 1 { "point" } else { "points" };
-    (lost > 0).then(|| format!("{lost} {points} at or below zero not shown: the axis is logarithmic"))
+    (lost > 0).then(|| format!("{} at or below zero not shown: the axis is logarithmic", counted(lost, "point")))
 }
 
 /// A line with signs and intervals for each series, and a legend. `across` gives the x of a point.

@@ -25,7 +25,6 @@ use crate::{
 };
 use schemas::{
     metrics::Better,
-    text::short_id,
     units::{level, margin},
 };
 use std::path::PathBuf;
@@ -385,11 +384,7 @@ impl<'a> Order<'a> {
 
     /// The number of runs, the first and the last.
     pub fn span(&self) -> String {
-        let s = if self.runs.len() == 1 { "" } else { "s" };
-        let (Some(first), Some(last)) = (self.runs.first(), self.runs.last()) else { return "no runs".to_owned() };
-        let [first, last] = [first, last].map(|run| &self.reading.runs[*run]);
-        let days = sentences::days(first, last);
-        format!("{} run{s}, {days}, through run {}", self.runs.len(), short_id(&last.run_id))
+        sentences::span(self.reading, &self.runs)
     }
 }
 

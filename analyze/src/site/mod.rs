@@ -124,16 +124,8 @@ impl<'a> Site<'a> {
 
     /// `214 runs, 2026-01-01 to 2026-07-31, through run 0198c2…`
     fn span(&self) -> String {
-        span(self.reading, &self.order)
+        sentences::span(self.reading, &self.order)
     }
-}
-
-/// Runs in the order of time: how many, from when to when, through which.
-fn span(reading: &Reading, order: &[usize]) -> String {
-    let (Some(first), Some(last)) = (order.first(), order.last()) else { return "no runs".to_owned() };
-    let (first, last) = (&reading.runs[*first], &reading.runs[*last]);
-    let s = if order.len() == 1 { "" } else { "s" };
-    format!("{} run{s}, {}, through run {}", order.len(), sentences::days(first, last), short_id(&last.run_id))
 }
 
 /// The anchor of a finding on the page of its series.

@@ -1,6 +1,6 @@
 //! The page of a series: picture, findings, facts and values.
 
-use super::{Site, anchor, commit, links, span, value, word};
+use super::{Site, anchor, commit, links, value, word};
 use crate::{
     error::Error,
     export::page::{Block, Item, Line, Page, Piece, Row, Tone},
@@ -39,7 +39,8 @@ pub fn page(site: &Site<'_>, at: usize) -> Result<Page, Error> {
     blocks.push(facts(analysed));
     values(site, analysed, &mut blocks);
     let runs: Vec<usize> = analysed.series.points.iter().map(|point| point.run).collect();
-    let origin = format!("{} on {}: {}", key.plan, site.reading.host(&key.machine), span(site.reading, &runs));
+    let origin =
+        format!("{} on {}: {}", key.plan, site.reading.host(&key.machine), sentences::span(site.reading, &runs));
     Ok(Page { title: sentences::name(analysed), origin, blocks })
 }
 

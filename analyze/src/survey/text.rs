@@ -8,7 +8,7 @@ use crate::{
 };
 use schemas::{
     metrics::{Better, Metric},
-    text::plain,
+    text::{counted, plain},
     units::{human, three_digits},
 };
 use std::io::{self, Write};
@@ -127,8 +127,7 @@ impl Text<'_> {
         let said = match self.found.suspect_count() {
             None => None,
             Some(0) => Some("No suspects.".to_owned()),
-            Some(1) => Some("1 suspect:".to_owned()),
-            Some(n) => Some(format!("{n} suspects:")),
+            Some(n) => Some(format!("{}:", counted(n, "suspect"))),
         };
         let suspects = self.found.sentences(self.matrix.hosts(), self.metric.better, self.ends);
         said.into_iter().chain(suspects).collect()
@@ -152,9 +151,8 @@ impl Text<'_> {
             (&found.disturbed, "measured only while others took a CPU of their hosts (disturbed)"),
             (&found.missing, "not measured"),
         ] {
-            let s = if list.len() == 1 { "pair" } else { "pairs" };
             if !list.is_empty() {
-                lines.push(format!("{} {s} {what}: {}", list.len(), pairs(hosts, list, NAMED)));
+                lines.push(format!("{} {what}: {}", counted(list.len(), "pair"), pairs(hosts, list, NAMED)));
             }
         }
         lines.extend(found.sensitivity.map(|s| s.sentence()));

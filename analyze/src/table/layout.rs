@@ -9,6 +9,7 @@ use crate::style::{self, Style};
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use schemas::{
     text,
+    text::counted,
     words::{Severity, Status, Verdict},
 };
 use std::io::{self, Write};
@@ -136,8 +137,7 @@ pub fn aligned(columns: &[Column], sheet: &Sheet, output: &mut dyn Write) -> io:
     }
     if !fitted.left_out.is_empty() {
         let names: Vec<&str> = fitted.left_out.iter().map(|i| columns[*i].title.as_str()).collect();
-        let columns = if names.len() == 1 { "column" } else { "columns" };
-        let note = format!("… {} {columns} left out ({}): {}", names.len(), names.join(", "), sheet.hint);
+        let note = format!("… {} left out ({}): {}", counted(names.len(), "column"), names.join(", "), sheet.hint);
         paragraph(&note, sheet.indent, sheet.width, output)?;
     }
     Ok(())

@@ -14,7 +14,7 @@ use analyze::{
     judge::{VerdictRow, comparison::change_text, power::Said, statement::Statement},
 };
 use clap::Subcommand;
-use schemas::{metrics, units};
+use schemas::{metrics, text::counted, units};
 
 use super::{
     Selection, print,
@@ -259,7 +259,7 @@ fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     } else {
         String::new()
     };
-    format!("{} {name} {change}, {n} iteration{}{room}{remedy}", row.case, if n == 1 { "" } else { "s" })
+    format!("{} {name} {change}, {}{room}{remedy}", row.case, counted(n, "iteration"))
 }
 
 pub const PROMOTE_EXAMPLES: &str = "\

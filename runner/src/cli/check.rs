@@ -16,7 +16,10 @@ use analyze::{
     table::layout::{Column, Sheet, aligned},
 };
 use netcore::{control::key::Key, report::NicFacts};
-use schemas::units::{self, Unit, human};
+use schemas::{
+    text::counted,
+    units::{self, Unit, human},
+};
 use serde_json::json;
 
 use super::{Selection, run::announce};
@@ -130,15 +133,14 @@ fn describe(plan: &Plan, list: bool) -> String {
     let rounds: BTreeSet<&Round> = plan.cases.iter().filter_map(|case| case.round.as_ref()).collect();
     let rounds = match rounds.len() {
         0 => String::new(),
-        1 => " · 1 round of pairs".to_owned(),
-        count => format!(" · {count} rounds of pairs"),
+        count => format!(" · {} of pairs", counted(count, "round")),
     };
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{} · {cases} case{}{rounds} · {}",
+        "{} · {}{rounds} · {}",
         if plan.path == plan.name { plan.name.clone() } else { format!("{}: {}", plan.path, plan.name) },
-        if cases == 1 { "" } else { "s" },
+        counted(cases, "case"),
         plan.estimate()
     );
     for line in needs(plan).into_iter().chain(undecided(plan)) {
@@ -204,8 +206,9 @@ fn undecided(plan: &Plan) -> Option<String> {
         (1, false) => "a comparison with another run".to_owned(),
         (count, false) => format!("{count} comparisons with another run"),
     };
-    let (s, fewer) = (if has == 1 { "" } else { "s" }, if comparisons == 1 { "" } else { ", or fewer cases (--only)" });
-    Some(format!("{has} iteration{s} cannot decide {what} at α = {alpha}: {needed} can{fewer}"))
+    let has = counted(has, "iteration");
+    let fewer = if comparisons == 1 { "" } else { ", or fewer cases (--only)" };
+    Some(format!("{has} cannot decide {what} at α = {alpha}: {needed} can{fewer}"))
 }
 
 /// Time for the noise of a plan.
@@ -383,9 +386,8 @@ fn absent(steps: &[Step], found: &[Found]) -> Option<String> {
     let names: BTreeSet<&str> = ends.map(Endpoint::name).collect();
     let there: BTreeSet<&str> = found.iter().map(|found| found.name.as_str()).collect();
     let absent: Vec<&str> = names.difference(&there).copied().collect();
-    let (of, is) = (names.len(), if absent.len() == 1 { "is" } else { "are" });
-    let hosts = if of == 1 { "host" } else { "hosts" };
-    let sentence = format!("{} of {of} {hosts} {is} missing: {}", absent.len(), ranges::fold(absent.iter().copied()));
+    let (of, is) = (counted(names.len(), "host"), if absent.len() == 1 { "is" } else { "are" });
+    let sentence = format!("{} of {of} {is} missing: {}", absent.len(), ranges::fold(absent.iter().copied()));
     (!absent.is_empty()).then_some(sentence)
 }
 

@@ -21,6 +21,7 @@ use schemas::{
     columns::results::column,
     metrics::{self, Family, Metric},
     run_record::{Promotion, RunRecord},
+    text::counted,
     units,
     words::{Phase, Record, Status},
 };
@@ -146,9 +147,9 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     for (name, iterations) in run.cases.values() {
         let n = iterations.len() as u64;
         if n < request.min_iterations {
-            let plural = if n == 1 { "" } else { "s" };
             faults.push(format!(
-                "case {name} has {n} iteration{plural}, and a baseline needs {} (--min-iterations says how many)",
+                "case {name} has {}, and a baseline needs {} (--min-iterations says how many)",
+                counted(n, "iteration"),
                 request.min_iterations
             ));
         }
@@ -249,11 +250,10 @@ impl Run {
 
     fn said(&self, to: &Path, replaced: &[String]) -> String {
         let iterations: usize = self.cases.values().map(|(_, i)| i.len()).sum();
-        let cases = self.cases.len();
         let mut lines = vec![format!(
-            "{}: {cases} case{}, {iterations} iterations of run {}, begun {}",
+            "{}: {}, {iterations} iterations of run {}, begun {}",
             to.display(),
-            if cases == 1 { "" } else { "s" },
+            counted(self.cases.len(), "case"),
             known(&self.record.run_id),
             known(&self.record.began),
         )];

@@ -29,6 +29,7 @@ use netcore::lock::Lock;
 use schemas::{
     columns::Row,
     metrics::{self, Metric},
+    text::counted,
     units, vocabulary,
     words::{Record, Status, Verdict},
 };
@@ -384,8 +385,8 @@ fn suffices(baseline: &Baseline, cases: &[Case], alpha: f64, most: u32) -> Resul
         if smallest_p(have, most as usize) > alpha {
             let needed = (have..=have + 1000).find(|n| smallest_p(*n, most as usize) <= alpha);
             return Err(Error::Usage(format!(
-                "{source} has {have} iteration{} of case {}, and no {most} new ones can decide at α = {}: {}",
-                if have == 1 { "" } else { "s" },
+                "{source} has {} of case {}, and no {most} new ones can decide at α = {}: {}",
+                counted(have, "iteration"),
                 name(id),
                 units::three_digits(alpha),
                 match needed {

@@ -9,7 +9,10 @@ use netcore::{
     report::NicFacts,
 };
 
-use schemas::units::{Unit, human};
+use schemas::{
+    text::counted,
+    units::{Unit, human},
+};
 
 use super::{
     Hosts, launched,
@@ -213,8 +216,7 @@ pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
     }
     let us = |ns: u64| human(Unit::Microseconds, ns as f64 / 1000.0);
     let kernel = |host: &HostRecord| host.facts.kernel_release.clone().unwrap_or_else(|| "kernel unknown".to_owned());
-    let (count, plural) = (remote.len(), if remote.len() == 1 { "" } else { "s" });
-    let words: Vec<String> = if count <= NAMED {
+    let words: Vec<String> = if remote.len() <= NAMED {
         let of_host = |(name, host): &(&String, &HostRecord)| {
             let clock = host.clock.map_or_else(String::new, |c| {
                 format!(", clock {} from ours (± {})", us(c.wall_offset_ns.unsigned_abs()), us(c.bound_ns))
@@ -245,7 +247,7 @@ pub(super) fn ready(records: &BTreeMap<String, HostRecord>) -> Option<String> {
         n if n > NODES => format!(" · {}, … (`plumb hosts` has all)", nodes[..NODES].join(", ")),
         _ => format!(" · {}", nodes.join(", ")),
     };
-    Some(format!("{count} host{plural} ready · {}{nodes}", words.join(" · ")))
+    Some(format!("{} ready · {}{nodes}", counted(remote.len(), "host"), words.join(" · ")))
 }
 
 /// The ends of the steps that run, and whether each is another program's, without a daemon. A program needs no daemon anywhere.

@@ -16,7 +16,7 @@ use analyze::{
 };
 use schemas::{
     columns::Row,
-    text::plain,
+    text::{counted, plain},
     units::{Unit, human},
 };
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
         (Some(program), _) => parts.push(format!("speaks to {} on port {}", program.server(), program.port())),
         (None, Some(record)) => {
             let kernel = record.facts.kernel_release.as_ref().map(|kernel| format!("Linux {}", plain(kernel)));
-            let cpus = record.facts.cpus.map(|n| if n == 1 { "1 CPU".to_owned() } else { format!("{n} CPUs") });
+            let cpus = record.facts.cpus.map(|n| counted(n, "CPU"));
             parts.extend(
                 Some([kernel, cpus].into_iter().flatten().collect::<Vec<_>>().join(", ")).filter(|s| !s.is_empty()),
             );
@@ -150,8 +150,7 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
             parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
         }),
         column(false, &|row| {
-            let count = row.retransmits.filter(|_| !is_idle(row));
-            count.map_or_else(String::new, |count| format!("{count} retransmit{}", if count == 1 { "" } else { "s" }))
+            row.retransmits.filter(|_| !is_idle(row)).map_or_else(String::new, |count| counted(count, "retransmit"))
         }),
     ]
 }

@@ -26,6 +26,7 @@ use netcore::{
         ranks::{MOST_RANKS, RanksSpec},
     },
 };
+use schemas::text::counted;
 use std::time::Duration;
 
 /// Longest `after`: daemons accept a start that lies [`LONGEST_LEAD`] ahead, and arming all members takes time.
@@ -220,7 +221,7 @@ impl Expander<'_> {
         let total = ends.len().saturating_mul(each as usize);
         if total < 2 || total > MOST_RANKS as usize {
             let help = format!("2 to {MOST_RANKS} ranks");
-            out.error(span, format!("{total} rank{} here", if total == 1 { "" } else { "s" }), help);
+            out.error(span, format!("{} here", counted(total, "rank")), help);
             return None;
         }
         let ends: Vec<_> = ends.into_iter().flat_map(|end| std::iter::repeat_n(end, each as usize)).collect();

@@ -9,7 +9,10 @@ use netcore::{
     report::{FlowWindow, Phase, SideReport, TimeWait},
     spec::{Role, Side},
 };
-use schemas::units::{Unit, human, margin, three_digits};
+use schemas::{
+    text::counted,
+    units::{Unit, human, margin, three_digits},
+};
 
 use super::run_json::HostRecord;
 use crate::schedule::{Measured, whole::Waits};
@@ -98,16 +101,16 @@ impl Notes {
         }
         notes.extend(self.silent.iter().map(|(case, times)| {
             format!(
-                "{case}: nothing arrived and no transaction was completed while it measured, {times} time{}: zero was counted, \
+                "{case}: nothing arrived and no transaction was completed while it measured, {}: zero was counted, \
                  but says nothing about the network; measure longer, or by a count (transactions, bytes)",
-                if *times == 1 { "" } else { "s" }
+                counted(times, "time")
             )
         }));
         notes.extend(self.beside_others.iter().map(|(case, (times, most))| {
             format!(
-                "{case}: another client's load ran on the same daemon during up to {} of a measurement, {times} time{}",
+                "{case}: another client's load ran on the same daemon during up to {} of a measurement, {}",
                 margin(*most),
-                if *times == 1 { "" } else { "s" }
+                counted(times, "time")
             )
         }));
         notes.extend(self.waits.sentence());
@@ -260,7 +263,7 @@ impl Disturbance {
                 margin(most)
             ),
         };
-        format!("{text}, {times} time{}", if times == 1 { "" } else { "s" })
+        format!("{text}, {}", counted(times, "time"))
     }
 }
 
@@ -296,7 +299,7 @@ fn part_of_machine(facts: &HostFacts) -> Option<String> {
 fn cpus(count: f64) -> String {
     let number = if count.fract() == 0.0 { format!("{count:.0}") } else { three_digits(count) };
     let number = if number.contains('.') { number.trim_end_matches('0') } else { &number };
-    format!("{number} CPU{}", if number == "1" { "" } else { "s" })
+    counted(number, "CPU")
 }
 
 #[cfg(test)]

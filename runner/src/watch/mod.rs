@@ -33,6 +33,7 @@ use netcore::lock::Lock;
 use nix::sys::signal::Signal;
 use schemas::{
     columns::{CycleRow, Timestamp},
+    text::counted,
     time::from_unix_seconds,
     words::CycleStatus,
 };
@@ -348,9 +349,8 @@ impl Watch<'_> {
     fn reload(&mut self) {
         match read(self.settings) {
             Ok((text, plan)) => {
-                let cases = plan.cases.len();
-                let s = if cases == 1 { "" } else { "s" };
-                style::tell(format_args!("SIGHUP: the plan was read again: {cases} case{s} from the next cycle on"));
+                let cases = counted(plan.cases.len(), "case");
+                style::tell(format_args!("SIGHUP: the plan was read again: {cases} from the next cycle on"));
                 self.prober.hosts.lock().clone_from(&plan.hosts);
                 if plan.name != self.plan.name {
                     self.starts = starts_of(self.timing, &plan, &self.host, now(self.clock));

@@ -3,7 +3,7 @@
 use schemas::{
     columns::VerdictRow,
     metrics::{self, Metric},
-    text::short_names,
+    text::{counted, short_names},
     units,
 };
 
@@ -85,9 +85,9 @@ fn failed(cases: &[Case]) -> Option<String> {
     }
     let first = names.first()?;
     let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-    let cases = if all.len() == 1 { "case" } else { "cases" };
+    let all = counted(all.len(), "case");
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    Some(format!("{} of {} {cases} failed: {first}{why}{more}.", names.len(), all.len()))
+    Some(format!("{} of {all} failed: {first}{why}{more}.", names.len()))
 }
 
 /// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`

@@ -12,6 +12,7 @@ use netcore::{
 use schemas::{
     columns::Row,
     run_record::CaseRecord,
+    text::counted,
     time,
     units::{Unit, human, margin},
     words::{LatencyKind, Phase, Record, Status},
@@ -81,13 +82,13 @@ impl Waits {
         let (case, (times, most, rank)) = self.0.iter().max_by(|(_, (_, a, _)), (_, (_, b, _))| a.total_cmp(b))?;
         let others = match self.0.len() - 1 {
             0 => String::new(),
-            n => format!("; so did ranks in {n} other case{}, for less", if n == 1 { "" } else { "s" }),
+            n => format!("; so did ranks in {}, for less", counted(n, "other case")),
         };
         Some(format!(
-            "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {times} time{}: other ranks or programs had it, \
+            "{case}: rank {rank} waited for a CPU for up to {} of a measurement, {}: other ranks or programs had it, \
              and all ranks wait for the slowest{others}",
             margin(*most),
-            if *times == 1 { "" } else { "s" }
+            counted(times, "time")
         ))
     }
 }

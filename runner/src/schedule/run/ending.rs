@@ -10,6 +10,7 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
+    text::counted,
     units::{self, Unit, human},
     words::{Record, Status},
 };
@@ -90,8 +91,7 @@ impl Run<'_> {
                 let whole = state.result.summaries.iter().rev().map(|(.., row)| row);
                 let why = whole.filter(|row| row.number(metric.column).is_some()).find_map(limits::unsteady);
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
-                let done = state.result.done;
-                let times = if done == 1 { "1 iteration".to_owned() } else { format!("{done} iterations") };
+                let times = counted(state.result.done, "iteration");
                 doubts.push(format!(
                     "case {}: {} {what} after {times}, not the ±{:.1} % asked for{why}{needed}",
                     step.name,

@@ -2,6 +2,7 @@
 
 use schemas::{
     columns::Row,
+    text::counted,
     units::{Unit, human},
     words::Search as Finding,
 };
@@ -116,8 +117,7 @@ impl Search {
             }
             (_, None, None) => format!("ended before anything was known of {bound}"),
         };
-        let probes = self.probes();
         let said = format!("{said}{}", self.blur());
-        format!("case {name}: {said} ({probes} probe{})", if probes == 1 { "" } else { "s" })
+        format!("case {name}: {said} ({})", counted(self.probes(), "probe"))
     }
 }
