@@ -28,7 +28,8 @@ const OUT: (usize, Stream) = (0, Stream::Out);
 /// An instant of the monotonic clock on the library's.
 fn instant(at_ns: u64) -> Instant {
     // A later one would wake up no earlier.
-    Instant::now() + Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()).min(1 << 40))
+    let after_ns = if at_ns == u64::MAX { 1 << 40 } else { at_ns.saturating_sub(monotonic_ns()).min(1 << 40) };
+    Instant::now() + Duration::from_nanos(after_ns)
 }
 
 /// A wait outside the calls: the connection goes on meanwhile.

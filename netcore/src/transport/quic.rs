@@ -49,6 +49,10 @@ pub use streams::Stream;
 /// Bytes of a buffer for what one entry of a receiving call gives.
 const PIECE_BYTES: usize = 65_535;
 
+/// Pieces of a receiving call unless the one before filled as many: to prepare a call for all of them costs more than the few that come
+/// one by one, and a piece has up to 64 KiB of packets.
+const FEW_PIECES: usize = 8;
+
 /// Most bytes of a sending call: the length of a datagram that the kernel splits.
 const CALL_BYTES: usize = 65_000;
 
@@ -135,6 +139,9 @@ pub struct Node {
     /// Bytes that a stream may hold ahead of its acknowledgements at most.
     window: u64,
     pieces: Box<[u8]>,
+    metas: Box<[RecvMeta]>,
+    /// Pieces that the next receiving call takes at most.
+    at_once: usize,
     output: Vec<u8>,
     figures: Arc<Published<QuicInfo>>,
     /// When it last looked for packets.
@@ -269,21 +276,23 @@ impl Node {
 
     /// Takes the packets that have come.
     fn take_packets(&mut self) -> io::Result<()> {
-        self.taken = Instant::now();
         for _ in 0..CALLS_PER_TURN {
-            let mut metas = [RecvMeta::default(); BATCH_SIZE];
-            let mut pieces = std::mem::take(&mut self.pieces);
+            let (mut pieces, mut metas) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.metas));
+            let asked = self.at_once;
             let received = {
-                let mut parts: Vec<IoSliceMut<'_>> = pieces.chunks_mut(PIECE_BYTES).map(IoSliceMut::new).collect();
+                let parts = pieces.chunks_mut(PIECE_BYTES).take(asked);
+                let mut parts: Vec<IoSliceMut<'_>> = parts.map(IoSliceMut::new).collect();
                 self.state.recv((&self.socket).into(), &mut parts, &mut metas)
             };
+            let now = Instant::now();
+            self.taken = now;
             let done = match received {
                 Ok(count) => {
                     self.calls.1 += 1;
-                    let now = Instant::now();
+                    self.at_once = if count < FEW_PIECES { FEW_PIECES } else { BATCH_SIZE };
                     let mut all = metas[..count].iter().zip(pieces.chunks(PIECE_BYTES));
                     let taken = all.try_for_each(|(meta, piece)| self.take_piece(now, meta, &piece[..meta.len]));
-                    taken.map(|()| count < BATCH_SIZE)
+                    taken.map(|()| count < asked)
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
@@ -292,7 +301,7 @@ impl Node {
                 }
                 Err(error) => Err(error),
             };
-            self.pieces = pieces;
+            (self.pieces, self.metas) = (pieces, metas);
             if done? {
                 break;
             }

@@ -11,7 +11,7 @@ use quinn_proto::{
     ClientConfig, Dir, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt, congestion,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
-use quinn_udp::{BATCH_SIZE, UdpSocketState};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rustls::{
     NamedGroup,
     client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue},
@@ -19,7 +19,10 @@ use rustls::{
     pki_types::ServerName,
 };
 
-use super::{Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES, because};
+use super::{
+    FEW_PIECES, Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES,
+    because,
+};
 use crate::{
     error::EndError,
     spec::{
@@ -180,6 +183,8 @@ fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndEr
         open: Vec::with_capacity(most),
         window: options.window_bytes(),
         pieces: vec![0; BATCH_SIZE * PIECE_BYTES].into_boxed_slice(),
+        metas: vec![RecvMeta::default(); BATCH_SIZE].into_boxed_slice(),
+        at_once: FEW_PIECES,
         output: Vec::with_capacity(1 << 16),
         figures: Arc::default(),
         taken: Instant::now(),
