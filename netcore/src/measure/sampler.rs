@@ -79,14 +79,17 @@ impl Sampler {
         self.begin_ns = self.t0_ns.max(monotonic_ns());
     }
 
+    fn open_readers(&mut self, reports_cpu: bool) -> Readers {
+        let Readers { evidence, .. } = std::mem::take(&mut self.readers);
+        let cpu = if reports_cpu || evidence.is_some() { CpuReader::open().ok() } else { None };
+        Readers { cpu, evidence }
+    }
+
     /// Runs to the end of the load and of draining. The report has what was sampled; the end adds its own facts.
     pub fn run(mut self) -> SideReport {
         crate::sys::precise_timers();
         let reports_cpu = self.collect.cpu || self.collect.cpu_per_core;
-        let mut readers = std::mem::take(&mut self.readers);
-        if reports_cpu || readers.evidence.is_some() {
-            readers.cpu = CpuReader::open().ok();
-        }
+        let mut readers = self.open_readers(reports_cpu);
         let mut windows = Windows::new(self.measure_ns, self.phases.interval_ns > 0, reports_cpu);
         let mut phase = self.first_phase();
         let (mut number, mut notes) = (0, Vec::new());

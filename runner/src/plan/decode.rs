@@ -125,7 +125,9 @@ fn spelling(found: Unexpected<'_>, expected: &str) -> String {
         Unexpected::Str(text) if expected.contains("number") && text.starts_with(|c: char| c.is_ascii_digit()) => {
             "write it in plain decimal digits, without quotes".to_owned()
         }
-        Unexpected::Seq if !["map", "a test,", "a host,"].iter().any(|other| expected.contains(other)) => SWEPT.to_owned(),
+        Unexpected::Seq if !["map", "a test,", "a host,"].iter().any(|other| expected.contains(other)) => {
+            SWEPT.to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -236,14 +238,11 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self.node.text() {
-            Some(text) => visitor.visit_enum(text.into_deserializer()),
-            None => {
-                let swept =
-                    if matches!(self.node.value, Value::List(_)) { format!("; {SWEPT}") } else { String::new() };
-                Err(Error::new("expected one word here".to_owned(), format!("one of {}{swept}", variants.join(", "))))
-            }
+        if let Some(text) = self.node.text() {
+            return visitor.visit_enum(text.into_deserializer());
         }
+        let swept = if matches!(self.node.value, Value::List(_)) { format!("; {SWEPT}") } else { String::new() };
+        Err(Error::new("expected one word here".to_owned(), format!("one of {}{swept}", variants.join(", "))))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
