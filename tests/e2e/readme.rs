@@ -166,6 +166,12 @@ fn every_command_about_comparisons_works() {
 }
 
 #[test]
+fn every_command_about_encryption_works() {
+    let place = follow(include_str!("../../docs/guide/encryption.md"), 3);
+    assert!(place.path().join("sealed.png").exists(), "the page's picture was drawn");
+}
+
+#[test]
 fn every_command_about_histories_works() {
     follow(include_str!("../../docs/guide/history.md"), 6);
 }

@@ -252,7 +252,9 @@ fn figure_of_bars(options: &Options, first: &Measure, beside: &[Measure]) -> Fig
     let records = &first.own.records;
     let x = first.axis();
     let y = Axis::of_names(Groups::title(records), first.own.names.clone());
-    let notes = distinct(std::iter::once(first).chain(beside).map(|measure| measure.note(options)));
+    // What columns have in common is said once.
+    let notes: Vec<String> = std::iter::once(first).chain(beside).map(|measure| measure.note(options)).collect();
+    let notes = distinct(notes.iter().flat_map(|note| note.split("; ")).map(str::to_owned));
     let beside: Vec<Column> =
         beside.iter().map(|measure| Column { x: measure.axis(), layers: measure.layers() }).collect();
     let axes = std::iter::once(&x).chain(beside.iter().map(|column| &column.x));
