@@ -15,6 +15,7 @@ use analyze::{
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
+    text::counted,
 };
 
 use crate::{
@@ -146,9 +147,10 @@ impl Report {
 
     /// A sentence on all cases with a wide interval whose CPUs others had.
     pub(super) fn unsteadiness(&self) -> Option<String> {
-        let (case, why) = self.unsteady.first()?;
-        let (wide, all) = (self.unsteady.len(), self.measured);
-        Some(format!("{wide} of {all} cases have an interval wider than ± {:.0} %; in {case}, {why}", 100.0 * WIDE))
+        let ((case, why), others) = self.unsteady.split_first()?;
+        let more =
+            if others.is_empty() { String::new() } else { format!("; so in {}", counted(others.len(), "more case")) };
+        Some(format!("{case}: {why}, and its interval is wider than ± {:.0} %{more}", 100.0 * WIDE))
     }
 
     /// The cases that could not be measured, and why.

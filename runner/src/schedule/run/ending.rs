@@ -62,10 +62,12 @@ impl Run<'_> {
         self.leave_line(i)
     }
 
-    /// What had the CPUs of a case whose interval is wide, if its plan asks for no margin: one that misses its margin has a warning.
+    /// What had the CPUs of a case whose interval is wide, if its plan asks for no margin: one that misses its margin has a warning. The
+    /// members of a group take each other's.
     fn unsteady(&self, i: usize) -> Option<String> {
         let state = &self.states[i];
-        let is_wide = state.samples.policy().margin.is_none() && state.samples.worst_margin()? > WIDE;
+        let is_asked = state.samples.policy().margin.is_none() && self.steps[i].members.len() == 1;
+        let is_wide = is_asked && state.samples.worst_margin()? > WIDE;
         let whole = state.result.summaries.iter().rev().map(|(.., row)| row);
         whole.filter(|_| is_wide).find_map(limits::unsteady)
     }
