@@ -257,11 +257,10 @@ impl End {
             },
             counter_log,
             readers: Readers { cpu: None, evidence },
-            first: None,
             stop_is_complete: support::learns_its_end(&spec, side),
             to_the_end: spec.dialect.is_foreign(),
         };
-        sampler.arm();
+        let first = sampler.arm();
         let by_thread = pattern::onto_threads(&spec, workers);
         let threads = u32::try_from(by_thread.len()).unwrap_or(u32::MAX);
         let (report_to, report) = mpsc::channel();
@@ -289,7 +288,7 @@ impl End {
             let reported = Reported(watch.clone());
             move || {
                 // It fails if the running end was dropped, and with it the interest in the report.
-                let _ = report_to.send(conclusion.report(sampler.run()));
+                let _ = report_to.send(conclusion.report(sampler.run(first)));
                 drop(reported);
             }
         };

@@ -54,8 +54,6 @@ pub struct Sampler {
     pub free_threads: Box<dyn Fn() + Send>,
     pub counter_log: Option<CounterLog>,
     pub readers: Readers,
-    /// Taken before the load. Set by [`Self::arm`].
-    pub first: Option<Sample>,
     /// Whether an early stop is this end's normal way to learn that a counted test is over.
     pub stop_is_complete: bool,
     /// Whether the peer counts up to the last byte that is sent: then the measurement lasts until this end has sent it.
@@ -67,16 +65,17 @@ impl Sampler {
         if self.phases.warmup_ns > 0 { Phase::Warmup } else { Phase::Measure }
     }
 
-    /// Sets the first window and the limits; before the data threads start.
-    pub fn arm(&mut self) {
+    /// Sets the first window and the limits, and takes the first sample; before the data threads start: the sampling thread may wake
+    /// after the load has begun, or even ended.
+    pub fn arm(&mut self) -> Sample {
         let phase = self.first_phase();
         self.announce(epoch(0, phase_index(phase)));
         if phase == Phase::Measure {
             self.set_shares(&vec![Counts::default(); self.flows.len()]);
         }
-        // Before any thread starts: the sampling thread may wake after the load has begun, or even ended.
-        self.first = Some(Sample::take(&self.flows, &mut self.readers, Edge::Phase, |_| ()));
+        let first = Sample::take(&self.flows, &mut self.readers, Edge::Phase, |_| ());
         self.begin_ns = self.t0_ns.max(monotonic_ns());
+        first
     }
 
     fn open_readers(&mut self, reports_cpu: bool) -> Readers {
@@ -85,8 +84,9 @@ impl Sampler {
         Readers { cpu, evidence }
     }
 
-    /// Runs to the end of the load and of draining. The report has what was sampled; the end adds its own facts.
-    pub fn run(mut self) -> SideReport {
+    /// Runs to the end of the load and of draining. `first`: the sample of [`Self::arm`]. The report has what was sampled; the end adds
+    /// its own facts.
+    pub fn run(mut self, first: Sample) -> SideReport {
         crate::sys::precise_timers();
         let reports_cpu = self.collect.cpu || self.collect.cpu_per_core;
         let mut readers = self.open_readers(reports_cpu);
@@ -94,8 +94,7 @@ impl Sampler {
         let mut phase = self.first_phase();
         let (mut number, mut notes) = (0, Vec::new());
         let mut wake = self.wait(phase, |sampler| sampler.t0_ns.saturating_sub(LEAD_NS));
-        let first = self.first.take();
-        let mut phase_start = first.unwrap_or_else(|| Sample::take(&self.flows, &mut readers, Edge::Phase, |_| ()));
+        let mut phase_start = first;
         phase_start.begin_at(self.begin_ns, &mut readers);
         let mut interval_start = phase_start.clone();
         if phase == Phase::Measure {
@@ -386,16 +385,15 @@ mod tests {
             free_threads: Box::new(|| ()),
             counter_log: None,
             readers: Readers::default(),
-            first: None,
             stop_is_complete: false,
             to_the_end: false,
         };
         sent(3);
-        sampler.arm();
+        let first = sampler.arm();
         sent(10);
         watch.load_over(0, monotonic_ns());
         watch.done(0, None);
-        let report = sampler.run();
+        let report = sampler.run(first);
         assert_eq!(report.ending, Ending::Complete);
         assert_eq!(report.phases[0].flows[0].quic.map(|quic| quic.packets_sent), Some(7));
     }
