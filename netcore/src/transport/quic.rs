@@ -20,7 +20,7 @@ use std::{
     io::{self, ErrorKind, IoSliceMut},
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -37,6 +37,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 
 use super::{connection, tls};
 use crate::{
+    lock::Lock,
     measure::counters::Published,
     report::{Granted, QuicInfo},
     spec::QuicCongestionControl,
@@ -81,7 +82,7 @@ pub(crate) const INCOMING_BYTES_IN_ALL: u64 = 1 << 20;
 /// QUIC of a flow, until its loop takes it; the sampler reads its figures.
 #[derive(Debug)]
 pub struct Flow {
-    node: Mutex<Option<Box<Node>>>,
+    node: Lock<Option<Box<Node>>>,
     figures: Arc<Published<QuicInfo>>,
     congestion_control: QuicCongestionControl,
     asked: Option<QuicCongestionControl>,
@@ -92,7 +93,7 @@ pub struct Flow {
 impl Flow {
     /// Takes the connections; one loop has them.
     pub fn take(&self) -> Option<Box<Node>> {
-        self.node.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.node.lock().take()
     }
 
     /// The figures of the connection.

@@ -7,7 +7,7 @@
 use std::{
     io::{self, IoSlice},
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use nix::sys::socket::{MsgFlags, sendmsg};
@@ -20,7 +20,7 @@ use rustls::{
     kernel::KernelConnection,
 };
 
-use crate::{measure::counters::Published, report::TlsInfo, spec::memory::RECORDS_BYTES};
+use crate::{lock::Lock, measure::counters::Published, report::TlsInfo, spec::memory::RECORDS_BYTES};
 
 /// Most bytes of data in a record: RFC 8446, section 5.1.
 const RECORD_BYTES: usize = 16_384;
@@ -86,7 +86,7 @@ pub struct Sealer {
     encrypter: Box<dyn MessageEncrypter>,
     sequence: u64,
     pub(crate) records_per_key: u64,
-    keys: Arc<Mutex<dyn Keys>>,
+    keys: Arc<Lock<dyn Keys>>,
     sent: TlsInfo,
     /// The sampler reads them there.
     figures: Arc<Published<TlsInfo>>,
@@ -96,7 +96,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Mutex<dyn Keys>>) -> Self {
+    pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Lock<dyn Keys>>) -> Self {
         let encrypter = algorithm.encrypter(key, iv);
         let (sent, figures) = (TlsInfo::default(), Arc::default());
         let (records_per_key, sealed) = (RECORDS_PER_KEY, Vec::new());
@@ -114,7 +114,7 @@ impl Sealer {
         for part in bytes.chunks(RECORD_BYTES) {
             if self.sequence >= self.records_per_key {
                 self.record(ContentType::Handshake, &KEY_UPDATE)?;
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = self.keys.lock();
                 let (key, iv) = key(keys.next_to_send())?;
                 (self.encrypter, self.sequence) = (self.algorithm.encrypter(key, iv), 0);
             }
@@ -169,7 +169,7 @@ pub struct Opener {
     algorithm: Algorithm,
     decrypter: Box<dyn MessageDecrypter>,
     pub(crate) sequence: u64,
-    keys: Arc<Mutex<dyn Keys>>,
+    keys: Arc<Lock<dyn Keys>>,
     input: Vec<u8>,
     /// Received bytes of records that are not opened.
     begin: usize,
@@ -180,7 +180,7 @@ pub struct Opener {
 }
 
 impl Opener {
-    pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Mutex<dyn Keys>>) -> Self {
+    pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Lock<dyn Keys>>) -> Self {
         let decrypter = algorithm.decrypter(key, iv);
         let input = vec![0; RECORDS_BYTES];
         Self { algorithm, decrypter, sequence, keys, input, begin: 0, end: 0, plain: 0..0, is_closed: false }
@@ -227,7 +227,7 @@ impl Opener {
                 alert => return Err(broken(format!("the other end sent an alert of TLS: {alert:?}"))),
             },
             (ContentType::Handshake, message) if message == KEY_UPDATE => {
-                let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = self.keys.lock();
                 let (key, iv) = key(keys.next_to_receive())?;
                 (self.decrypter, self.sequence) = (self.algorithm.decrypter(key, iv), 0);
             }

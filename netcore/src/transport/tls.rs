@@ -10,7 +10,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -44,6 +44,7 @@ use super::{
 };
 use crate::{
     error::EndError,
+    lock::Lock,
     measure::counters::Published,
     report::{Granted, TlsInfo},
     spec::{Cipher, Records, Session, Side, TestSpec},
@@ -193,7 +194,7 @@ impl ServerCertVerifier for Pin {
 
 /// The keys of a connection after its handshake, until its loops take them; of a connect pattern, what its handshakes begin with.
 pub struct Secured {
-    halves: Mutex<(Option<Sealer>, Option<Opener>)>,
+    halves: Lock<(Option<Sealer>, Option<Opener>)>,
     /// The figures of its records; `None`: the kernel has them, or the library's own connections.
     figures: Option<Arc<Published<TlsInfo>>>,
     hands: Option<Hands>,
@@ -216,10 +217,6 @@ impl fmt::Debug for Secured {
 }
 
 impl Secured {
-    fn halves(&self) -> std::sync::MutexGuard<'_, (Option<Sealer>, Option<Opener>)> {
-        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The cipher that was asked for, and the one that both ends agreed on; and the place of the records.
     pub fn granted(&self, flow: u32, spec: &TestSpec, side: Side) -> [Granted; 2] {
         let of = |option, requested: Option<&str>, granted: &str| {
@@ -255,12 +252,12 @@ impl Secured {
 
     /// Takes the half that sends; one loop has it.
     pub fn sealer(&self) -> Option<Sealer> {
-        self.halves().0.take()
+        self.halves.lock().0.take()
     }
 
     /// Takes the half that receives; one loop has it.
     pub fn opener(&self) -> Option<Opener> {
-        self.halves().1.take()
+        self.halves.lock().1.take()
     }
 }
 
@@ -292,7 +289,7 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
             };
             // No other cipher is offered, so every handshake agrees on it or fails.
             let _ = link.secured.set(Secured {
-                halves: Mutex::new((None, None)),
+                halves: Lock::new((None, None)),
                 figures: None,
                 hands: Some(hands),
                 records: [Records::User; 2],
@@ -475,7 +472,7 @@ fn shake_hands<C: Connection>(
     let cipher = cipher_of(suite.common.suite).ok_or(Fault::Unexpected("another cipher was agreed on"))?;
     let (secrets, kernel) = connection.into_kernel()?;
     let mut halves = match records[0] {
-        Records::User => halves(suite, secrets, Arc::new(Mutex::new(kernel)))?,
+        Records::User => halves(suite, secrets, Arc::new(Lock::new(kernel)))?,
         Records::Kernel => {
             ktls::hand_over(socket, &secrets).map_err(Fault::Io)?;
             (None, None)
@@ -486,7 +483,7 @@ fn shake_hands<C: Connection>(
         sealer.records_per_key = u64::MAX;
     }
     let figures = halves.0.as_ref().map(Sealer::figures);
-    Ok(Secured { halves: Mutex::new(halves), figures, hands: None, records, cipher })
+    Ok(Secured { halves: Lock::new(halves), figures, hands: None, records, cipher })
 }
 
 /// Appends what `data` encodes.
@@ -508,7 +505,7 @@ fn encode(output: &mut Vec<u8>, mut data: impl FnMut(&mut [u8]) -> Result<usize,
 fn halves(
     suite: &'static Tls13CipherSuite,
     secrets: ExtractedSecrets,
-    keys: Arc<Mutex<dyn Keys>>,
+    keys: Arc<Lock<dyn Keys>>,
 ) -> Result<(Option<Sealer>, Option<Opener>), Fault> {
     let key = |secrets| key_of(secrets).ok_or(Fault::Unexpected("the cipher's keys are of another form"));
     let ((sent, tx), (received, rx)) = (secrets.tx, secrets.rx);

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     error::EndError,
+    lock::Lock,
     spec::{
         QuicCongestionControl, Session, TestSpec,
         memory::{AHEAD_BYTES, ARRIVED_BYTES},
@@ -40,25 +41,21 @@ const TICKETS: usize = 16;
 
 /// Tickets of earlier connections of a flow. A connection uses one and brings others; the next one waits until they are there.
 #[derive(Debug, Default)]
-pub(super) struct Tickets(Mutex<(Option<NamedGroup>, VecDeque<Tls13ClientSessionValue>)>);
+pub(super) struct Tickets(Lock<(Option<NamedGroup>, VecDeque<Tls13ClientSessionValue>)>);
 
 impl Tickets {
-    fn state(&self) -> MutexGuard<'_, (Option<NamedGroup>, VecDeque<Tls13ClientSessionValue>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn is_empty(&self) -> bool {
-        self.state().1.is_empty()
+        self.0.lock().1.is_empty()
     }
 }
 
 impl ClientSessionStore for Tickets {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        self.state().0 = Some(group);
+        self.0.lock().0 = Some(group);
     }
 
     fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        self.state().0
+        self.0.lock().0
     }
 
     /// TLS 1.2 is not offered.
@@ -71,13 +68,13 @@ impl ClientSessionStore for Tickets {
     fn remove_tls12_session(&self, _: &ServerName<'static>) {}
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.1.truncate(TICKETS - 1);
         state.1.push_front(ticket);
     }
 
     fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.state().1.pop_front()
+        self.0.lock().1.pop_front()
     }
 }
 
@@ -212,7 +209,7 @@ pub fn secure(
         // A link has one end. No other cipher is offered, so every handshake agrees on it or fails.
         let _ = link.quic.set(Flow {
             figures: node.figures.clone(),
-            node: Mutex::new(Some(Box::new(node))),
+            node: Lock::new(Some(Box::new(node))),
             congestion_control: options.congestion_control.unwrap_or_default(),
             asked: options.congestion_control,
             cipher: spec.cipher().unwrap_or_default().name(),
