@@ -22,7 +22,7 @@ use crate::{
     spec::{Role, Side},
 };
 
-pub use connections::{QuicInfo, TcpInfo, TcpInfoHere, TlsInfo, grown};
+pub use connections::{QuicInfo, TcpInfo, TcpInfoHere, grown};
 pub use datagrams::{DatagramPhase, LossRuns};
 pub(crate) use evidence::SLEWED_AT_MOST;
 pub use evidence::{ClockChange, ClockReading, CpuShare, Drops, Evidence, TcpLimits, ThreadUse};
@@ -108,6 +108,15 @@ counters! {
         /// Messages that arrived with a congestion mark (CE).
         #[serde(default, skip_serializing_if = "is_zero")]
         marked,
+    }
+}
+
+counters! {
+    /// The records of data that a connection of TLS sealed in user space and sent.
+    TlsInfo {
+        records,
+        /// The data in them, bytes.
+        bytes,
     }
 }
 

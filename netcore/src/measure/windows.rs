@@ -146,7 +146,7 @@ impl Windows {
                 counts: after.counts[i] - before.counts[i],
                 tcp_at_start: before.tcp[i],
                 quic: after.quic[i].map(|after| before.quic[i].map_or(after, |before| after.since(&before))),
-                tls: after.tls[i].map(|after| before.tls[i].map_or(after, |before| after.since(&before))),
+                tls: after.tls[i].map(|after| after - before.tls[i].unwrap_or_default()),
                 retransmits,
                 ..total(flow, i, after)
             }

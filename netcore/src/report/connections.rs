@@ -120,20 +120,3 @@ impl QuicInfo {
         }
     }
 }
-
-/// The records of data that a connection of TLS sealed in user space and sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsInfo {
-    pub records: u64,
-    /// The data in them, bytes.
-    pub bytes: u64,
-}
-
-impl TlsInfo {
-    /// The counts since then.
-    #[must_use]
-    pub fn since(self, before: &Self) -> Self {
-        Self { records: self.records.saturating_sub(before.records), bytes: self.bytes.saturating_sub(before.bytes) }
-    }
-}

@@ -357,11 +357,8 @@ fn quic(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
 
 /// The records of TLS that the row's senders sealed.
 fn tls(row: &mut Row, near: Option<&End<'_>>, far: Option<&End<'_>>) {
-    let of = |end: &End<'_>| end.senders().filter_map(|flow| flow.tls).collect::<Vec<TlsInfo>>();
-    let infos: Vec<TlsInfo> = near.into_iter().chain(far).flat_map(of).collect();
-    let sum = |value: fn(&TlsInfo) -> u64| total(infos.iter().map(value));
-    let (records, bytes) = (sum(|info| info.records), sum(|info| info.bytes));
-    row.tls_record_bytes = (records > 0).then(|| bytes as f64 / records as f64);
+    let sent: TlsInfo = near.into_iter().chain(far).flat_map(End::senders).filter_map(|flow| flow.tls).sum();
+    row.tls_record_bytes = (sent.records > 0).then(|| sent.bytes as f64 / sent.records as f64);
 }
 
 /// The shares of an end's CPUs: 0 is the near end.
