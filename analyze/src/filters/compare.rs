@@ -350,6 +350,9 @@ fn of_contrast(args: &Args, sides: &Sides, contrast: &Contrast, comparisons: usi
 
 // The two sides of every comparison, read from their files.
 
+/// Most differences between two sides, or tests without a part in a comparison, that are named.
+const MOST_SAID: usize = 5;
+
 /// The two sides of every comparison.
 struct Sides {
     /// One, or with `--by` one per value but the first of a test.
@@ -460,7 +463,9 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRe
             samples.keep_totals();
         }
         let (contrasts, alone) = settings::split(&samples, by, &column, args.base_value.as_deref())?;
-        let said = alone.into_iter().map(|test| format!("{test} has one value, and no part in this")).collect();
+        let alone = first_few(alone.into_iter(), MOST_SAID);
+        let alone = (!alone.is_empty()).then(|| format!("not compared, with one value: {}", alone.join(", ")));
+        let said = alone.into_iter().collect();
         return Ok(Sides { contrasts, columns, headline, said });
     }
     let side = |table: &mut Table| {
@@ -476,9 +481,8 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRe
     };
     let mut said = Vec::new();
     if args.match_by.is_none() && args.self_test.is_none() {
-        const MOST: usize = 5;
         let found = settings::settle(&mut base, &mut new, [&records[0], &records[1]]);
-        said = first_few(found.iter().map(ToString::to_string), MOST);
+        said = first_few(found.iter().map(ToString::to_string), MOST_SAID);
     }
     Ok(Sides { contrasts: vec![Contrast { base, new, setting: None }], columns, headline, said })
 }

@@ -8,8 +8,7 @@ use super::{OutputArgs, markdown::escaped};
 use crate::style::{self, Style};
 use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use schemas::{
-    text,
-    text::counted,
+    text::{self, counted},
     words::{Severity, Status, Verdict},
 };
 use std::io::{self, Write};
