@@ -174,8 +174,8 @@ fn each_connection_begins_as_asked() {
         };
         assert!((ratio("resumed_ratio") - resumed).abs() < 1e-9, "{row:?}");
         assert!((ratio("early_ratio") - early).abs() < 1e-9, "{row:?}");
-        // The handshake is a part of the operation.
         assert_eq!(record_bytes(row), None);
+        // The handshake is a part of the operation.
         let [handshake, whole] = ["handshake_p50_us", "latency_p50_us"].map(ratio);
         assert!(0.0 < handshake && handshake < whole, "{row:?}");
         let timed = netcore::measure::histogram::decode(&row["handshake_histogram"]).unwrap();

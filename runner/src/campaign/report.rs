@@ -148,8 +148,11 @@ impl Report {
     /// A sentence on all cases with a wide interval whose CPUs others had.
     pub(super) fn unsteadiness(&self) -> Option<String> {
         let ((case, why), others) = self.unsteady.split_first()?;
-        let more =
-            if others.is_empty() { String::new() } else { format!("; so in {}", counted(others.len(), "more case")) };
+        let more = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; likewise in {}", counted(others.len(), "more case"))
+        };
         Some(format!("{case}: {why}, and its interval is wider than ± {:.0} %{more}", 100.0 * WIDE))
     }
 
