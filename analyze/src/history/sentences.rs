@@ -109,7 +109,7 @@ impl Words {
         let way = if finding.ratio < 0.0 { "lower" } else { "higher" };
         let interval = finding.interval.map_or_else(String::new, |(low, high)| {
             let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
-            format!(" ({} … {})", signed(near), signed(far))
+            format!(" ({} … {})", margin(near), margin(far))
         });
         let (size, was, is) = (margin(finding.ratio.abs()), value(finding.was), value(finding.is));
         Self {
@@ -141,11 +141,6 @@ pub fn span(reading: &Reading, order: &[usize]) -> String {
 fn drift(first: &Run, last: &Run) -> String {
     let [from, to] = [first, last].map(|run| format!("run {} of {}", short_id(&run.run_id), day(run)));
     format!("between {from} and {to}")
-}
-
-/// A share that may be below 0.
-fn signed(ratio: f64) -> String {
-    margin(ratio)
 }
 
 /// The day on which a run began, in UTC.

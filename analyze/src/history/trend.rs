@@ -85,7 +85,7 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     bounds.dedup();
     let stretches = stretches(&values, &found, &bounds);
     let around: Vec<f64> = stretches.iter().flat_map(|stretch| stretch.residuals(&values)).collect();
-    let mean = |start: usize, end: usize| moments::mean(&values[start..end]).unwrap_or(f64::NAN);
+    let mean = |values: &[f64]| moments::mean(values).unwrap_or(f64::NAN);
     let worse = |change: f64| match metric.map_or(Better::Neither, |m| m.better) {
         Better::Higher => Some(change < 0.0),
         Better::Lower => Some(change > 0.0),
@@ -93,41 +93,22 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     };
     let mut findings = Vec::new();
     for movement in &found {
-        let finding = match *movement {
-            Movement::Step(change) => {
-                let place = bounds.iter().position(|bound| *bound == change.at).unwrap_or(1);
-                let (start, end) = (bounds[place - 1], bounds[place + 1]);
-                let (before, after) = (&values[start..change.at], &values[change.at..end]);
-                let (was, is) = (mean(start, change.at), mean(change.at, end));
-                Finding {
-                    at: change.at,
-                    end,
-                    is_drift: false,
-                    was,
-                    is,
-                    ratio: (is - was) / was.abs(),
-                    interval: interval(before, after, was),
-                    p: Some(change.p),
-                    worse: worse(is - was),
-                }
-            }
-            Movement::Drift { start, end } => {
-                let x: Vec<f64> = (0..end - start).map(|i| i as f64).collect();
-                let Some(line) = series::line(&x, &values[start..end]) else { continue };
-                let (was, is) = (line.intercept, line.intercept + line.slope * (end - start - 1) as f64);
-                Finding {
-                    at: start,
-                    end,
-                    is_drift: true,
-                    was,
-                    is,
-                    ratio: (is - was) / was.abs(),
-                    interval: None,
-                    p: None,
-                    worse: worse(is - was),
-                }
-            }
+        let (at, p) = match *movement {
+            Movement::Step(change) => (change.at, Some(change.p)),
+            Movement::Drift { start, .. } => (start, None),
         };
+        let Some(place) = stretches.iter().position(|stretch| stretch.start == at) else { continue };
+        let own = stretches[place];
+        let (was, is, interval) = match place.checked_sub(1).filter(|_| p.is_some()) {
+            Some(earlier) => {
+                let (before, after) = (&values[stretches[earlier].start..at], &values[at..own.end]);
+                let was = mean(before);
+                (was, mean(after), interval(before, after, was))
+            }
+            None => (own.from, own.to, None),
+        };
+        let (is_drift, ratio, worse) = (p.is_none(), (is - was) / was.abs(), worse(is - was));
+        let finding = Finding { at, end: own.end, is_drift, was, is, ratio, interval, p, worse };
         // A few extreme values move a mean whose interval then has both signs: no direction can be told.
         let is_clear = finding.interval.is_none_or(|(low, high)| low * high > 0.0);
         if finding.ratio.abs() >= least && is_clear {
@@ -136,7 +117,7 @@ pub fn trend(series: &Series, least: f64) -> Trend {
     }
     let level = match found.last() {
         Some(Movement::Drift { end, .. }) if *end == values.len() => findings.last().map(|finding| finding.is),
-        _ => values.len().checked_sub(1).map(|_| mean(bounds[bounds.len() - 2], values.len())),
+        _ => stretches.last().map(|last| mean(&values[last.start..])),
     };
     let noise = (around.len() > bounds.len()).then(|| {
         let squares: f64 = around.iter().map(|value| value * value).sum();

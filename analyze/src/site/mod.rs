@@ -12,7 +12,7 @@ mod series;
 
 use crate::{
     error::Error,
-    export::page::{Line, Page, Piece, Tone},
+    export::page::{Line, Piece, Tone},
     history::{
         analysed::{self, AnalysedSeries, Asked, Event, events},
         sentences,
@@ -57,7 +57,7 @@ pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> R
     let names = [INDEX, RUNS].into_iter().map(str::to_owned).chain(site.pages.iter().cloned());
     let folder = folder::Folder::open(to, names.collect())?;
     // Those that link come last: an interrupted build links to nothing that is missing.
-    (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &site.page_of(at)?.html()))?;
+    (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &series::page(&site, at)?.html()))?;
     folder.write(RUNS, &index::runs_page(&site).html())?;
     folder.write(INDEX, &index::page(&site).html())?;
     let pages = folder.close()?;
@@ -82,10 +82,6 @@ impl<'a> Site<'a> {
         };
         let pages = all.iter().map(|analysed| format!("{SERIES}/{}", folder::page(analysed))).collect();
         Self { title, reading, all, events: events(reading, all), pages, order, listed }
-    }
-
-    fn page_of(&self, at: usize) -> Result<Page, Error> {
-        series::page(self, at)
     }
 
     /// The series by plan and machine.
