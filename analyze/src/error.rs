@@ -78,6 +78,11 @@ impl Error {
         }
     }
 
+    /// The error of a file, ready for `map_err`.
+    pub(crate) fn file(path: &Path) -> impl Fn(std::io::Error) -> Self + '_ {
+        |source| Self::File { path: path.to_owned(), source }
+    }
+
     /// A file that cannot be read. One that does not exist has a remedy.
     pub(crate) fn unreadable(path: &Path, source: std::io::Error) -> Self {
         if source.kind() != std::io::ErrorKind::NotFound {

@@ -289,9 +289,9 @@ impl Table {
                 }
                 opened.push(("-".to_owned(), Box::new(stdin)));
             } else {
-                let file_error = |source| Error::File { path: path.clone(), source };
+                let file_error = Error::file(path);
                 let file = File::open(path).map_err(|source| Error::unreadable(path, source))?;
-                if file.metadata().map_err(file_error)?.is_dir() {
+                if file.metadata().map_err(&file_error)?.is_dir() {
                     let reason = "is a directory: name the table in it (a run's folder has results.csv)";
                     return Err(file_error(std::io::Error::new(std::io::ErrorKind::IsADirectory, reason)));
                 }

@@ -76,7 +76,7 @@ impl Source {
     pub fn read(&self) -> Result<Sample, Error> {
         let text = match &self.how {
             How::File(path) => {
-                let bytes = std::fs::read(path).map_err(|source| Error::File { path: path.clone(), source })?;
+                let bytes = std::fs::read(path).map_err(Error::file(path))?;
                 String::from_utf8_lossy(&bytes).into_owned()
             }
             How::Program(program, args) => run(program, args)?,

@@ -141,14 +141,14 @@ fn results_file(path: &Path) -> Result<PathBuf, Error> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
-    let file_error = |source| Error::File { path: path.to_owned(), source };
+    let file_error = Error::file(path);
     let named = path.join("results.csv");
     if named.is_file() {
         return Ok(named);
     }
     let mut found: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(file_error)? {
-        let file = entry.map_err(file_error)?.path();
+    for entry in std::fs::read_dir(path).map_err(&file_error)? {
+        let file = entry.map_err(&file_error)?.path();
         // A run's table has a file of facts beside it.
         if file.extension().is_some_and(|e| e == "csv") && file.with_extension("run.json").is_file() {
             found.push(file);

@@ -187,7 +187,7 @@ pub fn read_known(path: PathBuf) -> Result<Vec<Accepted>, Error> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let bytes = fs::read(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+    let bytes = fs::read(&path).map_err(Error::file(&path))?;
     for (line, text) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         if is_mark_of_merge(text) {
             let place = Place { file: path.display().to_string(), line, column: None };

@@ -36,19 +36,15 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// Adds the files below a path. `seen`: folders that were searched, since links may lead back to them.
 fn search(path: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<PathBuf>) -> Result<(), Error> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::File { path, source }
-    };
-    if !fs::metadata(path).map_err(at(path))?.is_dir() {
+    if !fs::metadata(path).map_err(Error::file(path))?.is_dir() {
         found.push(path.to_owned());
         return Ok(());
     }
-    if !seen.insert(fs::canonicalize(path).map_err(at(path))?) {
+    if !seen.insert(fs::canonicalize(path).map_err(Error::file(path))?) {
         return Ok(());
     }
-    for entry in fs::read_dir(path).map_err(at(path))? {
-        let inner = entry.map_err(at(path))?.path();
+    for entry in fs::read_dir(path).map_err(Error::file(path))? {
+        let inner = entry.map_err(Error::file(path))?.path();
         let name = inner.file_name().unwrap_or_default();
         // Hidden ones are git's and the watch's.
         if name.as_encoded_bytes().starts_with(b".") {
@@ -76,7 +72,7 @@ pub fn read(path: &Path, repair: bool) -> Result<Reading, Error> {
 fn read_files(files: &[PathBuf], repair: bool) -> Result<Reading, Error> {
     let mut reading = Reading::default();
     for file in files {
-        let bytes = fs::read(file).map_err(|source| Error::File { path: file.clone(), source })?;
+        let bytes = fs::read(file).map_err(Error::file(file))?;
         read_file(file, &bytes, repair, &mut reading)?;
     }
     Ok(reading)
@@ -166,7 +162,7 @@ fn open(path: &Path, create: bool) -> io::Result<(File, Option<String>)> {
 /// The file and line (from 1) of a run's row in a series; `None`: it is not there any more.
 pub fn place(history: &Path, key: &Key, run_id: &str) -> Result<Option<(PathBuf, usize)>, Error> {
     for file in files(history)? {
-        let text = fs::read(&file).map_err(|source| Error::File { path: file.clone(), source })?;
+        let text = fs::read(&file).map_err(Error::file(&file))?;
         if memchr::memmem::find(&text, run_id.as_bytes()).is_none() {
             continue;
         }

@@ -39,7 +39,7 @@ impl Folder {
             )));
         }
         let series = root.join(SERIES);
-        fs::create_dir_all(&series).map_err(|source| Error::File { path: series.clone(), source })?;
+        fs::create_dir_all(&series).map_err(Error::file(&series))?;
         let stale = own.difference(&pages).cloned().collect();
         let folder = Self { root: root.to_owned(), pages, stale };
         // Before the pages: after an interruption they are known as own.
@@ -99,17 +99,16 @@ fn own(root: &Path) -> Result<Option<BTreeSet<String>>, Error> {
 
 /// Refuses a folder that has files. Hidden ones are git's and the like.
 fn refuse_foreign(root: &Path) -> Result<(), Error> {
-    let at = |source| Error::File { path: root.to_owned(), source };
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
             return Err(Error::Usage(format!("{} is a file: a site is a folder of pages", root.display())));
         }
-        Err(source) => return Err(at(source)),
+        Err(source) => return Err(Error::file(root)(source)),
     };
     for entry in entries {
-        let name = entry.map_err(at)?.file_name();
+        let name = entry.map_err(Error::file(root))?.file_name();
         let name = name.to_string_lossy();
         if !name.starts_with('.') {
             return Err(Error::Usage(format!(

@@ -57,7 +57,9 @@ pub fn write(history: &Path, asked: &Asked, title: Option<&str>, to: &Path) -> R
     let names = [INDEX, RUNS].into_iter().map(str::to_owned).chain(site.pages.iter().cloned());
     let folder = folder::Folder::open(to, names.collect())?;
     // Those that link come last: an interrupted build links to nothing that is missing.
-    (0..all.len()).into_par_iter().try_for_each(|at| folder.write(&site.pages[at], &series::page(&site, at)?.html()))?;
+    (0..all.len())
+        .into_par_iter()
+        .try_for_each(|at| folder.write(&site.pages[at], &series::page(&site, at)?.html()))?;
     folder.write(RUNS, &index::runs_page(&site).html())?;
     folder.write(INDEX, &index::page(&site).html())?;
     let pages = folder.close()?;

@@ -126,25 +126,25 @@ pub fn replace(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
 /// Writes a temporary file in the same folder and renames it when complete: a reader, or a crash, sees the old file or
 /// the new one. A path that is not a regular file (`/dev/null`, a FIFO) is written directly.
 pub fn write_whole<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T, Error>) -> Result<T, Error> {
-    let file_error = |source| Error::File { path: path.to_owned(), source };
+    let file_error = Error::file(path);
     if std::fs::metadata(path).is_ok_and(|m| !m.is_file()) {
-        let mut file = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path).map_err(file_error)?);
+        let mut file = BufWriter::new(std::fs::OpenOptions::new().write(true).open(path).map_err(&file_error)?);
         let value = write(&mut file)?;
-        file.flush().map_err(file_error)?;
+        file.flush().map_err(&file_error)?;
         return Ok(value);
     }
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // `create_new` leaves the mode to the umask; a temporary file is private otherwise.
-    let temporary = tempfile::Builder::new().make_in(folder, |path| File::create_new(path)).map_err(file_error)?;
+    let temporary = tempfile::Builder::new().make_in(folder, |path| File::create_new(path)).map_err(&file_error)?;
     let mut temporary = BufWriter::new(temporary);
     let value = write(&mut temporary).map_err(|e| match e {
         Error::Output(source) => file_error(source),
         other => other,
     })?;
     let temporary = temporary.into_inner().map_err(|e| file_error(e.into_error()))?;
-    temporary.as_file().sync_all().map_err(file_error)?;
+    temporary.as_file().sync_all().map_err(&file_error)?;
     temporary.persist(path).map_err(|e| file_error(e.error))?;
-    sync_folder(path).map_err(file_error)?;
+    sync_folder(path).map_err(&file_error)?;
     Ok(value)
 }
 

@@ -271,7 +271,7 @@ pub fn run(
             way.name
         ));
     }
-    let results = fs::canonicalize(results).map_err(|e| Error::File { path: results.to_owned(), source: e })?;
+    let results = fs::canonicalize(results).map_err(Error::file(results))?;
     let name = results.to_string_lossy().into_owned();
     if name.contains('\'') || name.chars().any(char::is_control) {
         return Err(Error::Usage("the name of the table has a quote or a control character: rename it".to_owned()));
@@ -285,11 +285,10 @@ pub fn run(
         let reason = format!("{} is not a file of a laboratory: name another folder with -o", file.display());
         return Err(Error::Usage(reason));
     }
-    fs::create_dir_all(folder).map_err(|e| Error::File { path: folder.to_owned(), source: e })?;
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
     replace(&folder.join("plan.yaml"), plan(&ways))?;
     replace(&script, shell(&ways, &name))?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
-        .map_err(|e| Error::File { path: script.clone(), source: e })?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).map_err(Error::file(&script))?;
     if as_text {
         for way in &ways {
             writeln!(output, "{}", way.sentence())?;

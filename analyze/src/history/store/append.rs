@@ -74,11 +74,11 @@ pub fn append(folder: &Path, rows: &[HistoryRow]) -> Result<(Vec<Appended>, Vec<
     attribute(folder)?;
     for path in paths {
         let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).map_err(fault(parent))?;
-        let (file, note) = open(&path, true).map_err(fault(&path))?;
+        fs::create_dir_all(parent).map_err(Error::file(parent))?;
+        let (file, note) = open(&path, true).map_err(Error::file(&path))?;
         notes.extend(note);
         let rows = rows.iter().filter(|row| file_of(folder, row) == path).collect();
-        let before = file.metadata().map_err(fault(&path))?.len();
+        let before = file.metadata().map_err(Error::file(&path))?.len();
         all.push(Grown { path, file, rows, before });
     }
     for i in 0..all.len() {
@@ -107,16 +107,11 @@ fn attribute(folder: &Path) -> Result<(), Error> {
     if fs::metadata(&path).is_ok_and(|known| known.len() > 0) {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(fault(folder))?;
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
     fs::write(&path, ATTRIBUTES).map_err(|source| {
         let _ = fs::remove_file(&path);
         Error::File { path, source }
     })
-}
-
-fn fault(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::File { path, source }
 }
 
 impl Grown<'_> {
@@ -296,7 +291,7 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
     let files = files(folder)?;
     if !order.is_dry {
         for path in &files {
-            let (file, note) = open(path, false).map_err(|source| Error::File { path: path.clone(), source })?;
+            let (file, note) = open(path, false).map_err(Error::file(path))?;
             locked.push(file);
             notes.extend(note);
         }
@@ -312,7 +307,7 @@ pub fn compact(folder: &Path, order: &Order) -> Result<(Vec<Compacted>, Vec<Stri
     }
     let mut all = Vec::new();
     for file in &files {
-        let bytes = fs::read(file).map_err(|source| Error::File { path: file.clone(), source })?;
+        let bytes = fs::read(file).map_err(Error::file(file))?;
         let (compacted, text) = without(file, &bytes, &gone, order)?;
         if !order.is_dry && text != bytes {
             replace(file, &text)?;
@@ -382,9 +377,8 @@ fn note(runs: &mut HashSet<String>, run: &str) {
 
 /// Replaces a file, or the one that a link leads to, by one with the same permissions.
 fn replace(file: &Path, text: &[u8]) -> Result<(), Error> {
-    let at = |source| Error::File { path: file.to_owned(), source };
-    let target = fs::canonicalize(file).map_err(at)?;
-    let permissions = fs::metadata(&target).map_err(at)?.permissions();
+    let target = fs::canonicalize(file).map_err(Error::file(file))?;
+    let permissions = fs::metadata(&target).map_err(Error::file(file))?.permissions();
     output::replace(&target, text)?;
-    fs::set_permissions(&target, permissions).map_err(at)
+    fs::set_permissions(&target, permissions).map_err(Error::file(file))
 }

@@ -22,16 +22,16 @@ pub const CYCLES_FILE: &str = "cycles.csv";
 /// Appends rows, all or none of them.
 pub fn append_cycles(folder: &Path, rows: &[CycleRow]) -> Result<(), Error> {
     let path = folder.join(CYCLES_FILE);
-    let at = |source| Error::File { path: path.clone(), source };
-    fs::create_dir_all(folder).map_err(at)?;
-    let (mut file, _) = open(&path, true).map_err(at)?;
-    let before = file.metadata().map_err(at)?.len();
+    let at = Error::file(&path);
+    fs::create_dir_all(folder).map_err(&at)?;
+    let (mut file, _) = open(&path, true).map_err(&at)?;
+    let before = file.metadata().map_err(&at)?.len();
     let mut text = String::new();
     if before == 0 {
         text = columns::names(CYCLE_COLUMNS).collect::<Vec<_>>().join(",") + "\n";
     } else {
         let mut last = [0];
-        file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(at)?;
+        file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(&at)?;
         // A crash cut off the line; its reader leaves it out.
         text.extend((last != *b"\n").then_some('\n'));
     }
@@ -44,7 +44,7 @@ pub fn append_cycles(folder: &Path, rows: &[CycleRow]) -> Result<(), Error> {
         let _ = file.set_len(before);
         at(source)
     })?;
-    if before == 0 { sync_folder(&path).map_err(at) } else { Ok(()) }
+    if before == 0 { sync_folder(&path).map_err(&at) } else { Ok(()) }
 }
 
 /// The cycles of a history, in the order of the file. Lines that are cut off and the like are left out, with a note.
@@ -52,7 +52,7 @@ pub fn read_cycles(folder: &Path) -> Result<(Vec<CycleRow>, Vec<String>), Error>
     let path = folder.join(CYCLES_FILE);
     let bytes = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-        bytes => bytes.map_err(|source| Error::File { path: path.clone(), source })?,
+        bytes => bytes.map_err(Error::file(&path))?,
     };
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let mut header: Vec<String> = Vec::new();
@@ -108,7 +108,7 @@ pub(super) fn thin_cycles(folder: &Path, before: &str, is_dry: bool) -> Result<(
     let path = folder.join(CYCLES_FILE);
     // A watch may append to it meanwhile.
     let lock = if is_dry || !path.exists() { None } else { Some(open(&path, false)) };
-    let _lock = lock.transpose().map_err(|source| Error::File { path: path.clone(), source })?;
+    let _lock = lock.transpose().map_err(Error::file(&path))?;
     let (rows, _) = read_cycles(folder)?;
     let measured = |at: usize| rows[at].status.is_some_and(CycleStatus::is_measured);
     let goes = |at: usize| {
