@@ -115,6 +115,9 @@ pub const STEADY_BEHIND_QUEUE: f64 = 0.6;
 /// Share of a receive buffer below which the data in flight show that its reader is slow, and the buffer not small.
 pub const SLOW_READER: f64 = 0.125;
 
+/// A receive buffer of at most this many segments has room for two: the kernel uses half of a buffer for data.
+pub const BUFFER_OF_TWO: f64 = 4.0;
+
 /// Share of a CPU's time in soft interrupts from which on that CPU is full with them.
 const SOFTIRQ_FULL: f64 = 0.9;
 

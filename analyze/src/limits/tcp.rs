@@ -7,7 +7,7 @@ use super::{
     Limit,
     ends::{self, Support, is_most, may_be_full, sleeps},
     evidence::{
-        BBR_LOSS, BUFFER_FILLED, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL, FULL_WITH_SUPPORT,
+        BBR_LOSS, BUFFER_FILLED, BUFFER_OF_TWO, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL, FULL_WITH_SUPPORT,
         LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place, QUEUED, QUEUED_US,
         SLOW_READER, TRACE, WINDOW_FILLED,
     },
@@ -88,13 +88,23 @@ fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, Strin
     let in_flight = evidence.in_flight();
     let row = evidence.row;
     let closed = row.receive_window_bytes.zip(row.mss_bytes).is_some_and(|(window, mss)| window < mss * 2);
-    let slow = closed || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
+    // A window that holds two segments closes while they are on their way to the reader, and opens for whole segments only.
+    let holds_two =
+        closed && buffer.zip(row.mss_bytes).is_some_and(|(buffer, mss)| buffer <= BUFFER_OF_TWO * mss as f64);
+    let slow = (closed && !holds_two) || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
     if !slow && let Some(queue) = ends::queue(evidence) {
         return ends::full(evidence).ok_or(queue);
     }
     let bytes = |bytes: f64| human(Unit::Bytes, bytes);
     let time = of_the_time(times.window);
     let because = match (buffer, in_flight) {
+        (Some(buffer), _) if holds_two => format!(
+            "{time}; {} has a buffer of {}, room for two segments of {} at most; try {}",
+            receiver.host,
+            bytes(buffer),
+            bytes(row.mss_bytes.unwrap_or(0) as f64),
+            advice(evidence, true, buffer)
+        ),
         _ if closed => {
             format!("{time}; the window of {} was closed at the end, so its reader was slow", receiver.host)
         }

@@ -150,6 +150,23 @@ fn a_closed_window_shows_a_slow_reader_of_which_nothing_else_is_known() {
 }
 
 #[test]
+fn a_buffer_of_two_segments_is_named_before_a_slow_reader() {
+    let row = Row {
+        rwnd_limited_ratio: Some(0.99),
+        receive_window_bytes: Some(14_336),
+        mss_bytes: Some(14_848),
+        rtt_us: Some(70.0),
+        min_rtt_us: Some(20.0),
+        remote_receive_buffer_bytes: Some(32_768),
+        ..stream()
+    };
+    let holds = ["a buffer of 32 KiB, room for two segments of 14.5 KiB", "`remote_socket.receive_buffer: 64KiB`"];
+    expect(&row, LimitedBy::ReceiverWindow, &holds);
+    let limit = answer(&Row { mss_bytes: Some(1448), receive_window_bytes: Some(0), ..row });
+    assert!(limit.because.contains("its reader was slow"), "{}", limit.because);
+}
+
+#[test]
 fn a_full_window_is_the_cpu_of_a_receiver_that_never_sleeps() {
     let busy = |busy, waiting| Row {
         rwnd_limited_ratio: Some(0.8),

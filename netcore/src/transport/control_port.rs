@@ -42,7 +42,7 @@ use super::{
 use crate::{
     error::{self, EndError},
     lock::Lock,
-    spec::{EndSpec, SocketOptions, TestSpec, Transport},
+    spec::{EndSpec, SocketOptions, TestSpec, Transport, quantity::Bytes},
     sys::{self, opt},
 };
 
@@ -310,7 +310,8 @@ impl ControlPort {
             || socket.defer_accept.is_some()
             || socket.reuseport.is_some()
             || socket.incoming_cpu.is_some()
-            || socket.device.is_some();
+            || socket.device.is_some()
+            || (matches!(transport, Transport::Tcp | Transport::Tls) && self.advertises_more_than(socket.receive_buffer));
         let is_here = match self.address.ip() {
             here if here.is_unspecified() => here.is_ipv6() || ip.is_ipv4(),
             here => here.to_canonical() == ip.to_canonical(),
@@ -320,6 +321,14 @@ impl ControlPort {
             && end.port.is_none()
             && end.bind.is_empty()
             && !of_listeners
+    }
+
+    /// Whether a connection accepted here has offered its peer a larger window than this receive buffer can hold. The sender
+    /// then waits for a window of that size, and with a small buffer it sends by its timer only, five times a second.
+    fn advertises_more_than(&self, receive_buffer: Option<Bytes>) -> bool {
+        let offered = opt::get_int(&self.listener, opt::SO_RCVBUF).map_or(0, i32::unsigned_abs);
+        // The kernel doubles the size asked for.
+        receive_buffer.is_some_and(|asked| asked.0.saturating_mul(2) < u64::from(offered))
     }
 
     /// Reserves the port for the data of a far end with this local address. `connects`: of a connect workload, of which there
