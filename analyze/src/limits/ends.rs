@@ -252,7 +252,8 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
             format!(", and {place} dropped {} packets", human(Unit::Count, drops))
         });
         format!(
-            "a link between the ends is full at {rate} of payload: a queue of {} ({held}) stands on the path, whose base delay is {}{}",
+            "a link between the ends is full at {rate} of payload: at the end a queue of {} ({held}) stood on the path, whose smallest \
+             round trip is {} in the kernel{}",
             us(rtt - min),
             us(min),
             dropped.unwrap_or_default()
@@ -265,8 +266,8 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
             return None;
         }
         format!(
-            "a link between the ends is full at {rate} of payload: BBR paces by what it delivers, with a queue of {} on the path, whose \
-             base delay is {}",
+            "a link between the ends is full at {rate} of payload: BBR paces by what it delivers, with a queue of {} on the path at the \
+             end, whose smallest round trip is {} in the kernel",
             us((rtt - min).max(0.0)),
             us(min)
         )

@@ -7,9 +7,9 @@ use super::{
     Limit,
     ends::{self, Support, is_most, may_be_full, sleeps},
     evidence::{
-        BBR_LOSS, BUFFER_FILLED, BUFFER_OF_TWO, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL, FULL_WITH_SUPPORT,
-        LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place, QUEUED, QUEUED_US,
-        SLOW_READER, TRACE, WINDOW_FILLED,
+        BBR_LOSS, BUFFER_FILLED, BUFFER_OF_TWO, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL,
+        FULL_WITH_SUPPORT, LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place,
+        QUEUED, QUEUED_US, RATE_SLACK, SLOW_READER, TRACE, WINDOW_FILLED,
     },
     of_the_time,
 };
@@ -91,7 +91,8 @@ fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, Strin
     // A window that holds two segments closes while they are on their way to the reader, and opens for whole segments only.
     let holds_two =
         closed && buffer.zip(row.mss_bytes).is_some_and(|(buffer, mss)| buffer <= BUFFER_OF_TWO * mss as f64);
-    let slow = (closed && !holds_two) || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
+    let slow = (closed && !holds_two)
+        || buffer.zip(in_flight).is_some_and(|(buffer, in_flight)| in_flight < buffer * SLOW_READER);
     if !slow && let Some(queue) = ends::queue(evidence) {
         return ends::full(evidence).ok_or(queue);
     }
@@ -358,9 +359,14 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     {
         return dropped(evidence, lost as f64, loss);
     }
+    let late = late(evidence);
+    if let Some(why) = late.clone().filter(|_| sleeps(&evidence.receiver)) {
+        return Err(why);
+    }
     // A receiver to which everything arrived kept pace, however full it is.
     let is_full = evidence.sender.load().is_some_and(|load| load >= FULL);
-    let support = if row.loss_ratio.is_some() && is_full { Support::Sender } else { Support::Neither };
+    let support =
+        if row.loss_ratio.is_some() && is_full && late.is_none() { Support::Sender } else { Support::Neither };
     match ends::cpu(evidence, support) {
         Some(found) => found,
         None if may_be_full(&evidence.sender) || may_be_full(&evidence.receiver) => {
@@ -374,6 +380,22 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
         }
         None => Err("both ends waited, and this transport does not tell for what".to_owned()),
     }
+}
+
+/// A sentence about datagrams that were neither lost nor there at the end. A queue that still grows and a
+/// long path that a load has just begun to fill look alike.
+fn late(evidence: &Evidence<'_>) -> Option<String> {
+    let row = evidence.row;
+    let (arrived, sent, loss) = (row.throughput_bits_per_s?, row.sent_bits_per_s?, row.loss_ratio?);
+    if 1.0 - arrived / sent - loss < 2.0 * RATE_SLACK {
+        return None;
+    }
+    let [arrived, sent] = [arrived, sent].map(|bits| human(Unit::BitsPerSecond, bits));
+    let lost = if loss > 0.0 { format!("{} were lost", margin(loss)) } else { "none was lost".to_owned() };
+    Some(format!(
+        "{arrived} arrived of the {sent} that were sent, {lost}, and the rest was on its way: in a queue, which loses packets once it is \
+         full, or on a long path that had just begun to fill"
+    ))
 }
 
 /// The rule of streams over QUIC. Its library tells round trips, losses, and that the receiver's window is full, and no times.

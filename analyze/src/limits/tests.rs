@@ -400,6 +400,15 @@ fn datagrams_are_limited_by_who_drops_them() {
     expect(&Row { remote_thread_busy_ratio: None, ..lossy(990, 0.3) }, LimitedBy::Unknown, &["could not be looked at"]);
     let sender = Row { local_thread_busy_ratio: Some(0.99), ..datagrams() };
     expect(&sender, LimitedBy::SenderCpu, &[]);
+    // A sender that paces itself in a loop is full, and yet not the limit of what arrives.
+    let late = Row { sent_bits_per_s: Some(110e6), throughput_bits_per_s: Some(97e6), ..sender };
+    expect(
+        &late,
+        LimitedBy::Unknown,
+        &["97.0 Mbit/s arrived of the 110 Mbit/s that were sent, none was lost", "in a queue"],
+    );
+    let reader = Row { remote_thread_busy_ratio: Some(0.99), ..late };
+    expect(&reader, LimitedBy::Unknown, &["both ends always ran"]);
     expect(&datagrams(), LimitedBy::Unknown, &["does not tell for what"]);
 }
 

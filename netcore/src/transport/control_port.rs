@@ -311,7 +311,8 @@ impl ControlPort {
             || socket.reuseport.is_some()
             || socket.incoming_cpu.is_some()
             || socket.device.is_some()
-            || (matches!(transport, Transport::Tcp | Transport::Tls) && self.advertises_more_than(socket.receive_buffer));
+            || (matches!(transport, Transport::Tcp | Transport::Tls)
+                && self.advertises_more_than(socket.receive_buffer));
         let is_here = match self.address.ip() {
             here if here.is_unspecified() => here.is_ipv6() || ip.is_ipv4(),
             here => here.to_canonical() == ip.to_canonical(),

@@ -17,7 +17,7 @@ use analyze::{
 use schemas::{
     columns::Row,
     text::{counted, plain},
-    units::{Unit, human},
+    units::{self, Unit, human},
 };
 use serde_json::{Value, json};
 
@@ -34,6 +34,9 @@ pub const SERVER: &str = "server";
 
 /// Share of the datagrams from which on a loss shows that the load was too much.
 const LOST: f64 = 0.01;
+
+/// Share of the datagrams from which on those under way at the end show a queue that grows.
+const LATE: f64 = 0.04;
 
 /// The answer in lines for people.
 pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
@@ -59,9 +62,24 @@ fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let too_fast = loads.iter().filter(|_| asked.load.rate.is_some()).filter_map(|row| too_fast(row));
     let single = !asked.hops && loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
-    // The margin is the built-in plan's, and not the user's.
-    let own = report.notes.iter().map(|note| without_goal(note.as_str()));
-    own.chain(too_fast).chain(single).collect()
+    // The margin is the built-in plan's, and not the user's, and the plan has an option here.
+    let own =
+        report.notes.iter().map(|note| without_goal(note).replace("socket.congestion_control: cubic", "-C cubic"));
+    let bbr =
+        report.notes.iter().all(|note| !note.starts_with("congestion control")).then(|| keeps_short(asked, &loads));
+    own.chain(too_fast).chain(single).chain(bbr.flatten()).collect()
+}
+
+/// Says that the queue under load is that of a sender with BBR, unless this was asked for.
+fn keeps_short(asked: &Asked, loads: &[&Row]) -> Option<String> {
+    let is_bbr = |row: &&&Row| row.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"));
+    let cases: Vec<String> = loads.iter().filter(is_bbr).map(|row| name(row)).collect();
+    (asked.load.congestion.is_none() && !cases.is_empty()).then(|| {
+        let cases = cases.join(", ");
+        format!(
+            "{cases}: the sender's system uses bbr, which keeps queues short; another one may fill them: try -C cubic"
+        )
+    })
 }
 
 /// A note without `, not the ±5.0 % asked for`.
@@ -76,7 +94,10 @@ fn without_goal(note: &str) -> String {
 fn too_fast(row: &Row) -> Option<String> {
     let arrived = row.throughput_bits_per_s?;
     let is_lost = row.loss_ratio.is_some_and(|loss| loss > LOST);
-    if !is_lost && offered::missed(row).is_none() {
+    // Neither arrived in time nor lost: a queue has taken it, which a longer measurement would have filled.
+    let late = row.sent_bits_per_s.zip(row.loss_ratio).map(|(sent, loss)| 1.0 - arrived / sent - loss);
+    let late = late.filter(|late| *late > LATE);
+    if !is_lost && late.is_none() && offered::missed(row).is_none() {
         return None;
     }
     let asked = offered::load(row, row.offered_per_s?);
@@ -86,8 +107,11 @@ fn too_fast(row: &Row) -> Option<String> {
         _ if less >= 1e6 => format!("{:.0}M", less / 1e6),
         _ => format!("{:.0}K", less / 1e3),
     };
+    let late = late.map_or_else(String::new, |late| {
+        format!(", and {} was still on its way at the end: more is lost once the queue is full", units::margin(late))
+    });
     let arrived = human(Unit::BitsPerSecond, arrived);
-    Some(format!("{}: {arrived} arrived of the {asked} that -b asks for; try -b {rate}", name(row)))
+    Some(format!("{}: {arrived} arrived of the {asked} that -b asks for{late}; try -b {rate}", name(row)))
 }
 
 /// `b.lab · 0.21 ms away · Linux 6.12.0, 16 CPUs · 20 s`
@@ -151,6 +175,9 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
         }),
         column(false, &|row| {
             row.retransmits.filter(|_| !is_idle(row)).map_or_else(String::new, |count| counted(count, "retransmit"))
+        }),
+        column(false, &|row| {
+            row.congestion_control.as_deref().filter(|_| !is_idle(row)).map_or_else(String::new, plain)
         }),
     ]
 }

@@ -51,6 +51,9 @@ pub struct Load {
     /// Bytes per send call: `64K` is 65536.
     #[arg(short = 'l', long = "length", value_name = "SIZE", value_parser = size)]
     pub message_size: Option<String>,
+    /// Congestion control of the senders, `cubic` or `bbr` for example [default: each system's own].
+    #[arg(short = 'C', long = "congestion", value_name = "NAME", conflicts_with = "udp", value_parser = congestion)]
+    pub congestion: Option<String>,
     /// Print a line on standard error per interval of this length.
     #[arg(short = 'i', long = "interval", value_name = "TIME", value_parser = length)]
     pub interval: Option<Duration>,
@@ -91,6 +94,16 @@ fn rate(text: &str) -> Result<String, String> {
         Ok(Rate::Bits(bits)) if bits > 0.0 => Ok(written),
         Ok(_) => Err(format!("`{text}` is no load: write bits per second, as 10M or 10Mbit/s")),
         Err(e) => Err(e.to_string()),
+    }
+}
+
+/// The name of a congestion control, as a plan may write it without quotes. The kernel says whether it has it.
+fn congestion(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err("the name of a congestion control: cubic, bbr, reno, …".to_owned())
     }
 }
 
@@ -303,6 +316,8 @@ impl Asked {
         keys.extend((self.load.streams > 1).then(|| format!("streams: {}", self.load.streams)));
         keys.extend(self.load.rate.as_ref().map(|rate| format!("rate: {rate}")));
         keys.extend(self.load.message_size.as_ref().map(|size| format!("message_size: {size}")));
+        let congestion = self.load.congestion.as_ref();
+        keys.extend(congestion.map(|name| format!("socket: {{congestion_control: \"{name}\"}}")));
         keys.extend(self.load.interval.map(|interval| format!("interval: {}", ms(interval))));
         keys
     }
@@ -417,6 +432,7 @@ mod tests {
                 udp: false,
                 rate: None,
                 message_size: None,
+                congestion: None,
                 interval: None,
             },
             workloads: Vec::new(),

@@ -24,7 +24,12 @@ fn bucket() -> Row {
 
 #[test]
 fn one_full_link_is_one_cause_whatever_fills_it() {
-    let all = ["full at 95.6 Mbit/s of payload", "a queue of 46.2 ms (540 KiB)", "base delay is 31.0 µs", "`wire`"];
+    let all = [
+        "full at 95.6 Mbit/s of payload",
+        "a queue of 46.2 ms (540 KiB)",
+        "smallest round trip is 31.0 µs in the kernel",
+        "`wire`",
+    ];
     expect(&bucket(), LimitedBy::Path, &all);
     let reno = Row {
         congestion_control: Some("reno".into()),
