@@ -105,7 +105,7 @@ const TESTS: &str = "  streams: {workload: tcp_stream, matrix: {streams: [1, 64]
   requests: {workload: udp_rr, streams: 64}
   sealed: {matrix: {workload: [tls_stream, tls_rr, quic_stream, quic_rr]}, streams: 8}
   hands: {matrix: {workload: [tls_cc, tls_crr, quic_cc, quic_crr], streams: [1, 8]}}
-  buffers: {workload: tcp_stream, socket: {receive_buffer: 1MiB}, remote_socket: {receive_buffer: 1MiB}}
+  buffers: {workload: tcp_stream, remote_socket: {receive_buffer: 32KiB}, socket: {receive_buffer: 8KiB}}
 ";
 
 #[test]
@@ -121,10 +121,15 @@ fn one_open_port_is_enough_for_every_workload_of_tcp_tls_udp_and_quic() {
 #[test]
 fn ports_apart_need_a_gateway_that_leads_to_them() {
     let Some(site) = Site::new() else { return };
-    let _serve = site.serve(&["--data-ports", "20000-20100"]);
+    let serve = site.serve(&["--data-ports", "20000-20100"]);
     let folder = Folder::new();
     let (bad, _) = site.run(&folder.plan(TOP, "  one: {workload: tcp_stream}"), &[]);
     assert!(bad.len() == 1 && bad[0].contains("10.81.0.254:20000, which is no address of this host"), "{bad:#?}");
+    drop(serve);
+    // A buffer that is smaller than what an accepted connection has offered takes a listening socket of its own.
+    let _serve = site.serve(&[]);
+    let (bad, _) = site.run(&folder.plan(TOP, "  one: {workload: tcp_stream, socket: {receive_buffer: 16KiB}}"), &[]);
+    assert!(bad.len() == 1 && bad[0].contains("which is no address of this host"), "{bad:#?}");
 }
 
 #[test]
@@ -158,7 +163,9 @@ fn the_shipped_plans_over_tcp_and_udp_need_one_port() {
         let path = format!("{}/../plans/{plan}.yaml", env!("CARGO_MANIFEST_DIR"));
         let sets = sets.iter().flat_map(|set| ["--set", set]);
         let only = only.iter().flat_map(|test| ["--only", test]);
-        let (bad, _) = site.run(&path, &short.iter().copied().chain(sets).chain(only).collect::<Vec<_>>());
+        let (mut bad, _) = site.run(&path, &short.iter().copied().chain(sets).chain(only).collect::<Vec<_>>());
+        // As with netperf, so small a buffer must be there before the connection is accepted.
+        bad.retain(|case| !case.contains("tcp-stream") || !case.contains("receive_buffer=8192]"));
         assert!(bad.is_empty(), "{plan}: {bad:#?}");
     };
     // A run waits more than it works: several at a time, each with a site of its own.

@@ -42,12 +42,16 @@ use super::{
 use crate::{
     error::{self, EndError},
     lock::Lock,
-    spec::{EndSpec, SocketOptions, TestSpec, Transport, quantity::Bytes},
+    spec::{EndSpec, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
 
 /// First bytes of a control connection.
 const CONTROL_MAGIC: [u8; 6] = *b"plumb\0";
+
+/// Largest window that the answer to a SYN offers, bytes (RFC 9293: 16 bits, which are not scaled there). The peer's kernel waits
+/// for half of the largest window it saw: if the receive buffer, set later, cannot hold that, it sends by its timer, five times a second.
+const FIRST_WINDOW: u64 = 65_535;
 
 /// Datagrams that are read before connections are looked at again.
 const DATAGRAMS_A_TURN: usize = 64;
@@ -312,7 +316,7 @@ impl ControlPort {
             || socket.incoming_cpu.is_some()
             || socket.device.is_some()
             || (matches!(transport, Transport::Tcp | Transport::Tls)
-                && self.advertises_more_than(socket.receive_buffer));
+                && socket.receive_buffer.is_some_and(|asked| asked.0 * 2 < FIRST_WINDOW));
         let is_here = match self.address.ip() {
             here if here.is_unspecified() => here.is_ipv6() || ip.is_ipv4(),
             here => here.to_canonical() == ip.to_canonical(),
@@ -322,14 +326,6 @@ impl ControlPort {
             && end.port.is_none()
             && end.bind.is_empty()
             && !of_listeners
-    }
-
-    /// Whether a connection accepted here has offered its peer a larger window than this receive buffer can hold. The sender
-    /// then waits for a window of that size, and with a small buffer it sends by its timer only, five times a second.
-    fn advertises_more_than(&self, receive_buffer: Option<Bytes>) -> bool {
-        let offered = opt::get_int(&self.listener, opt::SO_RCVBUF).map_or(0, i32::unsigned_abs);
-        // The kernel doubles the size asked for.
-        receive_buffer.is_some_and(|asked| asked.0.saturating_mul(2) < u64::from(offered))
     }
 
     /// Reserves the port for the data of a far end with this local address. `connects`: of a connect workload, of which there
