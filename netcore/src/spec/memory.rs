@@ -190,8 +190,8 @@ const FLIGHT_BYTES: u128 = 32;
 /// Records of TLS of one call, each of 16 KiB with its header and its seal, and one that began: received, and sealed, bytes.
 pub const RECORDS_BYTES: usize = 9 * (16_384 + 256 + 5);
 
-/// Packets of QUIC of one call: received in as many pieces as a call takes, and sent, bytes.
-const PACKETS_BYTES: u64 = 33 << 16;
+/// Packets of QUIC of one call: received, and sent, bytes.
+const PACKETS_BYTES: u64 = 2 << 16;
 
 /// Most bytes of unreliable datagrams of QUIC that have arrived and were not read: more than a turn takes, after which all are read.
 /// The library would drop the oldest.

@@ -19,7 +19,7 @@ use std::{
     fmt,
     io::{self, ErrorKind, IoSliceMut},
     net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -27,13 +27,16 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
-    sys::time::TimeSpec,
+    sys::{
+        socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg},
+        time::TimeSpec,
+    },
 };
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointEvent, Event,
     StreamEvent, Transmit, VarInt,
 };
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use quinn_udp::UdpSocketState;
 
 use super::{connection, tls};
 use crate::{
@@ -47,18 +50,20 @@ use handshake::Opening;
 pub use handshake::secure;
 pub use streams::Stream;
 
-/// Bytes of a buffer for what one entry of a receiving call gives.
+/// Bytes of the buffer for what one receiving call gives: a packet, or several that the kernel hands over as one.
 const PIECE_BYTES: usize = 65_535;
 
-/// Pieces of a receiving call unless the one before filled as many: to prepare a call for all of them costs more than the few that come
-/// one by one, and a piece has up to 64 KiB of packets.
-const FEW_PIECES: usize = 8;
+/// Room for the control messages of a receiving call: length of its packets, code point, address.
+const CONTROL_BYTES: usize = 256;
 
 /// Most bytes of a sending call: the length of a datagram that the kernel splits.
 const CALL_BYTES: usize = 65_000;
 
-/// Most receiving calls in a row: then it is time for acknowledgements.
-const CALLS_PER_TURN: usize = 4;
+/// Most receiving calls in a row, each of up to 64 KiB: then it is time for acknowledgements.
+const CALLS_PER_TURN: usize = 32;
+
+/// A packet that came alone after this time was waited for, so that a further call would find none.
+const WAITED: Duration = Duration::from_micros(5);
 
 /// Least time between two looks for packets of a sender that finds room.
 const TAKEN_PAUSE: Duration = Duration::from_micros(200);
@@ -68,6 +73,11 @@ const FIGURES_PAUSE: Duration = Duration::from_micros(100);
 
 /// Longest wait at a time, so that the end of the test is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// Longest wait in a receiving call, which ends on the clock's tick and so later; and the least wait that it is used for. A shorter
+/// one takes a call of its own, which is exact.
+const BLOCKED: Duration = Duration::from_millis(10);
+const BLOCKS_FROM: Duration = Duration::from_millis(20);
 
 /// Connections of a connect pattern that a far end keeps at most: the present one, and those whose end got lost.
 pub(crate) const MOST_CONNECTIONS: usize = 64;
@@ -126,6 +136,13 @@ struct Open {
     is_acknowledged: bool,
 }
 
+/// The packets of a receiving call: bytes in all, bytes of each but the last one, and their code point.
+struct Packets {
+    bytes: usize,
+    stride: usize,
+    ecn: Option<EcnCodepoint>,
+}
+
 /// An end of the connections over a flow's sockets.
 pub struct Node {
     endpoint: Endpoint,
@@ -139,10 +156,9 @@ pub struct Node {
     open: Vec<Open>,
     /// Bytes that a stream may hold ahead of its acknowledgements at most.
     window: u64,
-    pieces: Box<[u8]>,
-    metas: Box<[RecvMeta]>,
-    /// Pieces that the next receiving call takes at most.
-    at_once: usize,
+    /// Packets of a receiving call, and its control messages.
+    piece: Box<[u8]>,
+    control: Box<[u8]>,
     output: Vec<u8>,
     figures: Arc<Published<QuicInfo>>,
     /// When it last looked for packets.
@@ -199,14 +215,20 @@ impl Node {
         let now = Instant::now();
         let until = timer.map_or(until, |timer| timer.min(until)).min(now + LOOK_UP);
         let wait = until.saturating_duration_since(now);
-        if wait.is_zero() || self.wait(PollFlags::POLLIN, wait)? { self.take_packets() } else { Ok(()) }
+        let blocks = wait >= BLOCKS_FROM;
+        if blocks || wait.is_zero() || self.wait(PollFlags::POLLIN, wait)? {
+            self.take_packets(now, blocks)
+        } else {
+            Ok(())
+        }
     }
 
     /// Sends what may be sent now, and takes what has come unless it did so just now: a sender that never waits has
     /// acknowledgements to read, too.
     pub fn go_on(&mut self) -> io::Result<()> {
-        if self.taken.elapsed() >= TAKEN_PAUSE {
-            self.take_packets()?;
+        let now = Instant::now();
+        if now.duration_since(self.taken) >= TAKEN_PAUSE {
+            self.take_packets(now, false)?;
         }
         self.transmit()
     }
@@ -275,37 +297,32 @@ impl Node {
         }
     }
 
-    /// Takes the packets that have come.
-    fn take_packets(&mut self) -> io::Result<()> {
+    /// Takes the packets that have come since `began`. `blocks`: waits for the first ones.
+    fn take_packets(&mut self, mut began: Instant, blocks: bool) -> io::Result<()> {
+        let mut flags = if blocks { MsgFlags::empty() } else { MsgFlags::MSG_DONTWAIT };
         for _ in 0..CALLS_PER_TURN {
-            let (mut pieces, mut metas) = (std::mem::take(&mut self.pieces), std::mem::take(&mut self.metas));
-            let asked = self.at_once;
-            let received = {
-                let parts = pieces.chunks_mut(PIECE_BYTES).take(asked);
-                let mut parts: Vec<IoSliceMut<'_>> = parts.map(IoSliceMut::new).collect();
-                self.state.recv((&self.socket).into(), &mut parts, &mut metas)
-            };
+            let mut piece = std::mem::take(&mut self.piece);
+            let received = self.receive(&mut piece, flags);
             let now = Instant::now();
             self.taken = now;
-            let done = match received {
-                Ok(count) => {
+            let more = match received {
+                Ok(packets) => {
                     self.calls.1 += 1;
-                    self.at_once = if count < FEW_PIECES { FEW_PIECES } else { BATCH_SIZE };
-                    let mut all = metas[..count].iter().zip(pieces.chunks(PIECE_BYTES));
-                    let taken = all.try_for_each(|(meta, piece)| self.take_piece(now, meta, &piece[..meta.len]));
-                    taken.map(|()| count < asked)
+                    let is_alone = packets.stride >= packets.bytes && now.duration_since(began) >= WAITED;
+                    self.take_piece(now, &packets, &piece[..packets.bytes]).map(|()| !is_alone)
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(true),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                Err(nix::Error::EAGAIN | nix::Error::EINTR) => Ok(false),
+                Err(nix::Error::ECONNREFUSED) => {
                     self.is_refused = true;
-                    Ok(false)
+                    Ok(true)
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
-            (self.pieces, self.metas) = (pieces, metas);
-            if done? {
+            self.piece = piece;
+            if !more? {
                 break;
             }
+            (flags, began) = (MsgFlags::MSG_DONTWAIT, now);
         }
         if std::mem::take(&mut self.is_refused) {
             // Its last packets may have said why it left.
@@ -315,19 +332,35 @@ impl Node {
         Ok(())
     }
 
+    /// Receives one piece.
+    fn receive(&mut self, piece: &mut [u8], flags: MsgFlags) -> nix::Result<Packets> {
+        let mut parts = [IoSliceMut::new(piece)];
+        let message = recvmsg::<SockaddrStorage>(self.socket.as_raw_fd(), &mut parts, Some(&mut self.control), flags)?;
+        let mut packets = Packets { bytes: message.bytes, stride: message.bytes, ecn: None };
+        for control in message.cmsgs()? {
+            match control {
+                ControlMessageOwned::UdpGroSegments(bytes) => packets.stride = usize::try_from(bytes).unwrap_or(0),
+                ControlMessageOwned::Ipv4Tos(tos) => packets.ecn = EcnCodepoint::from_bits(tos & 3),
+                // The kernel's number has 32 bits, of which eight are used.
+                ControlMessageOwned::Ipv6TClass(class) => packets.ecn = EcnCodepoint::from_bits((class & 3) as u8),
+                _ => {}
+            }
+        }
+        Ok(packets)
+    }
+
     /// Takes packets that came as one piece.
-    fn take_piece(&mut self, now: Instant, meta: &RecvMeta, piece: &[u8]) -> io::Result<()> {
+    fn take_piece(&mut self, now: Instant, packets: &Packets, piece: &[u8]) -> io::Result<()> {
         self.has_left |= piece.is_empty();
         let mut all = BytesMut::from(piece);
         while !all.is_empty() {
-            let packet = all.split_to(meta.stride.clamp(1, all.len()));
+            let packet = all.split_to(packets.stride.clamp(1, all.len()));
             // Left over from before the handshake.
             if connection::is_greeting(&packet, packet.len(), connection::PREAMBLE_BYTES as u64) {
                 continue;
             }
             self.output.clear();
-            let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
-            match self.endpoint.handle(now, self.peer, None, ecn, packet, &mut self.output) {
+            match self.endpoint.handle(now, self.peer, None, packets.ecn, packet, &mut self.output) {
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     if let Some(open) = self.open.iter_mut().find(|open| open.handle == handle) {
                         open.connection.handle_event(event);

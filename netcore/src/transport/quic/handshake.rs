@@ -11,17 +11,18 @@ use quinn_proto::{
     ClientConfig, Dir, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt, congestion,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use quinn_udp::UdpSocketState;
 use rustls::{
     NamedGroup,
     client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue},
     crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
     pki_types::ServerName,
 };
+use socket2::SockRef;
 
 use super::{
-    FEW_PIECES, Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node, PIECE_BYTES,
-    because,
+    BLOCKED, CONTROL_BYTES, Flow, IDLE, INCOMING_BYTES, INCOMING_BYTES_IN_ALL, LOOK_UP, MOST_CONNECTIONS, Node,
+    PIECE_BYTES, because,
 };
 use crate::{
     error::EndError,
@@ -167,6 +168,11 @@ fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndEr
     }
     let state =
         UdpSocketState::new((&link.receive).into()).map_err(EndError::system("cannot prepare a socket for QUIC"))?;
+    // The library's socket never waits; a wait in the call that receives saves one for the wait.
+    super::connection::set_blocking(&link.receive, true)?;
+    let socket = SockRef::from(&*link.receive);
+    let bounds = socket.set_read_timeout(Some(BLOCKED)).and_then(|()| socket.set_write_timeout(Some(LOOK_UP)));
+    bounds.map_err(EndError::system("cannot bound the waits of a socket for QUIC"))?;
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(options.mtu_bytes().max(1472)).map_err(failed)?;
     let most = if spec.pattern.is_connecting() { MOST_CONNECTIONS } else { 1 };
@@ -179,9 +185,8 @@ fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndEr
         most,
         open: Vec::with_capacity(most),
         window: options.window_bytes(),
-        pieces: vec![0; BATCH_SIZE * PIECE_BYTES].into_boxed_slice(),
-        metas: vec![RecvMeta::default(); BATCH_SIZE].into_boxed_slice(),
-        at_once: FEW_PIECES,
+        piece: vec![0; PIECE_BYTES].into_boxed_slice(),
+        control: vec![0; CONTROL_BYTES].into_boxed_slice(),
         output: Vec::with_capacity(1 << 16),
         figures: Arc::default(),
         taken: Instant::now(),
