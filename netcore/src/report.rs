@@ -117,6 +117,9 @@ counters! {
         records,
         /// The data in them, bytes.
         bytes,
+        /// CPU time that sealing and opening took, estimated from some of the records, nanoseconds.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        encryption_ns,
     }
 }
 

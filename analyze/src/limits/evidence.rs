@@ -150,6 +150,8 @@ pub struct End<'a> {
     /// Whether it is `to`, whose keys in a plan begin with `remote_`.
     is_remote: bool,
     pub thread: Option<Thread>,
+    /// Share of the time in which its data thread ran that encryption took.
+    pub encryption: Option<f64>,
     /// Share of the time in which a quota held it back.
     pub throttled: f64,
     /// The CPU with most soft interrupts, and their share.
@@ -269,6 +271,10 @@ impl<'a> End<'a> {
             (Place::Softnet, ends::softnet_drops),
             (Place::Socket, ends::socket_drops),
         ];
+        // The cell is of all data threads.
+        let single = row.threads.is_none_or(|n| n <= 1);
+        let encryption = cell(ends::encryption_cpus).zip(thread.filter(|_| single));
+        let encryption = encryption.map(|(cpus, thread)| (cpus / thread.busy).clamp(0.0, 1.0));
         Self {
             host: match host {
                 // The far end inside this process has no name that a reader has given.
@@ -277,6 +283,7 @@ impl<'a> End<'a> {
             },
             is_remote,
             thread,
+            encryption,
             throttled: share(ends::throttled_ratio).unwrap_or(0.0),
             softirq: cpu(ends::softirq_peak_id).zip(share(ends::softirq_peak_ratio)),
             drops: places.map(|(place, both)| (place, cell(both))),

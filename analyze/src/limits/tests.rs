@@ -191,7 +191,9 @@ fn a_full_window_is_the_cpu_of_a_receiver_that_never_sleeps() {
 #[test]
 fn a_sender_that_never_sleeps_is_the_limit_unless_tcp_contradicts() {
     let full = Row { local_thread_busy_ratio: Some(0.98), busy_ratio: Some(0.6), ..stream() };
-    expect(&full, LimitedBy::SenderCpu, &["the data thread of a ran 98 %"]);
+    expect(&full, LimitedBy::SenderCpu, &["the data thread of a ran 98 % of the time; that of b was idle"]);
+    let sealing = Row { local_encryption_cpus: Some(0.49), ..full.clone() };
+    expect(&sealing, LimitedBy::SenderCpu, &["a ran 98 % of the time (50 % of it for encryption); that of b was idle"]);
     let contradicted = Row { rwnd_limited_ratio: Some(0.7), busy_ratio: Some(1.0), ..full.clone() };
     expect(&contradicted, LimitedBy::Unknown, &["yet the receiver's window"]);
     let buffer = Row { sndbuf_limited_ratio: Some(0.7), busy_ratio: Some(1.0), ..full.clone() };

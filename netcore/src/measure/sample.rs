@@ -41,8 +41,8 @@ pub struct SampledFlow {
     pub tcp: Option<Arc<OwnedFd>>,
     /// The figures of its connection of QUIC.
     pub quic: Option<Arc<Published<QuicInfo>>>,
-    /// The figures of its connection of TLS.
-    pub tls: Option<Arc<Published<TlsInfo>>>,
+    /// The figures of its connection of TLS, of each half.
+    pub tls: Vec<Arc<Published<TlsInfo>>>,
 }
 
 impl SampledFlow {
@@ -103,7 +103,9 @@ impl Sample {
         let limits = readers.evidence.is_some() && edge != Edge::Interval;
         let tcp = flows.iter().map(|flow| tcp_info::read(flow.tcp.as_ref()?.as_fd(), limits)).collect();
         let quic = flows.iter().map(|flow| flow.quic.as_ref()?.read()).collect();
-        let tls = flows.iter().map(|flow| flow.tls.as_ref()?.read()).collect();
+        let of_halves =
+            |flow: &SampledFlow| flow.tls.iter().filter_map(|half| half.read()).reduce(|a, b| [a, b].into_iter().sum());
+        let tls = flows.iter().map(of_halves).collect();
         let cpu = readers.cpu.as_mut().and_then(|reader| reader.read().ok());
         let clocks = if edge == Edge::Phase { with_wall_error() } else { clock::reading() };
         let evidence = readers.evidence.as_mut().filter(|_| edge == Edge::Phase).map(EvidenceReader::read);

@@ -369,7 +369,7 @@ mod tests {
             share: Some(1),
             tcp: None,
             quic: Some(figures.clone()),
-            tls: None,
+            tls: Vec::new(),
         };
         let watch = Arc::new(Watch::new(1));
         let t0_ns = monotonic_ns();

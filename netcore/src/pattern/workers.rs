@@ -187,7 +187,7 @@ impl Assignment {
             share: share(spec, role, self.flow),
             tcp: tcp.then(|| link.send.clone()),
             quic: link.quic.get().filter(|_| lasting).map(Flow::figures),
-            tls: link.secured.get().and_then(Secured::figures),
+            tls: link.secured.get().map(Secured::figures).unwrap_or_default(),
         }
     }
 }

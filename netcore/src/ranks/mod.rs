@@ -19,8 +19,6 @@ pub use end::{Endpoints, RankEnd, RankRunning, Token};
 /// Operations of a kernel by all ranks, as its Mop/s counts them.
 pub use nas::operations;
 
-use nix::time::{ClockId, clock_gettime};
-
 use crate::{
     error::EndError,
     mpi::{Group, MpiError, Place},
@@ -124,13 +122,6 @@ pub fn memory_bytes(spec: &RanksSpec, ranks: u32) -> u64 {
         Work::Operation { operation, message_bytes, .. } => prepared::memory_bytes(operation, message_bytes, ranks),
         Work::Nas { kernel, class } => nas::memory_bytes(kernel, class, ranks),
     }
-}
-
-/// CPU time of the calling thread, nanoseconds.
-fn thread_cpu_ns() -> u64 {
-    // This clock exists on every Linux.
-    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread's clock can be read");
-    (time.tv_sec() * 1_000_000_000 + time.tv_nsec()).cast_unsigned()
 }
 
 impl RankError {

@@ -7,7 +7,10 @@
 //! - `wavefront`: fronts that follow each other through a plane of ranks from corner to corner, then back, as in LU.
 
 use super::{Communicator, RankError};
-use crate::{measure::clock::monotonic_ns, spec::ranks::Operation};
+use crate::{
+    measure::clock::{monotonic_ns, thread_ns},
+    spec::ranks::Operation,
+};
 
 /// Fronts in each direction of an operation of `wavefront`.
 const FRONTS: usize = 8;
@@ -35,7 +38,7 @@ impl Busy {
             return Ok(());
         }
         let begin_ns = monotonic_ns();
-        let mut cpu_ns = super::thread_cpu_ns();
+        let mut cpu_ns = thread_ns();
         let until_ns = cpu_ns.saturating_add(self.each_ns);
         let mut look_ns = cpu_ns;
         while cpu_ns < until_ns {
@@ -44,7 +47,7 @@ impl Busy {
                 look_ns = cpu_ns + LOOK_NS;
             }
             (0..64).for_each(|_| std::hint::spin_loop());
-            cpu_ns = super::thread_cpu_ns();
+            cpu_ns = thread_ns();
         }
         self.spent_ns += monotonic_ns().saturating_sub(begin_ns);
         Ok(())

@@ -20,7 +20,12 @@ use rustls::{
     kernel::KernelConnection,
 };
 
-use crate::{lock::Lock, measure::counters::Published, report::TlsInfo, spec::memory::RECORDS_BYTES};
+use crate::{
+    lock::Lock,
+    measure::{clock::thread_ns, counters::Published},
+    report::TlsInfo,
+    spec::memory::RECORDS_BYTES,
+};
 
 /// Most bytes of data in a record: RFC 8446, section 5.1.
 const RECORD_BYTES: usize = 16_384;
@@ -36,6 +41,9 @@ const CALL_BYTES: usize = 8 * RECORD_BYTES;
 
 /// Records that one key seals. RFC 8446, section 5.5, allows 2^24.5 of AES-GCM.
 const RECORDS_PER_KEY: u64 = 1 << 23;
+
+/// One record of so many is timed: reading the thread's clock takes as long as sealing a small record.
+const TIMED: u64 = 64;
 
 /// The alert that ends the data of one direction: RFC 8446, section 6.1.
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -78,6 +86,19 @@ pub fn broken(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io:
 
 fn key(secrets: Result<ConnectionTrafficSecrets, Error>) -> io::Result<(AeadKey, Iv)> {
     key_of(secrets.map_err(broken)?).ok_or_else(|| broken("the next key is of another cipher"))
+}
+
+/// Seals or opens the record of this number, and adds to the CPU time that all of them take.
+fn timed<T>(sequence: u64, total_ns: &mut u64, work: impl FnOnce() -> T) -> T {
+    if !sequence.is_multiple_of(TIMED) {
+        return work();
+    }
+    let before = thread_ns();
+    let began = thread_ns();
+    let done = work();
+    // What reading the clock takes is in both differences.
+    *total_ns += (thread_ns() - began).saturating_sub(began - before) * TIMED;
+    done
 }
 
 /// The half of a connection that sends.
@@ -129,7 +150,8 @@ impl Sealer {
     pub(crate) fn record(&mut self, typ: ContentType, bytes: &[u8]) -> io::Result<()> {
         let payload = OutboundChunks::Single(bytes);
         let plain = OutboundPlainMessage { typ, version: ProtocolVersion::TLSv1_2, payload };
-        let record = self.encrypter.encrypt(plain, self.sequence).map_err(broken)?;
+        let seal = || self.encrypter.encrypt(plain, self.sequence);
+        let record = timed(self.sequence, &mut self.sent.encryption_ns, seal).map_err(broken)?;
         self.sequence += 1;
         self.sealed.push(record.encode());
         Ok(())
@@ -170,6 +192,9 @@ pub struct Opener {
     decrypter: Box<dyn MessageDecrypter>,
     pub(crate) sequence: u64,
     keys: Arc<Lock<dyn Keys>>,
+    received: TlsInfo,
+    /// The sampler reads them there.
+    figures: Arc<Published<TlsInfo>>,
     input: Vec<u8>,
     /// Received bytes of records that are not opened.
     begin: usize,
@@ -182,8 +207,14 @@ pub struct Opener {
 impl Opener {
     pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Lock<dyn Keys>>) -> Self {
         let decrypter = algorithm.decrypter(key, iv);
-        let input = vec![0; RECORDS_BYTES];
-        Self { algorithm, decrypter, sequence, keys, input, begin: 0, end: 0, plain: 0..0, is_closed: false }
+        let (received, figures) = (TlsInfo::default(), Arc::default());
+        let (input, begin, end, plain) = (vec![0; RECORDS_BYTES], 0, 0, 0..0);
+        Self { algorithm, decrypter, sequence, keys, received, figures, input, begin, end, plain, is_closed: false }
+    }
+
+    /// What opening took.
+    pub fn figures(&self) -> Arc<Published<TlsInfo>> {
+        self.figures.clone()
     }
 
     /// Copies data to the buffer as far as it has come: 0 is the peer's end. `None`: more must be received.
@@ -217,7 +248,12 @@ impl Opener {
         let version = ProtocolVersion::TLSv1_2;
         let record =
             InboundOpaqueMessage::new(ContentType::ApplicationData, version, &mut self.input[body..body + length]);
-        let plain = self.decrypter.decrypt(record, self.sequence).map_err(broken)?;
+        let before_ns = self.received.encryption_ns;
+        let open = || self.decrypter.decrypt(record, self.sequence);
+        let plain = timed(self.sequence, &mut self.received.encryption_ns, open).map_err(broken)?;
+        if self.received.encryption_ns > before_ns {
+            self.figures.write(self.received);
+        }
         self.sequence += 1;
         self.begin = body + length;
         match (plain.typ, plain.payload) {

@@ -195,8 +195,8 @@ impl ServerCertVerifier for Pin {
 /// The keys of a connection after its handshake, until its loops take them; of a connect pattern, what its handshakes begin with.
 pub struct Secured {
     halves: Lock<(Option<Sealer>, Option<Opener>)>,
-    /// The figures of its records; `None`: the kernel has them, or the library's own connections.
-    figures: Option<Arc<Published<TlsInfo>>>,
+    /// The figures of the records of each half; none: the kernel has them, or the library's own connections.
+    figures: Vec<Arc<Published<TlsInfo>>>,
     hands: Option<Hands>,
     /// The place of the records at this end, and at the other one.
     records: [Records; 2],
@@ -232,8 +232,8 @@ impl Secured {
         ]
     }
 
-    /// The figures of the connection's records.
-    pub fn figures(&self) -> Option<Arc<Published<TlsInfo>>> {
+    /// The figures of the connection's records: their sum is the connection's.
+    pub fn figures(&self) -> Vec<Arc<Published<TlsInfo>>> {
         self.figures.clone()
     }
 
@@ -290,7 +290,7 @@ pub fn secure(links: &[Arc<Link>], spec: &TestSpec, part: Part<'_>, deadline: &D
             // No other cipher is offered, so every handshake agrees on it or fails.
             let _ = link.secured.set(Secured {
                 halves: Lock::new((None, None)),
-                figures: None,
+                figures: Vec::new(),
                 hands: Some(hands),
                 records: [Records::User; 2],
                 cipher,
@@ -482,7 +482,8 @@ fn shake_hands<C: Connection>(
         // It takes no other key in the middle of a connection.
         sealer.records_per_key = u64::MAX;
     }
-    let figures = halves.0.as_ref().map(Sealer::figures);
+    let figures = [halves.0.as_ref().map(Sealer::figures), halves.1.as_ref().map(Opener::figures)];
+    let figures = figures.into_iter().flatten().collect();
     Ok(Secured { halves: Lock::new(halves), figures, hands: None, records, cipher })
 }
 

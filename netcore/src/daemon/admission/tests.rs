@@ -263,7 +263,7 @@ fn the_longest_report_of_a_granted_test_is_accepted() {
         tcp_info: Some(full),
         retransmits: Some(u64::MAX),
         quic: None,
-        tls: Some(TlsInfo { records: u64::MAX, bytes: u64::MAX }),
+        tls: Some(TlsInfo { records: u64::MAX, bytes: u64::MAX, encryption_ns: u64::MAX }),
         datagrams: None,
         jitter_ns: Some(u64::MAX),
         pacing: None,

@@ -2,7 +2,7 @@
 
 use analyze::limits::{self, Limit};
 use netcore::{
-    report::{Evidence, TcpLimits, Window},
+    report::{Evidence, TcpLimits, TlsInfo, Window},
     spec::TestSpec,
 };
 use schemas::{
@@ -44,7 +44,13 @@ pub(super) fn of_ends(row: &mut Row, pair: Pair<'_>) {
     for (end, window) in [pair.near, pair.far].into_iter().enumerate() {
         let Some(Evidence { thread, softirq_peak, drops, .. }) = evidence(window) else { continue };
         let count = |count: Option<u64>| count.map(|count| count as f64);
+        let sealed: Vec<_> = window.into_iter().flat_map(|window| &window.flows).filter_map(|flow| flow.tls).collect();
+        let encryption_ns = (!sealed.is_empty()).then(|| sealed.into_iter().sum::<TlsInfo>().encryption_ns);
         let cells = [
+            (
+                ends::encryption_cpus,
+                encryption_ns.zip(row.elapsed_s).map(|(ns, elapsed_s)| ns as f64 / 1e9 / elapsed_s),
+            ),
             (ends::thread_busy_ratio, thread.map(|thread| thread.busy)),
             (ends::thread_waiting_ratio, thread.and_then(|thread| thread.waiting)),
             (ends::thread_cpu_id, thread.map(|thread| thread.cpu.into())),
@@ -80,7 +86,8 @@ fn evidence(window: Option<&Window>) -> Option<&Evidence> {
 }
 
 /// Columns about an end as a whole. Of two ways at once they say nothing about one.
-const OF_THE_END: [[&str; 2]; 6] = [
+const OF_THE_END: [[&str; 2]; 7] = [
+    ends::encryption_cpus,
     ends::thread_busy_ratio,
     ends::softirq_peak_ratio,
     ends::qdisc_drops,
