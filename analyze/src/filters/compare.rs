@@ -120,7 +120,7 @@ pub struct Args {
 pub enum FailOn {
     /// Never
     Nothing,
-    /// A regression
+    /// A regression; a case of the baseline that has no values in the new results is an error (exit code 3)
     Regression,
     /// A regression, or an inconclusive comparison
     Inconclusive,
@@ -210,7 +210,23 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             },
         });
     }
-    Ok(verdict(args, &comparisons))
+    match verdict(args, &comparisons) {
+        Verdict::Ok if args.fail_on == FailOn::Regression => nothing_lost(&comparisons, new.first().or(base.first())),
+        verdict => Ok(verdict),
+    }
+}
+
+/// A case that was not measured must not pass as one without a regression.
+fn nothing_lost(comparisons: &[Compared], new: Option<&PathBuf>) -> Result<Verdict, Error> {
+    let is_lost = |compared: &&Compared| compared.found.verdict == Missing && !compared.base.is_empty();
+    let mut lost: Vec<&str> = comparisons.iter().filter(is_lost).map(|compared| &*compared.row.case).collect();
+    lost.dedup();
+    if lost.is_empty() {
+        return Ok(Verdict::Ok);
+    }
+    let file = new.map(|file| file.display().to_string()).unwrap_or_default();
+    let reason = format!("nothing was measured here of what the baseline has: {}", lost.join(", "));
+    Err(Error::Data { place: Place { file, line: 0, column: None }, reason })
 }
 
 /// A comparison as a report shows it.

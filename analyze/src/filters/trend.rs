@@ -48,7 +48,7 @@ Examples:
   plumb trend history/ --fail-on regression --within 5 --format md >> \"$GITHUB_STEP_SUMMARY\"
 
 Exit codes: 0; 1 with --fail-on, there is such a change; 2 the command line is wrong; 3 a file could not be read: which \
-line, why; 4 with --fail-on, no series has enough runs to tell.")]
+line, why; 4 with --fail-on inconclusive, no series has enough runs to tell.")]
 pub struct Args {
     /// Folder of the history, or one file of it
     #[arg(value_name = "HISTORY")]
@@ -79,6 +79,8 @@ pub enum FailOn {
     Nothing,
     /// A change or a drift for the worse that is not accepted
     Regression,
+    /// The same; too few runs in every series give exit code 4
+    Inconclusive,
     /// Any change or drift that is not accepted
     Change,
 }
@@ -126,7 +128,7 @@ fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
     let finding = &analysed.trend.findings[i];
     let counts = match args.fail_on {
         FailOn::Nothing => false,
-        FailOn::Regression => finding.worse == Some(true),
+        FailOn::Regression | FailOn::Inconclusive => finding.worse == Some(true),
         FailOn::Change => true,
     };
     counts && analysed.since(finding) <= args.within && analysed.accepted[i].is_none()
@@ -134,10 +136,11 @@ fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
 
 fn verdict(args: &Args, analysed: &[AnalysedSeries]) -> Verdict {
     let any = analysed.iter().any(|analysed| (0..analysed.trend.findings.len()).any(|i| fails(args, analysed, i)));
+    // A history grows by a run a night: a job that keeps it must not fail before it has enough.
+    let too_few = || analysed.iter().all(|analysed| analysed.trend.missing > 0);
     match args.fail_on {
-        FailOn::Nothing => Verdict::Ok,
         _ if any => Verdict::Failed,
-        _ if analysed.iter().all(|analysed| analysed.trend.missing > 0) => Verdict::Inconclusive,
+        FailOn::Inconclusive if too_few() => Verdict::Inconclusive,
         _ => Verdict::Ok,
     }
 }

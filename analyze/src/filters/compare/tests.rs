@@ -223,6 +223,24 @@ fn nothing_in_common_is_an_error() {
 }
 
 #[test]
+fn a_case_that_was_not_measured_is_no_pass() {
+    let second = Rows { case: "trips", id: "c2", workload: "tcp_rr", ..BULK };
+    let both = format!("{}{}", BULK.of(around(100.0)), second.of(around(100.0)));
+    let folder = folder(&[
+        ("a.csv", both.clone()),
+        ("b.csv", Rows { run: "r2", ..BULK }.of(other(100.0))),
+        ("c.csv", Rows { run: "r3", ..BULK }.of(other(80.0))),
+    ]);
+    let fails = |files: [&str; 2]| compared(folder.path(), &[files[0], files[1], "--fail-on", "regression"]);
+    let error = fails(["a.csv", "b.csv"]).unwrap_err().to_string();
+    assert!(error.contains("b.csv") && error.ends_with("what the baseline has: trips"), "{error}");
+    // What the baseline does not have is new, and a regression is the first thing to say.
+    assert_eq!(fails(["b.csv", "a.csv"]).unwrap().1, Verdict::Ok);
+    assert_eq!(fails(["a.csv", "c.csv"]).unwrap().1, Verdict::Failed);
+    assert_eq!(compared(folder.path(), &["a.csv", "b.csv"]).unwrap().1, Verdict::Ok);
+}
+
+#[test]
 fn rounds_need_one_run_in_turns() {
     let samples = |text: &str| {
         let mut table = Table::from_text("t", format!("{HEADER}{text}")).unwrap();
