@@ -350,6 +350,16 @@ impl Verdict {
         matches!(self, Self::Fail | Self::Regression)
     }
 
+    /// Place in what people read: 0 what is bad comes first, 2 what is well comes last.
+    #[must_use]
+    pub fn place(self) -> u8 {
+        match self {
+            bad if bad.is_bad() => 0,
+            well if well.is_well() => 2,
+            _ => 1,
+        }
+    }
+
     /// A statement that holds, or a change that needs no attention.
     pub fn is_well(self) -> bool {
         matches!(self, Self::Pass | Self::Same | Self::NoWorse | Self::Improvement | Self::Changed)

@@ -160,7 +160,7 @@ fn what_a_run_reads_is_not_written_over() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_success_and_ends_the_run() {
+fn a_reader_that_leaves_ends_the_run_which_says_what_was_not_measured() {
     let folder = Folder::new();
     let plan = folder.plan("", "  bulk: {workload: tcp_stream, duration: 100ms, iterations: 200}");
     let mut child = command(&["run", &plan, "--progress", "never"]).stderr(Stdio::piped()).spawn().unwrap();
@@ -171,7 +171,12 @@ fn a_reader_that_leaves_is_success_and_ends_the_run() {
     drop(reader);
     let ran = end(child);
     // A busy machine may have its warnings.
-    assert!(ran.code == Some(0) && !ran.stderr.contains("error:"), "{:?} {}", ran.code, ran.stderr);
+    assert!(ran.code == Some(3) && !ran.stderr.contains("error:"), "{:?} {}", ran.code, ran.stderr);
+    assert!(
+        ran.stderr.contains("the reader of the rows has left: 1 of 1 cases not measured to the end"),
+        "{}",
+        ran.stderr
+    );
 }
 
 /// Standard error on a full disk.

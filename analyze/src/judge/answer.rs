@@ -15,13 +15,10 @@ const NAMED: usize = 3;
 /// the comparisons.
 pub fn answer(rows: &[VerdictRow], against: &str) -> Option<(Verdict, String)> {
     let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| is_comparison(r));
-    let said: Vec<(Verdict, String)> =
+    let mut said: Vec<(Verdict, String)> =
         [assertions(&asserted), comparisons(&compared, against)].into_iter().flatten().collect();
-    let worst = said.iter().map(|(verdict, _)| *verdict).min_by_key(|verdict| match verdict {
-        v if v.is_bad() => 0,
-        v if v.is_well() => 2,
-        _ => 1,
-    })?;
+    said.sort_by_key(|(verdict, _)| verdict.place());
+    let worst = said.first()?.0;
     Some((worst, said.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")))
 }
 
@@ -191,6 +188,9 @@ mod tests {
         assert_eq!(verdict, Regression);
         assert!(text.starts_with("Of 3 cases compared with main.csv: 1 is worse (b −5.2 % ("), "{text}");
         assert!(text.ends_with("; 1 the same."), "{text}");
+        let (verdict, text) = said(&[row("a", Verdict::Pass), compared("a", Regression, -0.052)]);
+        assert_eq!(verdict, Regression);
+        assert!(text.starts_with("Of 1 case compared") && text.contains("The assertion holds"), "{text}");
         let (verdict, text) = said(&[compared("a", NoWorse, 0.012)]);
         assert_eq!((verdict, text.as_str()), (Same, "Of 1 case compared with main.csv: no worse."));
         let (verdict, text) = said(&[compared("a", Same, 0.001)]);

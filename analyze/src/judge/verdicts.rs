@@ -124,9 +124,11 @@ pub fn summary(rows: &[VerdictRow]) -> String {
     parts.join(", ")
 }
 
-/// The columns for people.
-pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
-    let column = |title: &str, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, rows, cell);
+/// The columns for people, what is bad first.
+pub fn columns(all: &[VerdictRow]) -> Vec<Column> {
+    let mut rows: Vec<&VerdictRow> = all.iter().collect();
+    rows.sort_by_key(|row| row.verdict.place());
+    let column = |title: &str, cell: &dyn Fn(&VerdictRow) -> String| Column::of(title, false, &rows, |row| cell(row));
     let place = |r: &VerdictRow| match (r.file.as_str(), r.line) {
         ("", _) => String::new(),
         (file, Some(line)) => format!("{file}:{line}"),
@@ -158,7 +160,7 @@ pub fn columns(rows: &[VerdictRow]) -> Vec<Column> {
     // A comparison of several metrics does not name them otherwise.
     let is_like =
         |a: &VerdictRow, b: &VerdictRow| a.case == b.case && a.assertion == b.assertion && a.metric != b.metric;
-    let several = rows.windows(2).any(|pair| is_like(&pair[0], &pair[1]));
+    let several = all.windows(2).any(|pair| is_like(&pair[0], &pair[1]));
     columns.retain(|c| c.title != "metric" || several);
     columns.retain(|c| c.title == "verdict" || c.cells.iter().any(|c| !c.is_empty()));
     columns

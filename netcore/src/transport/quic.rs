@@ -341,8 +341,9 @@ impl Node {
             match control {
                 ControlMessageOwned::UdpGroSegments(bytes) => packets.stride = usize::try_from(bytes).unwrap_or(0),
                 ControlMessageOwned::Ipv4Tos(tos) => packets.ecn = EcnCodepoint::from_bits(tos & 3),
-                // The kernel's number has 32 bits, of which eight are used.
-                ControlMessageOwned::Ipv6TClass(class) => packets.ecn = EcnCodepoint::from_bits((class & 3) as u8),
+                ControlMessageOwned::Ipv6TClass(class) => {
+                    packets.ecn = u8::try_from(class & 3).ok().and_then(EcnCodepoint::from_bits);
+                }
                 _ => {}
             }
         }

@@ -229,6 +229,15 @@ impl Report {
             self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
         }
         self.verdicts.write_table(sheet, out)?;
+        if self.was_left() {
+            let (open, all) = (self.unfinished.len(), self.measured);
+            let note = format!(
+                "the reader of the rows has left: {open} of {all} cases not measured to the end; -o FILE keeps the rows and \
+                 measures all"
+            );
+            writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", &note))
+                .map_err(Error::output("standard output"))?;
+        }
         if with_rows {
             return Ok(());
         }
@@ -249,6 +258,11 @@ impl Report {
                     .map_err(fault())
             }
         }
+    }
+
+    /// Whether the reader of the rows has left before all was measured.
+    fn was_left(&self) -> bool {
+        self.closed && !self.unfinished.is_empty()
     }
 
     fn write_results(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
@@ -307,15 +321,12 @@ impl Report {
 
     /// The exit code: a signal's own, else the worst of verdicts and measurements in the documented order.
     pub fn exit(&self, interrupts: &Interrupts) -> Exit {
-        if self.closed {
-            return Exit::Success;
-        }
         if let Some(exit) = interrupts.exit() {
             return exit;
         }
         match self.verdicts.exit() {
             Exit::Failed => Exit::Failed,
-            _ if self.failed => Exit::Measurement,
+            _ if self.failed || self.was_left() => Exit::Measurement,
             other => other,
         }
     }

@@ -44,7 +44,7 @@ Examples:
   plumb measure ssh://user@b.lab --copy                ssh starts the far end, and sends it along
   plumb measure b.lab -R -P 4 -t 10                    download with four streams, ten seconds
   plumb measure b.lab -u -b 10M                        datagrams at 10 Mbit/s
-  plumb measure b.lab -C cubic                         the senders use cubic, whatever the systems' default
+  plumb measure b.lab -C cubic                         the senders use cubic
   plumb measure b.lab tcp_rr udp_rr                    these workloads
   plumb measure b.lab --save nightly.yaml              keeps the plan, for plumb run and for CI
   plumb measure b.lab --hops                           and says at which link the queue stands

@@ -108,7 +108,7 @@ pub fn margin_of_error(ratio: f64) -> String {
 }
 
 /// An interval around a value, in words: `± 0.32 %`; `−0.50 % … +4.0 %` if it reaches further on one side; its ends,
-/// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside. `None` without a width: equal values say nothing of
+/// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside, and of a ratio, whose own unit is the per cent. `None` without a width: equal values say nothing of
 /// their spread.
 #[must_use]
 pub fn spread(unit: Unit, centre: f64, low: f64, high: f64) -> Option<String> {
@@ -130,7 +130,7 @@ fn wide_spread(unit: Unit, centre: f64, low: f64, high: f64) -> String {
     const WIDE: f64 = 0.1;
     let [below, above] = [centre - low, high - centre].map(|side| side / centre.abs());
     let [less, more] = [below, above].map(margin);
-    if below.min(above) >= 0.0 && below.max(above) < WIDE {
+    if unit != Unit::Ratio && below.min(above) >= 0.0 && below.max(above) < WIDE {
         return if less == more { format!("± {less}") } else { format!("−{less} … +{more}") };
     }
     let [low, high] = [low, high].map(|end| human(unit, end));
@@ -226,6 +226,7 @@ mod tests {
         assert_eq!(us(-60.0, -394.0, 12.0), "−394 … 12.0 µs");
         assert_eq!(us(0.0, 0.0, 3.0), "0 s … 3.00 µs");
         assert_eq!(us(100.0, 102.0, 104.0), "102 … 104 µs", "around another value");
+        assert_eq!(spread(Unit::Ratio, 0.0293, 0.0291, 0.0297).unwrap(), "2.9 … 3.0 %");
         assert_eq!([us(100.0, 100.0, 100.0), us(0.0, 0.0, 0.0)], ["", ""], "equal values");
     }
 }
