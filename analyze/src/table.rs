@@ -16,6 +16,7 @@ pub mod beside;
 mod blocks;
 pub mod layout;
 pub mod markdown;
+mod mistaken;
 pub mod output;
 pub mod quantity;
 mod row;
@@ -38,7 +39,7 @@ use crate::{
     error::{Error, Place},
 };
 use schemas::{
-    columns::COLUMNS,
+    columns::{self, COLUMNS},
     text::counted,
     vocabulary::{self, Meaning, Unresolved},
 };
@@ -140,14 +141,6 @@ impl Header {
 
     /// A sentence about a missing column; suggests a similar name if there is one.
     pub fn missing(&self, name: &str) -> String {
-        if let [only] = &self.names[..]
-            && let Some(separator) = [';', '\t'].into_iter().find(|s| only.contains(*s))
-        {
-            return format!(
-                "there is no column `{name}`, only one called `{}`: tables have commas between their cells, not {separator:?}",
-                only.escape_debug()
-            );
-        }
         let column = vocabulary::canonical(name);
         let statistics: Vec<String> = self
             .names
@@ -162,7 +155,7 @@ impl Header {
         }
         let spellings = vocabulary::spellings(&self.names);
         let near = vocabulary::nearest(name, &spellings);
-        let known = schemas::columns::find(&column).is_some();
+        let known = columns::find(&column).is_some();
         match near {
             _ if known && column != name => format!("there is no column `{column}` (for `{name}`)"),
             Some(near) => format!("there is no column `{name}`; did you mean `{near}`?"),
@@ -241,6 +234,9 @@ impl Source {
             let reason =
                 "a carriage return within the line: lines end with \\n or \\r\\n (convert with tr '\\r' '\\n')";
             return Err(shape.error(1, None, reason));
+        }
+        if let Some(kind) = mistaken::kind(name, text) {
+            return Err(shape.error(1, None, kind));
         }
         if text.is_empty() {
             return Err(shape.error(1, None, "the first line is empty; it must hold the column names"));
@@ -328,10 +324,15 @@ impl Table {
         self.sources.len()
     }
 
-    /// The index of a column that every input must have.
+    /// The index of a column that every input must have. A name that no results have is a mistake of the command line.
     pub fn require(&self, name: &str) -> Result<usize, Error> {
         let error = |source: &Source, reason: String| source.shape.error(1, None, reason);
-        let index = self.header.resolve(name).map_err(|reason| error(&self.sources[0], reason))?;
+        let is_typed =
+            || self.header.find("case_id").is_some() && columns::find(&vocabulary::canonical(name)).is_none();
+        let index = self.header.resolve(name).map_err(|reason| match error(&self.sources[0], reason) {
+            data if is_typed() => Error::Usage(data.to_string()),
+            data => data,
+        })?;
         match self.sources.iter().find(|s| s.shape.map[index].is_none() && !self.header.is_file(index)) {
             None => Ok(index),
             Some(source) => Err(error(

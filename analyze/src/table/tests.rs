@@ -75,11 +75,24 @@ fn columns_are_found_by_metric_and_missed_with_a_hint() {
     );
     assert_eq!(message("latency.p99"), "t:1: there is no column `latency_p99_us` (for `latency.p99`)");
     assert!(message("zzz").contains("there are: case, throughput_bits_per_s"));
-    for (separator, shown) in [(";", "';'"), ("\t", "'\\t'")] {
-        let table = Table::from_text("t", format!("case{separator}throughput_bits_per_s\na{separator}1\n")).unwrap();
-        let said = table.require("case").unwrap_err().to_string();
-        assert!(said.ends_with(&format!("tables have commas between their cells, not {shown}")), "{said}");
+}
+
+#[test]
+fn files_of_other_kinds_are_named_with_the_remedy() {
+    for (name, text, said) in [
+        ("t", "case;throughput_bits_per_s\na;1\n", "tables have commas between their cells, not ';'"),
+        ("t", "case\tthroughput_bits_per_s\na\t1\n", "tables have commas between their cells, not '\\t'"),
+        ("a.json", "{\n  \"start\": {}\n}\n", "is JSON, and no table: `plumb import a.json`"),
+        ("a.run.json", "{\n  \"runs\": []\n}\n", "a.csv has the results"),
+        ("a.yaml", "# CI\nversion: 1\n", "is a plan, and no table: `plumb run a.yaml"),
+        ("-", "version: 1\n", "is a plan"),
+        ("a.txt", "case  workload    result\nbulk  tcp_stream  9\n", "is a table for people"),
+    ] {
+        let error = Table::from_text(name, text).err().unwrap();
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains(said), "{error}");
     }
+    assert!(Table::from_text("t", "a column\n1\n").is_ok());
 }
 
 #[test]

@@ -80,6 +80,9 @@ fn length(text: &str) -> Result<Duration, String> {
     Ok(length)
 }
 
+/// Least load in bits per second: a datagram of 125 bytes each second.
+const LEAST_RATE: f64 = 1000.0;
+
 /// A rate as a plan writes it. iperf3's letters are powers of 1000.
 fn rate(text: &str) -> Result<String, String> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -91,7 +94,10 @@ fn rate(text: &str) -> Result<String, String> {
         _ => text.to_owned(),
     };
     match units::parse_rate(&written) {
-        Ok(Rate::Bits(bits)) if bits > 0.0 => Ok(written),
+        Ok(Rate::Bits(bits)) if bits >= LEAST_RATE => Ok(written),
+        Ok(Rate::Bits(bits)) if bits > 0.0 => Err(format!(
+            "`{text}` is less than a message a second: did you mean {digits}M, millions of bits per second?"
+        )),
         Ok(_) => Err(format!("`{text}` is no load: write bits per second, as 10M or 10Mbit/s")),
         Err(e) => Err(e.to_string()),
     }
@@ -508,7 +514,7 @@ mod tests {
         for (typed, written) in [("128K", "128KiB"), ("1m", "1MiB"), ("1472", "1472"), ("1KiB", "1KiB")] {
             assert_eq!(size(typed).unwrap(), written);
         }
-        for wrong in ["0", "0M", "M", "fast", "5k/s", "-3M"] {
+        for wrong in ["0", "0M", "10", "M", "fast", "5k/s", "-3M"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
         for wrong in ["0", "K", "-1"] {

@@ -72,8 +72,13 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
             format!("to measure to that host: plumb measure {path}")
         } else {
             let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
-            let near = nearest(path, names).map(|name| format!("did you mean `{name}`? "));
-            near.unwrap_or_default() + "`plumb plans` lists the plans inside the program"
+            let place = Path::new(path);
+            let other =
+                ["yaml", "yml"].map(|ending| place.with_extension(ending)).into_iter().find(|path| path.is_file());
+            let stem = place.file_stem().and_then(|stem| stem.to_str()).unwrap_or(path);
+            let near = other.map(|path| path.display().to_string()).or_else(|| nearest(stem, names).map(str::to_owned));
+            near.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default()
+                + "`plumb plans` lists the plans inside the program"
         };
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), &help);
     }
@@ -85,6 +90,10 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
     }
     let name = if path == "-" { "<stdin>" } else { path };
     match String::from_utf8(text) {
+        Ok(text) if text.lines().next().is_some_and(|first| first.contains(",case_id,")) => refuse(
+            format!("{name} is a table of results, and no plan"),
+            &format!("`plumb table {name}` shows it, and `plumb why {name}` proves what limited it"),
+        ),
         Ok(text) => Ok((name.to_owned(), text)),
         Err(error) => refuse(
             format!("the plan {name} is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()),

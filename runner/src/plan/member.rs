@@ -97,6 +97,9 @@ impl Expander<'_> {
             if tree.get(key::workload).is_none() {
                 out.error(at, "no `workload` says what this test runs", "add for example `workload: tcp_stream`");
             }
+            // Its hosts may be wrong, too.
+            self.endpoint(tree, key::from, Endpoint::Local, out);
+            self.endpoint(tree, key::to, Endpoint::Embedded, out);
             return None;
         };
         if let (Some(note), Some(node)) = (workload.note, tree.get(key::workload)) {
