@@ -306,7 +306,10 @@ impl<'a> MapAccess<'a> for Entries<'a, '_> {
         let Some(entry) = self.value.take() else {
             return Err(de::Error::custom("a value was asked for before its key"));
         };
-        seed.deserialize(Reader { node: &entry.value, aside: self.aside }).map_err(|e| {
+        seed.deserialize(Reader { node: &entry.value, aside: self.aside }).map_err(|mut e| {
+            if e.at.is_none() && matches!(entry.value.value, Value::List(_)) {
+                e.help = e.help.replace("{streams: [1, 4]}", &format!("{{{}: […, …]}}", entry.key));
+            }
             // An empty value has no place: point at the key.
             let span = if entry.value.span.start == entry.value.span.end { entry.key_span } else { entry.value.span };
             e.or_at(span, identity(entry))
@@ -403,6 +406,7 @@ mod tests {
             let (_, out) = read(&format!("name: n\n{text}\n"));
             let text = out.render(Format::Human);
             assert_eq!((out.sorted().len(), text.matches("are swept: matrix: {").count()), (1, swept), "{text}");
+            assert!(!text.contains("streams") && (!text.contains("word") || text.contains("{word: […, …]}")), "{text}");
         }
         let (_, out) = read("name: n\ninner.a: {count: 1}\n");
         let text = out.render(Format::Human);

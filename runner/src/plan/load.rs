@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use schemas::text::short_names;
+
 use super::{
     case::{self, Case, Endpoint, Member, Plan, case_id},
     check,
@@ -281,13 +283,16 @@ fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut
     let tests = tests.iter().map(|test| test.key.to_string());
     let names: Vec<String> =
         tests.chain(cases.iter().flat_map(|case| case.tags.iter().cloned().chain([case.name.clone()]))).collect();
-    cases.retain(|case| matched(&case.test) || matched(&case.name) || case.tags.iter().any(|tag| matched(tag)));
+    // A case is also chosen by the name that tables show.
+    let is_named = |case: &Case| matched(&case.name) || matched(&short_names(&case.name));
+    let shown: Vec<String> = cases.iter().map(|case| short_names(&case.name)).collect();
+    cases.retain(|case| matched(&case.test) || is_named(case) || case.tags.iter().any(|tag| matched(tag)));
     if out.has_errors() || !had_some {
         return;
     }
     // One of several that matches nothing may be meant for another plan of the run.
     let severity = if cases.is_empty() { Severity::Error } else { Severity::Warning };
-    for glob in globs.iter().filter(|glob| !names.iter().any(|name| matches(glob, name))) {
+    for glob in globs.iter().filter(|glob| !names.iter().chain(&shown).any(|name| matches(glob, name))) {
         let mut known: Vec<&str> = Vec::new();
         for name in &names {
             if !known.contains(&name.as_str()) && known.len() < LISTED {
@@ -521,6 +526,10 @@ mod tests {
         assert!(load(&text, &sets(&["vars.m=1"])).unwrap_err().contains("not declared"));
         let only = LoadOptions { only: vec!["a*64*".into(), "b".into()], ..sets(&["tests.a.message_size=64"]) };
         assert_eq!(load(&text, &only).unwrap().cases.len(), 1);
+        let swept =
+            "version: 1\ntests: {a: {workload: tcp_rr, matrix: {socket.no_delay: [true, false], streams: [1, 2]}}}";
+        let shown = LoadOptions { only: vec!["a[*, 2 streams]".into()], ..LoadOptions::default() };
+        assert_eq!(load(swept, &shown).unwrap().cases.len(), 2, "as tables name them");
     }
 
     fn told(plans: &[(&str, &str)]) -> Vec<(String, Vec<(String, String)>)> {
