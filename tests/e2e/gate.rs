@@ -129,3 +129,32 @@ fn a_comparison_says_from_which_regression_on_it_would_be_noticed() {
     let ran = plumb(&["gate", "--plan", &plan, "-f", "csv", &results]);
     assert!(ran.stdout.contains("nobody knows on which machine this was measured"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
+    let folder = Folder::new();
+    let base = folder.name("base.csv");
+    let top = format!("baseline: {{source: {base}, compare: [{{metric: transaction_rate, max_regression: 10%}}]}}");
+    let plan = folder.plan(&top, "  rr: {workload: tcp_rr, transactions: 200, iterations: 5, assert: [errors == 0]}");
+    let results = folder.name("r.csv");
+    assert_eq!(plumb(&["run", &plan, "-o", &results, "--progress", "never"]).code, Some(0));
+    assert_eq!(plumb(&["baseline", "promote", &results]).code, Some(0));
+    let ran = plumb(&["gate", "--plan", &plan, "--set", "request_size=64", "-f", "csv", &results]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    let rows = parse(&ran.stdout);
+    assert_eq!(rows.len(), 2, "{}", ran.stdout);
+    for row in &rows {
+        assert!(
+            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains("64 → "),
+            "{row:?}"
+        );
+    }
+    // A plan of another name may have other cases.
+    let other = fs::read_to_string(&plan).unwrap().replace("  rr:", "  pings:");
+    fs::write(folder.path("other.yaml"), other).unwrap();
+    let ran = plumb(&["gate", "--plan", &folder.name("other.yaml"), "--set", "request_size=64", "-f", "csv", &results]);
+    let rows = parse(&ran.stdout);
+    let is_named =
+        |row: &crate::program::Row| row["case"] == "pings" && row["note"].contains(&format!("are of {plan}"));
+    assert!(!rows.is_empty() && rows.iter().all(is_named), "{}", ran.stdout);
+}

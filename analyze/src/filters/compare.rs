@@ -1,7 +1,7 @@
 //! `plumb compare`: two runs, or two values of a setting, against each other.
 
 mod print;
-mod settings;
+pub(super) mod settings;
 
 use super::aggregate::parse_level;
 use crate::{

@@ -1,10 +1,12 @@
 //! `plumb gate`: assertions over a results file.
 
-use super::aggregate::parse_level;
+use super::{aggregate::parse_level, compare::settings};
 use crate::{
+    distinct,
     error::{Error, Verdict, even_unread},
+    first_few,
     judge::{
-        Judge, Severity,
+        Judge, Severity, VerdictRow,
         baseline::{Baseline, Terms},
         environment::{self, Environment},
         statement::{Evidence, Statement},
@@ -12,7 +14,11 @@ use crate::{
     },
     table::{InputArgs, Table, TableArgs, layout::Sheet},
 };
-use schemas::{assertion, metrics, words};
+use schemas::{
+    assertion, metrics,
+    run_record::{CaseRecord, RunRecord},
+    words,
+};
 use std::{io::Write, path::PathBuf};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
@@ -28,7 +34,8 @@ use std::{io::Write, path::PathBuf};
 /// `verdicts` table.
 ///
 /// --self-test 10% shows that this gate can fail: each case is made worse by that much, by itself, in each judged
-/// metric's bad direction. Exit code 0 if every one is noticed, 1 if one is not. Each row says from which worsening on
+/// metric's bad direction. Exit code 0 if every one is noticed, 1 if one is not, or if all statements only warn
+/// (`severity: warn`): they cannot fail. Each row says from which worsening on
 /// it is noticed, given these values; in another run with the same variation about half of the worsenings of that size
 /// would be.
 #[derive(Debug, Clone, clap::Args)]
@@ -48,6 +55,9 @@ pub struct Args {
     /// The promises of the plan's baseline, filled in likewise.
     #[arg(skip)]
     pub terms: Option<Terms>,
+    /// The plan's cases by their keys in a `run.json`, filled in likewise.
+    #[arg(skip)]
+    pub planned: Vec<(String, CaseRecord)>,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
     #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
     self_test: Option<f64>,
@@ -97,10 +107,14 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }));
     }
     let mut table = Table::open(&args.tables.input)?;
-    let here = here(&args.tables.input)?;
+    let record = record(&args.tables.input)?;
+    let here = record.as_ref().map(Environment::of).unwrap_or_default();
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
     let evidence = Evidence::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
-    let rows = evidence.judge(&statements, baseline.as_ref(), &here, args.self_test);
+    let mut rows = evidence.judge(&statements, baseline.as_ref(), &here, args.self_test);
+    for row in &mut rows {
+        explain(row, args, record.as_ref());
+    }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     even_unread(
         args.tables.output.write(output, |w| verdicts::write(&rows, format, &Sheet::of(&args.tables.output), w)),
@@ -117,14 +131,44 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(verdicts::outcome(&rows, args.inconclusive == Some(OnInconclusive::Fail)))
 }
 
-/// Facts about the machine, from the first file that has them beside it.
-fn here(input: &InputArgs) -> Result<Environment, Error> {
+/// The record of the run, from the first file that has it beside it.
+fn record(input: &InputArgs) -> Result<Option<RunRecord>, Error> {
     for file in input.files.iter().filter(|f| f.as_os_str() != "-") {
         if let Some(run) = environment::read(file)? {
-            return Ok(Environment::of(&run));
+            return Ok(Some(run));
         }
     }
-    Ok(Environment::default())
+    Ok(None)
+}
+
+/// Most settings that are named of a case.
+const SETTINGS: usize = 5;
+
+/// Names a case of the plan that the table lacks, and says what it has instead.
+fn explain(row: &mut VerdictRow, args: &Args, record: Option<&RunRecord>) {
+    let id = &row.case_id;
+    let of_case = |(key, _): &&(String, CaseRecord)| key.split('/').next() == Some(id);
+    let planned: Vec<_> = args.planned.iter().filter(of_case).collect();
+    let Some((_, CaseRecord { case, .. })) = planned.first().filter(|_| row.n == 0 && row.case == *id) else { return };
+    let same = |(key, wanted): &&(String, CaseRecord)| {
+        let member = |key: &str| key.split_once('/').map(|(_, member)| member.to_owned());
+        let is_same =
+            |(other, found): &(&String, &CaseRecord)| found.case == wanted.case && member(other) == member(key);
+        record?.cases.iter().find(is_same).map(|(_, found)| settings::differences(wanted, found))
+    };
+    let differences: Vec<_> = planned.iter().filter_map(same).flatten().collect();
+    let plan = args.plan.as_deref().map(|plan| plan.display().to_string()).unwrap_or_default();
+    let of_run = record.and_then(|run| run.plans.first()).map(|plan| plan.path.as_str());
+    let why = if !differences.is_empty() {
+        let texts = first_few(distinct(differences).iter().map(ToString::to_string), SETTINGS);
+        format!("{plan} and these results have other settings: {}", texts.join(", "))
+    } else if let Some(other) = of_run.filter(|other| *other != plan) {
+        format!("these results are of {other}, and the case of {plan} is not among them")
+    } else {
+        "the results do not have this case, or have it with other settings".to_owned()
+    };
+    row.case = case.clone();
+    row.say_first(&why);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{
     baseline::Baseline,
     environment::Environment,
     of_assertion, offered,
-    samples::{self, Case, Index, Samples},
+    samples::{self, Case, Index, Key, Samples},
     survey::{Pair, Surveyed},
     worsening::{self, Worse},
 };
@@ -221,8 +221,9 @@ impl Evidence {
         // A case that left no row, and was not skipped on purpose, must not pass by silence.
         let skipped = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
         if cases.is_empty() && !skipped {
-            let name = statement.case_id.clone().unwrap_or_default();
-            rows.push(judged(&Case { name, ..Case::default() }, &[]));
+            let id = statement.case_id.clone().unwrap_or_default();
+            let name = id.clone();
+            rows.push(judged(&Case { key: Key { id, ..Key::default() }, name, ..Case::default() }, &[]));
         }
         rows
     }

@@ -32,6 +32,7 @@ use crate::{
     programs::{self, Allowed},
     progress::Progress,
     signals::Interrupts,
+    sinks::run_json,
 };
 
 pub const BISECT_EXAMPLES: &str = "\
@@ -298,6 +299,7 @@ pub fn prepare_gate(args: &mut Args) -> Result<(), Error> {
     let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
     let plan = plan::load(&path, &options)?;
     args.terms = baseline::terms(&plan);
+    args.planned = plan.cases.iter().flat_map(run_json::planned).collect();
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
         args.inconclusive = Some(OnInconclusive::Fail);
     }

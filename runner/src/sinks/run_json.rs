@@ -19,7 +19,10 @@ use serde_json::Value;
 use super::csv::Appended;
 use crate::{
     error::{Error, replace},
-    plan::{case::Plan, model::Hook},
+    plan::{
+        case::{Case, Member, Plan},
+        model::Hook,
+    },
     schedule::{Measured, rows, step::Step},
 };
 
@@ -86,10 +89,7 @@ impl RunJson {
     /// Keeps what the ends of an iteration said about themselves.
     pub fn keep(&mut self, step: &Step, measured: &Measured) -> Result<(), Error> {
         for (member, reports) in step.members.iter().zip(&measured.members) {
-            let key = match member.name.as_str() {
-                "" => step.id.clone(),
-                name => format!("{}/{name}", step.id),
-            };
+            let key = key(step, member);
             let notes = distinct(reports.ends().flat_map(|end| end.notes.clone()));
             let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
@@ -156,6 +156,24 @@ impl RunJson {
             _ => Ok(()),
         }
     }
+}
+
+/// The key of a member's record.
+fn key(case: &Case, member: &Member) -> String {
+    match member.name.as_str() {
+        "" => case.id.clone(),
+        name => format!("{}/{name}", case.id),
+    }
+}
+
+/// The records of a case of a plan that was not measured: its name and settings, by their keys.
+pub fn planned(case: &Case) -> impl Iterator<Item = (String, CaseRecord)> {
+    let record = |member: &Member| CaseRecord {
+        case: case.name.clone(),
+        spec: member.spec().and_then(json),
+        ..CaseRecord::default()
+    };
+    case.members.iter().map(move |member| (key(case, member), record(member)))
 }
 
 /// `run.json` → `run.cases.jsonl`.

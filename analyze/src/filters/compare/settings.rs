@@ -2,7 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schemas::{columns::axis_column, metrics, run_record::RunRecord, text::case_parts, words::Way};
+use schemas::{
+    columns::axis_column,
+    metrics,
+    run_record::{CaseRecord, RunRecord},
+    text::case_parts,
+    words::Way,
+};
 use serde_json::Value;
 
 use crate::distinct;
@@ -297,17 +303,19 @@ fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]
 
 /// The settings in which two cases differ, from what their runs recorded of them.
 fn of_records(ids: [&String; 2], records: [&[RunRecord]; 2]) -> Vec<Setting> {
-    let [Some(base), Some(new)] = [0, 1].map(|side| {
-        let of = |record: &RunRecord| {
-            let case = record.cases.get(ids[side])?;
-            let mut flat = BTreeMap::new();
-            flatten("", case.spec.as_ref().or(case.command.as_ref())?, &mut flat);
-            Some(flat)
-        };
-        records[side].iter().find_map(of)
-    }) else {
-        return Vec::new();
-    };
+    let of = |side: usize| records[side].iter().find_map(|record| record.cases.get(ids[side]));
+    of(0).zip(of(1)).map(|(base, new)| differences(base, new)).unwrap_or_default()
+}
+
+/// The settings in which two recorded cases differ.
+pub fn differences(base: &CaseRecord, new: &CaseRecord) -> Vec<Setting> {
+    let [base, new] = [base, new].map(|case| {
+        let mut flat = BTreeMap::new();
+        if let Some(settings) = case.spec.as_ref().or(case.command.as_ref()) {
+            flatten("", settings, &mut flat);
+        }
+        flat
+    });
     let keys: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
     let mut found: Vec<Setting> = Vec::new();
     for key in keys {
