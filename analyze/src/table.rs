@@ -324,15 +324,10 @@ impl Table {
         self.sources.len()
     }
 
-    /// The index of a column that every input must have. A name that no results have is a mistake of the command line.
+    /// The index of a column that every input must have.
     pub fn require(&self, name: &str) -> Result<usize, Error> {
         let error = |source: &Source, reason: String| source.shape.error(1, None, reason);
-        let is_typed =
-            || self.header.find("case_id").is_some() && columns::find(&vocabulary::canonical(name)).is_none();
-        let index = self.header.resolve(name).map_err(|reason| match error(&self.sources[0], reason) {
-            data if is_typed() => Error::Usage(data.to_string()),
-            data => data,
-        })?;
+        let index = self.header.resolve(name).map_err(|reason| error(&self.sources[0], reason))?;
         match self.sources.iter().find(|s| s.shape.map[index].is_none() && !self.header.is_file(index)) {
             None => Ok(index),
             Some(source) => Err(error(
@@ -345,6 +340,15 @@ impl Table {
         }
     }
 
+    /// The same for a name that somebody typed: one that no table has is a mistake of the command line.
+    pub fn asked(&self, name: &str) -> Result<usize, Error> {
+        self.require(name).map_err(|fault| {
+            let meaning = Meaning::of(name);
+            let is_known = meaning.metric.is_some() || columns::find(&vocabulary::canonical(name)).is_some();
+            if is_known { fault } else { Error::Usage(fault.to_string()) }
+        })
+    }
+
     /// The columns that rows are told apart by, for any names that they have in `-g`, where [`FILE`] is a column.
     pub fn names_of(&mut self, names: &[String]) -> Result<Vec<String>, Error> {
         if names.iter().any(|name| name == FILE) && !self.header.names.iter().any(|name| name == FILE) {
@@ -353,7 +357,7 @@ impl Table {
             self.sources.iter_mut().for_each(|source| source.shape.map.push(None));
         }
         let own = |name: &String| {
-            let column = self.require(name)?;
+            let column = self.asked(name)?;
             Ok(self.header.axis_of(column).unwrap_or_else(|| self.header.names[column].clone()))
         };
         let found = names.iter().map(own).collect::<Result<Vec<_>, Error>>()?;
@@ -367,14 +371,14 @@ impl Table {
             let usual = ["member", "direction"].into_iter().filter_map(|name| self.header.find(name));
             return Ok(std::iter::once(self.require("case")?).chain(usual).collect());
         }
-        self.names_of(names)?.iter().map(|name| self.require(name)).collect()
+        self.names_of(names)?.iter().map(|name| self.asked(name)).collect()
     }
 
     /// The index of the rate that is asked for; without a name, of the rate that the table has.
     pub fn require_rate(&self, name: Option<&str>) -> Result<usize, Error> {
         let usual =
             || ["throughput_bits_per_s", "transactions_per_s"].into_iter().find(|n| self.header.find(n).is_some());
-        self.require(name.or_else(usual).unwrap_or("throughput_bits_per_s"))
+        self.asked(name.or_else(usual).unwrap_or("throughput_bits_per_s"))
     }
 
     /// An error about the table as a whole, for example that it has no rows of some kind.

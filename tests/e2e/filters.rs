@@ -348,4 +348,24 @@ fn values_of_a_swept_key_are_compared_with_each_other() {
         // Two rounds decide nothing, and say how many would.
         assert!(ran.stdout.contains("need 6 iterations per side"), "{}", ran.stdout);
     }
+    let ran = plumb(&["compare", "--by", "request_size", "--base-value", "64B", "-f", "text", &table]);
+    assert!(ran.stdout.contains("request_size: 64 → 1"), "{}{}", ran.stdout, ran.stderr);
+    // Every filter says which values there are.
+    for filter in
+        [&["aggregate"][..], &["table"], &["table", "--all"], &["compare", &table], &["percentiles"], &["fit"]]
+    {
+        let ran = plumb(&[filter, &[&table, "--where", "request_size=32", "--where", "test=rtt"]].concat());
+        assert_eq!(ran.code, Some(3), "{filter:?} {}", ran.stdout);
+        assert!(
+            ran.stderr.contains("no row that counts has request_size=32 and test=rtt; request_bytes is 1, 64"),
+            "{}",
+            ran.stderr
+        );
+    }
+    for filter in [&["aggregate", "-m"][..], &["compare", &table, "-m"], &["table", "-c"], &["table", "--where"]] {
+        let ran = plumb(
+            &[filter, &[if filter.contains(&"--where") { "throughputt=1" } else { "throughputt" }, &table]].concat(),
+        );
+        assert!(ran.code == Some(2) && ran.stderr.contains("throughput"), "{filter:?} {}", ran.stderr);
+    }
 }

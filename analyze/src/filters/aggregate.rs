@@ -105,6 +105,7 @@ fn read(args: &Args, table: &mut Table, plan: &Plan) -> Result<(Record, Groups),
             }
         },
     )?;
+    picker.matched(table)?;
     picker.note().iter().for_each(|note| crate::warn(note));
     Ok(kept.into_kept().unwrap_or((Record::Iteration, Groups::default())))
 }
@@ -123,7 +124,7 @@ impl Plan {
     fn new(args: &Args, table: &mut Table) -> Result<Self, Error> {
         let group = table.group_by(&args.group)?;
         let header = table.header();
-        let require = |names: &[String]| names.iter().map(|n| table.require(n)).collect::<Result<Vec<_>, _>>();
+        let require = |names: &[String]| names.iter().map(|n| table.asked(n)).collect::<Result<Vec<_>, _>>();
         let present = |names: &[&str]| names.iter().filter_map(|n| header.find(n)).collect::<Vec<_>>();
         let metrics = match args.metrics.as_slice() {
             [] => {
@@ -154,7 +155,7 @@ impl Plan {
         } else {
             None
         };
-        let ignored: Vec<usize> = args.ignore.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?;
+        let ignored: Vec<usize> = args.ignore.iter().map(|n| table.asked(n)).collect::<Result<_, _>>()?;
         let watched = watched(header, &metrics)
             .filter(|c| !group.contains(c) && !metrics.contains(c) && !ignored.contains(c))
             .collect::<Vec<_>>();

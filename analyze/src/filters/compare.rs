@@ -464,16 +464,13 @@ fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRe
         }
         names
     } else {
-        args.metrics
-            .iter()
-            .map(|m| Ok(base.header().names()[base.require(m)?].clone()))
-            .collect::<Result<_, Error>>()?
+        args.metrics.iter().map(|m| Ok(base.header().names()[base.asked(m)?].clone())).collect::<Result<_, Error>>()?
     };
     let indices = |table: &Table| columns.iter().map(|c| table.require(c)).collect::<Result<Vec<_>, _>>();
     let selection = &args.tables.selection;
     if let Some(by) = &args.by {
         let of = indices(&base)?;
-        let column = base.header().names()[base.require(by)?].clone();
+        let column = base.header().names()[base.asked(by)?].clone();
         let mut samples = Samples::read_split(&mut base, selection, &of, &column)?;
         if column != "direction" {
             samples.keep_totals();

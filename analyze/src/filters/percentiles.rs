@@ -79,6 +79,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             groups.kinds.push(kind.to_owned());
         }
     }
+    picker.matched(&table)?;
     let groups = kept.into_kept().map(|(_, groups)| groups).unwrap_or_default();
     picker.note().iter().for_each(|note| crate::warn(note));
     if groups.kinds.len() > 1 {

@@ -129,6 +129,7 @@ impl Samples {
                 part.add(&row, kind, &columns)?;
             }
         }
+        picker.matched(table)?;
         let whole = whole.of_observations("iterations can be judged and compared")?;
         Ok((whole.samples(skipped.clone()), streams.samples(skipped)))
     }
@@ -166,7 +167,7 @@ impl Columns {
         let split = split.map(|name| table.require(name)).transpose()?;
         let header = table.header();
         let id = match by {
-            Some(name) => table.require(name)?,
+            Some(name) => table.asked(name)?,
             None => CASE.iter().find_map(|field| header.place(*field)).map_or_else(|| table.require("case"), Ok)?,
         };
         Ok(Self { id, split, metrics: columns.to_vec(), causes: header.place(Field::limited_by) })

@@ -59,7 +59,7 @@ fn swept_name(table: &Table, name: &str) -> Result<String, Error> {
     if name == "file" {
         return Ok(name.to_owned());
     }
-    Ok(table.header().axis_of(table.require(name)?).unwrap_or_else(|| name.to_owned()))
+    Ok(table.header().axis_of(table.asked(name)?).unwrap_or_else(|| name.to_owned()))
 }
 
 impl Records {
@@ -124,6 +124,7 @@ impl Records {
                 }
             }
         }
+        picker.matched(table)?;
         records.uncounted = picker.note();
         if let Some((kind, list)) = kept.into_kept() {
             records.kind = Some(kind);
@@ -154,7 +155,7 @@ impl Records {
             asked(columns.axes).iter().map(|name| swept_name(table, name)).collect::<Result<_, _>>()?;
         let (numeric_axes, named) = if columns.numeric_axes { (&axes[..], &[][..]) } else { (&[][..], &axes[..]) };
         for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
-            let column = table.require(name)?;
+            let column = table.asked(name)?;
             let place = places.of(name, Some(column), table, known);
             places.required.push(place);
             if names[column].starts_with(AXIS_PREFIX) { &mut places.quantities } else { &mut places.numbers }
@@ -168,7 +169,7 @@ impl Records {
             }
         }
         for name in columns.required_texts.iter().copied().chain(named.iter().map(String::as_str)) {
-            let column = if name == "file" { None } else { Some(table.require(name)?) };
+            let column = if name == "file" { None } else { Some(table.asked(name)?) };
             let place = places.of(name, column, table, known);
             places.required.push(place);
         }
@@ -182,7 +183,7 @@ impl Records {
             }
         }
         for name in options.by.iter().filter(|name| *name != "file") {
-            table.require(name)?;
+            table.asked(name)?;
         }
         // A column has several names: the table's own is the one to compare.
         let own = |column: &Option<usize>| column.map_or("file", |column| &names[column]).to_owned();

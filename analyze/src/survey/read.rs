@@ -197,6 +197,7 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
             groups.entry(key).or_insert_with(Vec::new).push(columns.measurement(&row)?);
         }
     }
+    picker.matched(table)?;
     let groups = kept.of_observations("--record iteration")?;
     let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut surveys = Vec::new();

@@ -103,6 +103,7 @@ impl Rows {
             let Some(slot) = picker.pick(&row)?.and_then(|kind| kept.slot(kind)) else { continue };
             slot.push(OwnedRow::of(&row, columns));
         }
+        picker.matched(table)?;
         let (kind, rows) = kept.into_kept().unwrap_or((Record::Iteration, Vec::new()));
         let passed_over = all - rows.len() as u64 - picker.left_out();
         Ok(Self { kind, rows, note: picker.note(), passed_over, ..Self::of(table, columns) })

@@ -12,7 +12,7 @@
 
 mod condition;
 
-pub(crate) use condition::quantity;
+pub(crate) use condition::{means, quantity};
 
 use schemas::{
     columns::results::column,
@@ -64,6 +64,9 @@ pub struct Picker {
     /// The column of the reason of a status.
     error: Option<usize>,
     conditions: Vec<Condition>,
+    /// Whether a row has met them all; and until then the values of rows that did not, for each condition.
+    is_met: bool,
+    unmet: Vec<Vec<String>>,
     /// Number of rows left out because of each status.
     left_out: LeftOut,
     repeats: Option<Arc<Repeats>>,
@@ -166,9 +169,12 @@ impl Picker {
         let header = table.header();
         let phase =
             header.place(Field::phase).filter(|_| selection.phase != "all").map(|c| (c, selection.phase.clone()));
-        let conditions = selection.conditions.iter().map(|c| Condition::parse(c, table)).collect::<Result<_, _>>()?;
+        let conditions: Vec<_> =
+            selection.conditions.iter().map(|c| Condition::parse(c, table)).collect::<Result<_, _>>()?;
         Ok(Self {
             phase,
+            is_met: conditions.is_empty(),
+            unmet: vec![Vec::new(); conditions.len()],
             record: header.place(Field::record),
             wanted,
             status: header.place(Field::status),
@@ -219,11 +225,15 @@ impl Picker {
                 return Ok(None);
             }
         }
-        for condition in &self.conditions {
+        for (condition, unmet) in self.conditions.iter().zip(&mut self.unmet) {
             if !condition.holds(row)? {
+                if !self.is_met {
+                    note_value(unmet, row.get(condition.column));
+                }
                 return Ok(None);
             }
         }
+        self.is_met = true;
         if let Some(column) = self.status {
             let status = row.get(column);
             if !status.is_empty() && status != Status::Ok.as_str() {
@@ -240,6 +250,28 @@ impl Picker {
     /// Adds the counts of a picker for another part of the same input.
     pub fn merge(&mut self, other: &Self) {
         self.left_out.merge(&other.left_out);
+        self.is_met |= other.is_met;
+        for (unmet, more) in self.unmet.iter_mut().zip(&other.unmet) {
+            for value in more {
+                note_value(unmet, value);
+            }
+        }
+    }
+
+    /// After the last row: fails if no row met the conditions, and names the values that there are.
+    pub fn matched(&self, table: &Table) -> Result<(), Error> {
+        if self.is_met {
+            return Ok(());
+        }
+        let there_is = |(condition, unmet): (&Condition, &Vec<String>)| {
+            let shown: Vec<&str> = unmet.iter().take(VALUES).map(String::as_str).collect();
+            let more = if unmet.len() > VALUES { ", …" } else { "" };
+            let name = &table.header().names()[condition.column];
+            (!shown.is_empty()).then(|| format!("; {name} is {}{more}", shown.join(", ")))
+        };
+        let values: String = self.conditions.iter().zip(&self.unmet).filter_map(there_is).collect();
+        let asked: Vec<&str> = self.conditions.iter().map(|condition| condition.asked.as_str()).collect();
+        Err(table.error(format!("no row that counts has {}{values}", asked.join(" and "))))
     }
 
     /// Number of rows left out because of their status.
@@ -250,6 +282,16 @@ impl Picker {
     /// A sentence about rows left out because of their status, if there were any.
     pub fn note(&self) -> Option<String> {
         self.left_out.note()
+    }
+}
+
+/// Most values of a column that are named where none of them was asked for.
+const VALUES: usize = 8;
+
+/// Keeps a value, once, and one more than are named.
+fn note_value(values: &mut Vec<String>, value: &str) {
+    if values.len() <= VALUES && !value.is_empty() && values.iter().all(|known| known != value) {
+        values.push(value.to_owned());
     }
 }
 

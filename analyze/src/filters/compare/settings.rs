@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::distinct;
 use crate::error::Error;
 use crate::judge::samples::{Case, Index, Key, Samples};
-use crate::table::select::quantity;
+use crate::table::select;
 
 /// A setting in which two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,12 +96,7 @@ pub fn split(
     let parts = distinct(cases.iter().map(|(case, _)| case.key.part.as_str()));
     let base = match base_value {
         None => parts.first().copied(),
-        // As `--where` takes it: `64KiB` is 65536 bytes.
-        Some(value) => {
-            let number = quantity(value);
-            let is_it = |part: &&&str| **part == value || number.is_some() && part.parse().ok() == number;
-            parts.iter().find(is_it).copied()
-        }
+        Some(value) => parts.iter().find(|part| select::means(column, part, value)).copied(),
     };
     let Some(base) = base else {
         return Err(Error::Usage(match base_value {

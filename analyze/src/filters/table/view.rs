@@ -148,7 +148,7 @@ fn sort_keys(table: &Table, names: &[String], wanted: &mut Vec<usize>) -> Result
     let mut keys = Vec::new();
     for name in names {
         let (name, falling) = name.strip_prefix('-').map_or((name.as_str(), false), |name| (name, true));
-        let column = table.require(name)?;
+        let column = table.asked(name)?;
         let place = wanted.iter().position(|c| *c == column).unwrap_or_else(|| {
             wanted.push(column);
             wanted.len() - 1
@@ -240,6 +240,7 @@ fn every(table: &mut Table, selection: &Selection, wanted: &[usize]) -> Result<C
             cells.push(wanted.iter().map(|c| row.get(*c).to_owned()).collect());
         }
     }
+    picker.matched(table)?;
     Ok((cells, None))
 }
 
@@ -255,7 +256,7 @@ impl View {
                 first.next().into_iter().chain(axes).chain(first).collect()
             }
             ([], _) => (0..header.names().len()).collect(),
-            (names, _) => names.iter().map(|n| table.require(n)).collect::<Result<_, _>>()?,
+            (names, _) => names.iter().map(|n| table.asked(n)).collect::<Result<_, _>>()?,
         };
         let shown = wanted.len();
         let sort = sort_keys(table, &choice.sort, &mut wanted)?;

@@ -14,6 +14,8 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 pub(super) struct Condition {
     pub(super) column: usize,
+    /// As it was written.
+    pub(super) asked: String,
     test: Test,
     text: String,
     scale: Scale,
@@ -78,6 +80,12 @@ fn rate(text: &str) -> Option<f64> {
     })
 }
 
+/// Whether a cell of a column has the value that somebody wrote: the same text, or the same quantity.
+pub(crate) fn means(column: &str, cell: &str, written: &str) -> bool {
+    let scale = Scale::of(column);
+    cell == written || scale.read(written).is_some_and(|value| scale.cell(cell) == Some(value))
+}
+
 /// A quantity of any kind in its base unit: a count, bytes, seconds, bits or events per second, a ratio.
 pub(crate) fn quantity(text: &str) -> Option<f64> {
     let duration = || units::parse_duration(text).ok().map(|v| v.as_secs_f64());
@@ -115,7 +123,7 @@ impl Condition {
             })?;
         let name = text[..at].trim();
         let value = text[at + symbol.len()..].trim();
-        let column = table.require(name)?;
+        let column = table.asked(name)?;
         let name = &table.header().names()[column];
         let scale = Scale::of(name);
         let number = scale.read(value);
@@ -125,7 +133,7 @@ impl Condition {
         }
         // Verdicts name the column that was judged; people name its metric.
         let value = if name == verdicts::column::metric { vocabulary::canonical(value) } else { value.into() };
-        Ok(Self { column, test, text: value.into_owned(), scale, number })
+        Ok(Self { column, asked: text.to_owned(), test, text: value.into_owned(), scale, number })
     }
 
     pub(super) fn holds(&self, row: &impl Cells) -> Result<bool, Error> {
