@@ -60,11 +60,28 @@ pub enum Error {
         reason: String,
     },
     /// A file could not be opened, read, written or renamed: exit code 3.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), reason(path, source))]
     File { path: PathBuf, source: std::io::Error },
     /// The output could not be written. A closed pipe is not an error: callers turn it into success.
     #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Why a file could not be opened, read, written or renamed.
+fn reason(path: &Path, source: &std::io::Error) -> String {
+    let folder = folder_of(path);
+    match source.kind() {
+        std::io::ErrorKind::NotFound if !folder.is_dir() => {
+            format!("there is no folder {}: make it, or name another", folder.display())
+        }
+        std::io::ErrorKind::NotFound => "no such file or folder".to_owned(),
+        _ => source.to_string(),
+    }
 }
 
 impl Error {
@@ -88,7 +105,7 @@ impl Error {
         if source.kind() != std::io::ErrorKind::NotFound {
             return Self::File { path: path.to_owned(), source };
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         let tables = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let is_alike = |other: &PathBuf| other.extension() == path.extension() && other.is_file();
         let mut names: Vec<String> =

@@ -137,10 +137,12 @@ fn is_key(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'))
 }
 
-/// A value in words: `1 stream`, `8 in flight`, `64 KiB`, `cubic`, `send_buffer 65536`.
+/// A value in words: `1 stream`, `8 in flight`, `64 KiB`, `cubic`, `send_buffer 64 KiB`.
 fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     let own = key.rsplit('.').next().unwrap_or(key);
     let count: Option<u64> = value.parse().ok();
+    let size = count.filter(|_| ["send_buffer", "receive_buffer"].contains(&own)).map(bytes);
+    let value = size.as_deref().unwrap_or(value);
     match (own, count) {
         _ if value == "~" => format!("no {own}"),
         ("streams" | "threads", Some(1)) => format!("1 {}", own.trim_end_matches('s')),
@@ -214,6 +216,7 @@ mod tests {
             ("a[message_size=65537], b[inflight=8]", "a[65537 B], b[8 in flight]"),
             ("a[socket.no_delay=true,remote_socket.priority=1]", "a[no_delay true, remote_socket.priority 1]"),
             ("(a[from=x,to=x])", "(a[from x, to x])"),
+            ("a[remote_socket.receive_buffer=16384]", "a[remote_socket.receive_buffer 16 KiB]"),
         ] {
             assert_eq!(short_names(whole), short);
         }

@@ -250,6 +250,7 @@ fn compare_says_whether_both_were_measured_on_one_machine() {
     let ran = compare();
     // The baseline is the same run.
     assert!(ran.stdout.contains("same machine: yes") && ran.stdout.contains("in turns"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("both sides are of the same run"), "{}", ran.stdout);
     elsewhere(&folder, |facts| facts["hosts"]["local"]["facts"]["kernel_release"] = "2.0.40".into());
     let ran = compare();
     assert!(ran.stdout.contains("same machine: yes, but host.kernel was 2.0.40, is "), "{}", ran.stdout);

@@ -248,6 +248,12 @@ fn bad_input_is_named_and_ends_with_3() {
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         assert!(ran.stderr.contains("/: is a directory: name the table in it"), "{}", ran.stderr);
     }
+    let ran = plumb(&["check", &file("t.csv", b"run_id,case_id,case\n1,2,3\n")]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("is a table of results, and no plan"), "{}", ran.stderr);
+    let ran = plumb(&["check", &folder.name("plan.yml")]);
+    assert!(ran.stderr.contains("plan.yaml`?"), "{}", ran.stderr);
+    let ran = plumb(&["table", &file("u.csv", b"a,b\n1,2\n"), "-o", "/nonexistent/x.csv"]);
+    assert!(ran.stderr.contains("there is no folder /nonexistent: make it"), "{}", ran.stderr);
     let ran = plumb(&["table", "/nonexistent.csv"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("/nonexistent.csv"), "{}", ran.stderr);

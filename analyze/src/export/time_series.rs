@@ -202,7 +202,9 @@ pub fn write_rrd(table: &mut Table, selection: &Selection, metric: &str, output:
         curves.entry(file_name(&name.join("-"))).or_default().push((millis, row));
     }
     if curves.is_empty() {
-        let reason = format!("no interval that counts has a {metric}; choose another with -m or --record");
+        let reason = format!(
+            "no interval that counts has a {metric}; choose another with -m or --record; plans with `interval: 1s` have intervals"
+        );
         return Err(table.error(reason));
     }
     for (name, mut points) in curves {

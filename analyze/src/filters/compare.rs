@@ -186,6 +186,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if self_test {
         say_least(args, &mut comparisons);
     }
+    if !self_test && args.by.is_none() && print::is_one_run(&sides) {
+        sides.said.push("both sides are of the same run".to_owned());
+    }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides, &comparisons, &records);
     even_unread(args.tables.output.write(output, |w| match format {

@@ -40,7 +40,8 @@ use std::{io::Write, path::PathBuf};
 /// would be.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// A statement such as 'throughput >= 9Gbit/s' or 'latency.p99 < 80us'; may be repeated
+    /// A statement such as 'throughput >= 9Gbit/s' or 'latency.p99 < 80us'; may be repeated. It is about every case, also
+    /// about the throughput of requests and responses: --where workload=tcp_stream leaves them out
     #[arg(long = "assert", value_name = "STATEMENT")]
     assertions: Vec<String>,
     /// Judge the assertions of this plan

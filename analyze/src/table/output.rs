@@ -188,6 +188,6 @@ mod tests {
     #[test]
     fn a_missing_folder_is_an_error_with_the_path_that_was_given() {
         let error = write_whole(Path::new("no/such/folder/out.csv"), |_| Ok(())).unwrap_err().to_string();
-        assert_eq!(error, "no/such/folder/out.csv: No such file or directory (os error 2)");
+        assert_eq!(error, "no/such/folder/out.csv: there is no folder no/such/folder: make it, or name another");
     }
 }

@@ -70,17 +70,18 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
         if let Some(plan) = shipped(path).filter(|_| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok((path.to_owned(), plan.text.to_owned()));
         }
-        let help = if is_like_host(path) {
+        let sibling =
+            ["yaml", "yml"].into_iter().map(|end| Path::new(path).with_extension(end)).find(|file| file.exists());
+        let help = if let Some(sibling) = sibling {
+            format!("did you mean `{}`?", sibling.display())
+        } else if is_like_host(path) {
             format!("to measure to that host: plumb measure {path}")
         } else {
             let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
-            let place = Path::new(path);
-            let other =
-                ["yaml", "yml"].map(|ending| place.with_extension(ending)).into_iter().find(|path| path.is_file());
-            let stem = place.file_stem().and_then(|stem| stem.to_str()).unwrap_or(path);
-            let near = other.map(|path| path.display().to_string()).or_else(|| nearest(stem, names).map(str::to_owned));
-            near.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default()
-                + "`plumb plans` lists the plans inside the program"
+            // `plans/quick.yaml` of another folder is inside the program as `quick`.
+            let stem = Path::new(path).file_stem().and_then(|stem| stem.to_str()).unwrap_or(path);
+            let near = nearest(stem, names).map(|name| format!("did you mean `{name}`? "));
+            near.unwrap_or_default() + "`plumb plans` lists the plans inside the program"
         };
         return refuse(format!("cannot read the plan {path}: {}", plain(&error)), &help);
     }

@@ -130,16 +130,17 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
         n => format!("drift: in {n} of {}", comparisons.len()),
     });
     facts.extend(needed(comparisons).map(|(count, note)| format!("{count} inconclusive: {note}")));
-    facts.push(if of_one_run(sides) { "one run".to_owned() } else { machine(records) });
+    let has_setting = sides.contrasts.iter().all(|c| c.setting.is_some());
+    facts.push(if has_setting && is_one_run(sides) { "one run".to_owned() } else { machine(records) });
     facts.join(" · ")
 }
 
 /// Whether all values are of one run, and so of the same machines.
-fn of_one_run(sides: &Sides) -> bool {
+pub fn is_one_run(sides: &Sides) -> bool {
     let cases = || sides.contrasts.iter().flat_map(|c| c.base.cases.iter().chain(&c.new.cases));
     let mut runs = cases().flat_map(|case| case.rows.iter().map(|row| row.run_id.as_str()));
     let first = runs.next().unwrap_or_default();
-    !first.is_empty() && sides.contrasts.iter().all(|c| c.setting.is_some()) && runs.all(|run| run == first)
+    !first.is_empty() && runs.all(|run| run == first)
 }
 
 /// `same machine: yes`, or what differs.

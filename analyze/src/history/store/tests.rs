@@ -389,7 +389,7 @@ fn empty_files_and_links_that_lead_back_are_no_fault() {
     assert_eq!(files(dir.path()).unwrap(), [file(&dir)]);
     std::os::unix::fs::symlink("nowhere", dir.path().join("nightly/gone.csv")).unwrap();
     let error = read(dir.path(), true).unwrap_err().to_string();
-    assert!(error.contains("gone.csv") && error.contains("No such file"), "{error}");
+    assert!(error.contains("gone.csv") && error.contains("no such file"), "{error}");
 }
 
 #[test]
