@@ -192,7 +192,7 @@ pub struct Opener {
     decrypter: Box<dyn MessageDecrypter>,
     pub(crate) sequence: u64,
     keys: Arc<Lock<dyn Keys>>,
-    received: TlsInfo,
+    encryption_ns: u64,
     /// The sampler reads them there.
     figures: Arc<Published<TlsInfo>>,
     input: Vec<u8>,
@@ -207,9 +207,21 @@ pub struct Opener {
 impl Opener {
     pub fn new(algorithm: Algorithm, (key, iv): (AeadKey, Iv), sequence: u64, keys: Arc<Lock<dyn Keys>>) -> Self {
         let decrypter = algorithm.decrypter(key, iv);
-        let (received, figures) = (TlsInfo::default(), Arc::default());
+        let (encryption_ns, figures) = (0, Arc::default());
         let (input, begin, end, plain) = (vec![0; RECORDS_BYTES], 0, 0, 0..0);
-        Self { algorithm, decrypter, sequence, keys, received, figures, input, begin, end, plain, is_closed: false }
+        Self {
+            algorithm,
+            decrypter,
+            sequence,
+            keys,
+            encryption_ns,
+            figures,
+            input,
+            begin,
+            end,
+            plain,
+            is_closed: false,
+        }
     }
 
     /// What opening took.
@@ -248,11 +260,11 @@ impl Opener {
         let version = ProtocolVersion::TLSv1_2;
         let record =
             InboundOpaqueMessage::new(ContentType::ApplicationData, version, &mut self.input[body..body + length]);
-        let before_ns = self.received.encryption_ns;
+        let before_ns = self.encryption_ns;
         let open = || self.decrypter.decrypt(record, self.sequence);
-        let plain = timed(self.sequence, &mut self.received.encryption_ns, open).map_err(broken)?;
-        if self.received.encryption_ns > before_ns {
-            self.figures.write(self.received);
+        let plain = timed(self.sequence, &mut self.encryption_ns, open).map_err(broken)?;
+        if self.encryption_ns > before_ns {
+            self.figures.write(TlsInfo { encryption_ns: self.encryption_ns, ..TlsInfo::default() });
         }
         self.sequence += 1;
         self.begin = body + length;
