@@ -250,6 +250,7 @@ fn bad_input_is_named_and_ends_with_3() {
     }
     let ran = plumb(&["check", &file("t.csv", b"run_id,case_id,case\n1,2,3\n")]);
     assert!(ran.code == Some(2) && ran.stderr.contains("is a table of results, and no plan"), "{}", ran.stderr);
+    file("plan.yaml", b"version: 1\n");
     let ran = plumb(&["check", &folder.name("plan.yml")]);
     assert!(ran.stderr.contains("plan.yaml`?"), "{}", ran.stderr);
     let ran = plumb(&["table", &file("u.csv", b"a,b\n1,2\n"), "-o", "/nonexistent/x.csv"]);

@@ -151,11 +151,14 @@ impl Records {
         let asked =
             |wanted: &[Wanted<'_>]| wanted.iter().filter_map(|w| w.given().map(str::to_owned)).collect::<Vec<_>>();
         let metric = asked(&[columns.metric]);
+        for name in &metric {
+            table.asked(name)?;
+        }
         let axes: Vec<String> =
             asked(columns.axes).iter().map(|name| swept_name(table, name)).collect::<Result<_, _>>()?;
         let (numeric_axes, named) = if columns.numeric_axes { (&axes[..], &[][..]) } else { (&[][..], &axes[..]) };
         for name in columns.numbers.iter().copied().chain(metric.iter().chain(numeric_axes).map(String::as_str)) {
-            let column = table.asked(name)?;
+            let column = table.require(name)?;
             let place = places.of(name, Some(column), table, known);
             places.required.push(place);
             if names[column].starts_with(AXIS_PREFIX) { &mut places.quantities } else { &mut places.numbers }
@@ -169,7 +172,7 @@ impl Records {
             }
         }
         for name in columns.required_texts.iter().copied().chain(named.iter().map(String::as_str)) {
-            let column = if name == "file" { None } else { Some(table.asked(name)?) };
+            let column = if name == "file" { None } else { Some(table.require(name)?) };
             let place = places.of(name, column, table, known);
             places.required.push(place);
         }

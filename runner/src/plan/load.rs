@@ -527,8 +527,7 @@ mod tests {
         assert!(load(&text, &sets(&["vars.m=1"])).unwrap_err().contains("not declared"));
         let only = LoadOptions { only: vec!["a*64*".into(), "b".into()], ..sets(&["tests.a.message_size=64"]) };
         assert_eq!(load(&text, &only).unwrap().cases.len(), 1);
-        let swept =
-            "version: 1\ntests: {a: {workload: tcp_rr, matrix: {socket.no_delay: [true, false], streams: [1, 2]}}}";
+        let swept = "version: 1\nname: s\ntests: {a: {workload: tcp_rr, matrix: {socket.no_delay: [true, false], streams: [1, 2]}}}";
         let shown = LoadOptions { only: vec!["a[*, 2 streams]".into()], ..LoadOptions::default() };
         assert_eq!(load(swept, &shown).unwrap().cases.len(), 2, "as tables name them");
     }

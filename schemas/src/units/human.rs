@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(us(-60.0, -394.0, 12.0), "−394 … 12.0 µs");
         assert_eq!(us(0.0, 0.0, 3.0), "0 s … 3.00 µs");
         assert_eq!(us(100.0, 102.0, 104.0), "102 … 104 µs", "around another value");
-        assert_eq!(spread(Unit::Ratio, 0.0293, 0.0291, 0.0297).unwrap(), "2.9 … 3.0 %");
+        assert_eq!(spread(Unit::Ratio, 0.0293, 0.0291, 0.0297).unwrap(), "2.91 … 2.97 %");
         assert_eq!([us(100.0, 100.0, 100.0), us(0.0, 0.0, 0.0)], ["", ""], "equal values");
     }
 }
