@@ -3,7 +3,7 @@
 use crate::{
     error::Error,
     judge::verdicts,
-    table::{Field, Row, Table},
+    table::{Field, Picker, Row, Selection, Table},
 };
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
@@ -15,9 +15,12 @@ use schemas::{
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
 /// Writes the report; it is read whole, because its head counts what failed.
-pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+pub fn write(table: &mut Table, selection: &Selection, output: &mut dyn Write) -> Result<(), Error> {
     let mut cases = Vec::new();
     if table.header().find("verdict").is_some() {
+        if !selection.conditions.is_empty() {
+            return Err(Error::Usage("--where chooses rows of results, and this table has verdicts".to_owned()));
+        }
         for verdict in verdicts::read(table)? {
             let class = verdict.case.split('[').next().unwrap_or_default();
             cases.push((String::from("gate"), of_verdict(&verdict, class)));
@@ -27,9 +30,13 @@ pub fn write(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
         let place = |metric: &Metric| table.header().names().iter().position(|name| name == metric.column);
         let metrics: Vec<(&Metric, usize)> =
             metrics::METRICS.iter().filter_map(|metric| Some((metric, place(metric)?))).collect();
+        let mut picker = Picker::of_every_row(selection, table)?;
         while let Some(row) = table.next_row()? {
-            cases.extend(result(&row, &metrics)?);
+            if picker.pick(&row)?.is_some() {
+                cases.extend(result(&row, &metrics)?);
+            }
         }
+        picker.matched(table)?;
     }
     report("plumb", cases, output)
 }

@@ -1,30 +1,31 @@
-//! Every row, as JSON or as a line of a Markdown table.
+//! Rows as JSON, or as lines of a Markdown table: every row that meets the conditions.
 //!
 //! JSON has an object per row, without its empty cells, in lines or as an array.
 
 use crate::{
     error::Error,
-    table::{Table, markdown::escaped},
+    table::{Picker, Selection, Table, markdown::escaped},
 };
 use schemas::columns::{self, COLUMNS, ColumnType, Row};
 use serde_json::{Map, Value};
 use std::io::Write;
 
-/// Streams every row. Numbers keep their digits.
-pub fn write_json_lines(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
-    each(table, output, |_| "", "\n")
+/// Streams the rows. Numbers keep their digits.
+pub fn write_json_lines(table: &mut Table, selection: &Selection, output: &mut dyn Write) -> Result<(), Error> {
+    each(table, selection, output, |_| "", "\n")
 }
 
 /// The same rows as the elements of one JSON array.
-pub fn write_json_array(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+pub fn write_json_array(table: &mut Table, selection: &Selection, output: &mut dyn Write) -> Result<(), Error> {
     output.write_all(b"[")?;
-    each(table, output, |is_first| if is_first { "\n" } else { ",\n" }, "")?;
+    each(table, selection, output, |is_first| if is_first { "\n" } else { ",\n" }, "")?;
     Ok(output.write_all(b"\n]\n")?)
 }
 
 /// Writes an object per row, with a text before and one after it.
 fn each(
     table: &mut Table,
+    selection: &Selection,
     output: &mut dyn Write,
     before: impl Fn(bool) -> &'static str,
     after: &str,
@@ -32,7 +33,11 @@ fn each(
     let names: Vec<(String, Option<ColumnType>)> =
         table.header().names().iter().map(|n| (n.clone(), columns::find(n).map(|c| c.ty))).collect();
     let mut is_first = true;
+    let mut picker = Picker::of_every_row(selection, table)?;
     while let Some(row) = table.next_row()? {
+        if picker.pick(&row)?.is_none() {
+            continue;
+        }
         let mut object = Map::new();
         for ((name, ty), cell) in names.iter().zip(row.cells()) {
             if !cell.is_empty() {
@@ -44,7 +49,7 @@ fn each(
         output.write_all(after.as_bytes())?;
         is_first = false;
     }
-    Ok(())
+    picker.matched(table)
 }
 
 /// A row as an object without its empty cells and its histograms, which are no use to readers of JSON.
@@ -71,12 +76,16 @@ fn value(cell: &str, ty: Option<ColumnType>) -> Value {
 }
 
 /// Writes a Markdown table of every row and of every column that has a value. The input is read whole, because only its end tells which columns are empty.
-pub fn write_markdown(table: &mut Table, output: &mut dyn Write) -> Result<(), Error> {
+pub fn write_markdown(table: &mut Table, selection: &Selection, output: &mut dyn Write) -> Result<(), Error> {
     let names = table.header().names().to_vec();
     let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut picker = Picker::of_every_row(selection, table)?;
     while let Some(row) = table.next_row()? {
-        rows.push(row.cells().map(escaped).collect());
+        if picker.pick(&row)?.is_some() {
+            rows.push(row.cells().map(escaped).collect());
+        }
     }
+    picker.matched(table)?;
     let used: Vec<usize> = (0..names.len()).filter(|i| rows.iter().any(|r| !r[*i].is_empty())).collect();
     // A table without rows keeps its header.
     let used = if rows.is_empty() { (0..names.len()).collect() } else { used };

@@ -29,7 +29,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>) -> String {
 
 #[test]
 fn json_lines_keep_every_digit() {
-    let text = written(|out| rows::write_json_lines(&mut table(RESULTS), out));
+    let text = written(|out| rows::write_json_lines(&mut table(RESULTS), &Selection::default(), out));
     assert_eq!(text.lines().count(), 6);
     let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(first["message_bytes"], 64);
@@ -39,10 +39,26 @@ fn json_lines_keep_every_digit() {
 }
 
 #[test]
+fn rows_that_do_not_meet_the_conditions_are_left_out() {
+    let only = Selection { conditions: vec!["case=b".into()], ..Selection::default() };
+    let text = "case,record\na,iteration\nb,summary\nb,iteration\n";
+    assert_eq!(written(|out| rows::write_json_lines(&mut table(text), &only, out)).lines().count(), 2);
+    assert_eq!(written(|out| rows::write_markdown(&mut table(text), &only, out)).lines().count(), 4);
+    let summary = Selection { record: Some("summary".into()), ..Selection::default() };
+    assert_eq!(written(|out| rows::write_json_lines(&mut table(text), &summary, out)).lines().count(), 1);
+    let none = Selection { conditions: vec!["case=c".into()], ..Selection::default() };
+    let error = rows::write_json_lines(&mut table(text), &none, &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.ends_with("no row that counts has case=c; case is a, b"), "{error}");
+}
+
+#[test]
 fn markdown_has_only_columns_with_values() {
-    let text = written(|out| rows::write_markdown(&mut table("a,b,c\n1,,x|y\n2,,z\n"), out));
+    let text = written(|out| rows::write_markdown(&mut table("a,b,c\n1,,x|y\n2,,z\n"), &Selection::default(), out));
     assert_eq!(text, "| a | c |\n| ---: | --- |\n| 1 | x\\|y |\n| 2 | z |\n");
-    assert_eq!(written(|out| rows::write_markdown(&mut table("a,b\n"), out)), "| a | b |\n| --- | --- |\n");
+    assert_eq!(
+        written(|out| rows::write_markdown(&mut table("a,b\n"), &Selection::default(), out)),
+        "| a | b |\n| --- | --- |\n"
+    );
 }
 
 #[test]
@@ -146,7 +162,7 @@ fn rrdtool_commands() {
 
 #[test]
 fn junit_counts_what_failed() {
-    let text = written(|out| junit::write(&mut table(RESULTS), out));
+    let text = written(|out| junit::write(&mut table(RESULTS), &Selection::default(), out));
     assert!(text.contains("tests=\"4\" skipped=\"0\" failures=\"0\" errors=\"1\""), "{text}");
     assert!(text.contains("<error message=\"no | &lt;host"), "{text}");
     let verdicts = "case,assertion,metric,n,statistic,observed,ci_low,ci_high,confidence_level,limit,verdict,severity,note,elapsed_s\n\
@@ -154,7 +170,7 @@ fn junit_counts_what_failed() {
         bulk[streams=4] up,loss_ratio < 1%,,5,,0.02,,,,0.01,fail,warn,,10.5\n\
         rr,latency.p99 < 80us,latency_p99_us,3,,,,,,80,inconclusive,error,too few,2\n\
         rr,retransmits == 0,retransmits,3,worst,0,,,,0,pass,error,,2\n";
-    let text = written(|out| junit::write(&mut table(verdicts), out));
+    let text = written(|out| junit::write(&mut table(verdicts), &Selection::default(), out));
     assert!(text.contains("tests=\"4\" skipped=\"2\" failures=\"1\" errors=\"0\""), "{text}");
     assert!(
         text.contains("message=\"bulk[streams=4] up: throughput &gt;= 1Gbit/s does not hold: 500 Mbit/s ± 2.0 % (median of 5 iterations)\""),
@@ -168,13 +184,13 @@ fn junit_counts_what_failed() {
     // Each has its time, and a suite counts the two verdicts of one measurement once.
     assert_eq!((text.matches("time=\"10.500\"").count(), text.matches("time=\"2.000\"").count()), (2, 2), "{text}");
     assert_eq!(text.matches("time=\"12.500\"").count(), 2, "{text}");
-    assert!(junit::write(&mut table("a\n1\n"), &mut Vec::new()).is_err());
+    assert!(junit::write(&mut table("a\n1\n"), &Selection::default(), &mut Vec::new()).is_err());
 }
 
 #[test]
 fn junit_agrees_with_the_verdicts() {
     let head = "case,assertion,metric,observed,n,verdict,severity,note\n";
-    let of = |row: &str| written(|out| junit::write(&mut table(&format!("{head}{row}\n")), out));
+    let of = |row: &str| written(|out| junit::write(&mut table(&format!("{head}{row}\n")), &Selection::default(), out));
     for (verdict, counted) in [
         ("pass", [0, 0, 0]),
         ("same", [0, 0, 0]),
@@ -202,12 +218,14 @@ fn junit_agrees_with_the_verdicts() {
     // An invalid value is an error that names its place, as in a report.
     for (row, reason) in [("a,x,m,1,3,perhaps,error,", "`perhaps` is not one of"), ("a,x,m,one,3,pass,error,", "`one`")]
     {
-        let error = junit::write(&mut table(&format!("{head}{row}\n")), &mut Vec::new()).unwrap_err().to_string();
+        let error = junit::write(&mut table(&format!("{head}{row}\n")), &Selection::default(), &mut Vec::new())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(reason) && error.contains(":2"), "{error}");
     }
     // An interval at 99.9 % is not one at 100 %.
     let sure = "case,assertion,metric,observed,n,ci_low,ci_high,confidence_level,verdict\na,x,throughput_bits_per_s,1e9,9,9e8,1.1e9,0.999,pass\n";
-    assert!(written(|out| junit::write(&mut table(sure), out)).contains("interval at 99.9 %"));
+    assert!(written(|out| junit::write(&mut table(sure), &Selection::default(), out)).contains("interval at 99.9 %"));
 }
 
 proptest! {
@@ -219,7 +237,7 @@ proptest! {
             writer.write_record([case.as_str(), &bytes.to_string()]).unwrap();
         }
         let csv = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        let text = written(|out| rows::write_json_lines(&mut table(&csv), out));
+        let text = written(|out| rows::write_json_lines(&mut table(&csv), &Selection::default(), out));
         let back: Vec<(String, u64)> = text
             .lines()
             .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap())

@@ -121,9 +121,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         return Ok(Verdict::Ok);
     }
     args.tables.output.write(output, |w| match args.to {
-        To::Json => rows::write_json_array(&mut table, w),
-        To::Jsonl => rows::write_json_lines(&mut table, w),
-        To::Md => rows::write_markdown(&mut table, w),
+        To::Json => rows::write_json_array(&mut table, &args.tables.selection, w),
+        To::Jsonl => rows::write_json_lines(&mut table, &args.tables.selection, w),
+        To::Md => rows::write_markdown(&mut table, &args.tables.selection, w),
         To::Openmetrics => openmetrics::write(&mut table, &args.tables.selection, &args.metrics, w),
         To::Benchfmt => benchmarks::write_benchfmt(&mut table, &args.tables.selection, &args.metrics, w),
         To::Influx => time_series::write_influx(&mut table, &args.tables.selection, &args.metrics, w),
@@ -132,7 +132,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             let better = args.better.map(Better::from);
             benchmarks::write_github_action(&mut table, &args.tables.selection, &args.metrics, better, w)
         }
-        To::Junit => junit::write(&mut table, w),
+        To::Junit => junit::write(&mut table, &args.tables.selection, w),
         To::Iperf3 => iperf3::write(&mut table, &args.tables.selection, w),
         To::Gnuplot | To::Rrd => match args.metrics.as_slice() {
             [] => time_series::write_rrd(&mut table, &args.tables.selection, "throughput", w),

@@ -190,6 +190,13 @@ impl Picker {
         Ok(Self { status: None, ..Self::new(selection, table)? })
     }
 
+    /// A picker of all rows that meet the conditions, for those who pass rows on. `--phase` counts if it is not the default.
+    pub(crate) fn of_every_row(selection: &Selection, table: &Table) -> Result<Self, Error> {
+        let all = Self::of_any_status(selection, table)?;
+        let phase = all.phase.filter(|(_, phase)| phase != Phase::Measure.as_str());
+        Ok(Self { phase, repeats: None, ..all })
+    }
+
     /// The columns that it reads.
     pub(crate) fn columns(&self) -> impl Iterator<Item = usize> {
         let conditions = self.conditions.iter().map(|c| c.column);
