@@ -386,7 +386,7 @@ columns! {
         @ends {
             thread_busy_ratio (local_thread_busy_ratio remote_thread_busy_ratio): Number = "Share of the elapsed time in which the busiest data thread at `{end}` was on a CPU (its schedstat), 0 … 1. The busiest is the one with the largest sum of this and `{side}_thread_waiting_ratio`; in the row of a test of ranks it is chosen among those of all ranks.";
             thread_waiting_ratio (local_thread_waiting_ratio remote_thread_waiting_ratio): Number = "Share of the elapsed time in which that thread was ready to run and waited for a CPU (its schedstat), 0 … 1.";
-            encryption_cpus (local_encryption_cpus remote_encryption_cpus): Number = "CPUs that sealing and opening the records of TLS kept busy at `{end}`: their CPU time over the elapsed time, estimated from one record of 64. Empty where the kernel has the records, and for QUIC and the connect patterns, whose library does not tell.";
+            encryption_cpus (local_encryption_cpus remote_encryption_cpus): Number = "CPUs that sealing and opening the records of TLS kept busy at `{end}`: their CPU time over the elapsed time, estimated from one record of 61. Empty where the kernel has the records, and for QUIC and the connect patterns, whose library does not tell.";
             thread_cpu_id (local_thread_cpu_id remote_thread_cpu_id): Integer = "The CPU that it ran on last (its stat, field 39).";
             thread_cpu_busy_ratio (local_thread_cpu_busy_ratio remote_thread_cpu_busy_ratio): Number = "Busy share of that CPU (/proc/stat), 0 … 1.";
             thread_softirq_ratio (local_thread_softirq_ratio remote_thread_softirq_ratio): Number = "Share of soft interrupts on that CPU (/proc/stat), 0 … 1.";
