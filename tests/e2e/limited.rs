@@ -1,6 +1,9 @@
 //! What limited a test stands in its rows, below the table and in the report.
 
-use crate::program::{Folder, of, plumb, rows};
+use crate::{
+    netns::Pair,
+    program::{Folder, count, number, of, parse, plumb, rows},
+};
 
 #[test]
 fn rows_summaries_and_the_table_have_the_answer() {
@@ -36,6 +39,29 @@ fn rows_summaries_and_the_table_have_the_answer() {
         "{}",
         report.stdout
     );
+}
+
+/// A send buffer of 4 MiB before a link of 2 Mbit/s takes sixteen seconds to empty, longer than the ends wait.
+#[test]
+fn what_was_measured_counts_though_the_rest_takes_long() {
+    let Some(pair) = Pair::new() else { return };
+    if !pair.limit("2mbit", "500ms") {
+        return;
+    }
+    let (_serve, hosts) = pair.serve();
+    let folder = Folder::new();
+    let slow = "workload: tcp_stream, to: far, socket: {send_buffer: 4MiB, congestion_control: reno}";
+    let tests = format!("  timed: {{{slow}, warmup: 300ms, duration: 1s}}\n  counted: {{{slow}, bytes: 1600kB}}");
+    let ran = pair.near.run(&folder.plan(&hosts, &tests));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let table = parse(&ran.stdout);
+    let [timed, counted] = of(&table, "iteration")[..] else { panic!("{}", ran.stdout) };
+    for row in [timed, counted] {
+        assert!((1.2e6..2e6).contains(&number(row, "throughput_bits_per_s")), "{row:?}");
+    }
+    assert!(ran.stderr.contains("did not drain within 5 s"), "{}", ran.stderr);
+    assert_eq!((count(counted, "bytes_sent"), count(counted, "bytes_received")), (1_600_000, 1_600_000));
+    assert_eq!(counted["limited_by"], "unknown", "its thread was done in a moment: {counted:?}");
 }
 
 #[test]

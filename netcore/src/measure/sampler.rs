@@ -24,6 +24,9 @@ use crate::{
 /// counts even if the rest of the data takes longer.
 pub const DRAIN_NS: u64 = 5_000_000_000;
 
+/// The same of a test that stops by a count, nanoseconds: the daemon gives one up after the length that it grants.
+const COUNTED_NS: u64 = 86_400_000_000_000;
+
 /// Time for a thread to leave after its sockets were shut down, nanoseconds.
 pub const LEAVE_NS: u64 = 5_000_000_000;
 
@@ -306,7 +309,12 @@ impl Sampler {
     fn drain(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let failed = self.watch.failure().is_some();
-        let patience = if failed || self.watch.is_aborted() { 0 } else { DRAIN_NS };
+        let patience = match self.phases.stop {
+            _ if failed || self.watch.is_aborted() => 0,
+            Stop::AfterNs(_) => DRAIN_NS,
+            // All that was counted is to arrive. The end's own limit on the length of a test bounds it.
+            _ => COUNTED_NS,
+        };
         if self.watch.wait_for_workers(monotonic_ns() + patience, true) {
             return notes;
         }
