@@ -54,7 +54,7 @@ fn both_ends_agree_on_every_byte_of_every_pattern() {
             }
             "one" | "paced" => assert_eq!(row["tls_record_bytes"], "1"),
             "many" => assert_eq!(row["tls_record_bytes"], "10000"),
-            // Each end's share of a run of 183 records, of which three are timed.
+            // Of 183 records three are timed.
             "ciphers" => {
                 for end in ["local_encryption_cpus", "remote_encryption_cpus"] {
                     assert!((1e-6..1.5).contains(&number(row, end)), "{end}: {row:?}");

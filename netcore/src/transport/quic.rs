@@ -74,9 +74,10 @@ const FIGURES_PAUSE: Duration = Duration::from_micros(100);
 /// Longest wait at a time, so that the end of the test is noticed.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// Longest wait in a receiving call, which ends on the clock's tick and so later; and the least wait that it is used for. A shorter
-/// one takes a call of its own, which is exact.
+/// Longest wait in a receiving call. The kernel ends it at a tick of its clock, up to 10 ms late.
 const BLOCKED: Duration = Duration::from_millis(10);
+
+/// Least wait for which a receiving call waits itself. A shorter one takes a call of its own, which ends on time.
 const BLOCKS_FROM: Duration = Duration::from_millis(20);
 
 /// Connections of a connect pattern that a far end keeps at most: the present one, and those whose end got lost.

@@ -123,7 +123,7 @@ fn times_come_in_their_order_and_a_wait_without_input_says_so() {
     for (name, due_ns) in flows {
         let (ours, silent) = UnixDatagram::pair().unwrap();
         peers.push(silent);
-        // What a loop carries has at most 1 KiB.
+        // A loop carries at most 1 KiB.
         let link = Box::new(Link::of_socket(0, ours.into()));
         let (socket, log) = (link.receive.clone(), log.clone());
         multiplexer

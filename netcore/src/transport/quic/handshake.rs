@@ -168,7 +168,7 @@ fn node(link: &Link, spec: &TestSpec, part: tls::Part<'_>) -> Result<Node, EndEr
     }
     let state =
         UdpSocketState::new((&link.receive).into()).map_err(EndError::system("cannot prepare a socket for QUIC"))?;
-    // The library's socket never waits; a wait in the call that receives saves one for the wait.
+    // The library has made the socket non-blocking. A call that waits and receives saves the call that only waits.
     super::connection::set_blocking(&link.receive, true)?;
     let socket = SockRef::from(&*link.receive);
     let bounds = socket.set_read_timeout(Some(BLOCKED)).and_then(|()| socket.set_write_timeout(Some(LOOK_UP)));
