@@ -115,8 +115,8 @@ fn both_full(sender: &End<'_>, receiver: &End<'_>, one_machine: bool) -> String 
 /// `the data thread of a ran 80 % of the time and waited 18 % for a CPU; that of b was idle 60 % of the time`
 pub fn of_thread(by: LimitedBy, full: &End<'_>, other: &End<'_>, one_machine: bool) -> Limit {
     let (Some(thread), Some(load)) = (full.thread, full.load()) else { return Limit::unknown(String::new()) };
-    let encryption = full.encryption.filter(|share| share.is_finite());
-    let encryption = encryption.map_or_else(String::new, |share| format!(" ({} of it for encryption)", margin(share)));
+    let encryption =
+        full.encryption.map_or_else(String::new, |share| format!(" ({} of it for encryption)", margin(share)));
     let mut parts = vec![format!("ran {}{encryption}", of_the_time(thread.busy))];
     let waits = thread.waiting >= NAMED_WAIT && !full.is_throttled();
     if waits {

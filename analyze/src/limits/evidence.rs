@@ -115,6 +115,9 @@ pub const STEADY_BEHIND_QUEUE: f64 = 0.6;
 /// Share of a receive buffer below which the data in flight show that its reader is slow, and the buffer not small.
 pub const SLOW_READER: f64 = 0.125;
 
+/// Share of the test below which the sender's own time says nothing about the whole.
+pub const HANDED_OVER: f64 = 0.5;
+
 /// A receive buffer of at most this many segments has room for two: the kernel uses half of a buffer for data.
 pub const BUFFER_OF_TWO: f64 = 4.0;
 
@@ -273,7 +276,7 @@ impl<'a> End<'a> {
         ];
         // The cell is of all data threads.
         let single = row.threads.is_none_or(|n| n <= 1);
-        let encryption = cell(ends::encryption_cpus).zip(thread.filter(|_| single));
+        let encryption = cell(ends::encryption_cpus).zip(thread.filter(|thread| single && thread.busy > 0.0));
         let encryption = encryption.map(|(cpus, thread)| (cpus / thread.busy).clamp(0.0, 1.0));
         Self {
             host: match host {

@@ -19,6 +19,7 @@ mod tcp;
 
 pub use taken::{disturbed, taken, unsteady};
 pub use tally::{Tally, agreed, both_ways, intro, lines};
+pub use tcp::late;
 
 use ends::Support;
 use evidence::{CLOSED_LOOP, End, Evidence, NAMED_WAIT};

@@ -8,12 +8,13 @@ use super::{
     ends::{self, Support, is_most, may_be_full, sleeps},
     evidence::{
         BBR_LOSS, BUFFER_FILLED, BUFFER_OF_TWO, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL,
-        FULL_WITH_SUPPORT, LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW, PROVEN, Place,
-        QUEUED, QUEUED_US, RATE_SLACK, SLOW_READER, TRACE, WINDOW_FILLED,
+        FULL_WITH_SUPPORT, HANDED_OVER, LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW,
+        PROVEN, Place, QUEUED, QUEUED_US, RATE_SLACK, SLOW_READER, TRACE, WINDOW_FILLED,
     },
     of_the_time,
 };
 use schemas::{
+    columns::Row,
     units::{Unit, human, margin},
     words::LimitedBy,
 };
@@ -28,6 +29,9 @@ struct Times {
 
 pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     let row = evidence.row;
+    if let Some(why) = handed_over(row) {
+        return Err(why);
+    }
     let share = |ratio: Option<f64>| ratio.unwrap_or(0.0).clamp(0.0, 1.0);
     let times = Times {
         busy: share(row.busy_ratio),
@@ -55,6 +59,19 @@ pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
         return Err("no cause held for most of the time".to_owned());
     }
     if times.busy < BUSY { idle(evidence, times) } else { path(evidence, times) }
+}
+
+/// A test that stops by a count may end at the sender while most of it is still in its buffer: thread and kernel were looked at for the
+/// time until then, and say nothing about the rest.
+fn handed_over(row: &Row) -> Option<String> {
+    let sent_s = row.bytes_sent? as f64 * 8.0 / row.sent_bits_per_s?;
+    let share = sent_s / row.elapsed_s?;
+    (share < HANDED_OVER).then(|| {
+        format!(
+            "the sender handed all its data to the kernel in {} of the time that they took to arrive",
+            margin(share)
+        )
+    })
 }
 
 /// A full thread is the limit unless TCP's times point to the other end.
@@ -359,9 +376,9 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     {
         return dropped(evidence, lost as f64, loss);
     }
-    let late = late(evidence);
-    if let Some(why) = late.clone().filter(|_| sleeps(&evidence.receiver)) {
-        return Err(why);
+    let late = late(row);
+    if let Some(late) = late.filter(|_| sleeps(&evidence.receiver)) {
+        return Err(on_its_way(row, late));
     }
     // A receiver to which everything arrived kept pace, however full it is.
     let is_full = evidence.sender.load().is_some_and(|load| load >= FULL);
@@ -382,20 +399,23 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     }
 }
 
-/// A sentence about datagrams that were neither lost nor there at the end. A queue that still grows and a
-/// long path that a load has just begun to fill look alike.
-fn late(evidence: &Evidence<'_>) -> Option<String> {
-    let row = evidence.row;
-    let (arrived, sent, loss) = (row.throughput_bits_per_s?, row.sent_bits_per_s?, row.loss_ratio?);
-    if 1.0 - arrived / sent - loss < 2.0 * RATE_SLACK {
-        return None;
-    }
-    let [arrived, sent] = [arrived, sent].map(|bits| human(Unit::BitsPerSecond, bits));
-    let lost = if loss > 0.0 { format!("{} were lost", margin(loss)) } else { "none was lost".to_owned() };
-    Some(format!(
-        "{arrived} arrived of the {sent} that were sent, {lost}, and the rest was on its way: in a queue, which loses packets once it is \
-         full, or on a long path that had just begun to fill"
-    ))
+/// Share of the datagrams that were neither lost nor there at the end; `None`: no more than a burst at an edge of the window.
+pub fn late(row: &Row) -> Option<f64> {
+    let late = 1.0 - row.throughput_bits_per_s? / row.sent_bits_per_s? - row.loss_ratio?;
+    (late >= 2.0 * RATE_SLACK).then_some(late)
+}
+
+/// A queue that still grows and a long path that a load has just begun to fill look alike.
+fn on_its_way(row: &Row, late: f64) -> String {
+    let [arrived, sent] =
+        [row.throughput_bits_per_s, row.sent_bits_per_s].map(|bits| human(Unit::BitsPerSecond, bits.unwrap_or(0.0)));
+    let lost = row.loss_ratio.filter(|loss| *loss > 0.0);
+    let lost = lost.map_or_else(|| "none was lost".to_owned(), |loss| format!("{} were lost", margin(loss)));
+    format!(
+        "{arrived} arrived of the {sent} that were sent, {lost}, and {} was on its way: in a queue, which loses packets once it is full, \
+         or on a long path that had just begun to fill",
+        margin(late)
+    )
 }
 
 /// The rule of streams over QUIC. Its library tells round trips, losses, and that the receiver's window is full, and no times.

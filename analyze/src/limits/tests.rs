@@ -150,6 +150,14 @@ fn a_closed_window_shows_a_slow_reader_of_which_nothing_else_is_known() {
 }
 
 #[test]
+fn a_sender_that_has_handed_over_all_says_nothing_about_the_rest() {
+    let full =
+        Row { local_thread_busy_ratio: Some(0.98), elapsed_s: Some(12.5), sent_bits_per_s: Some(6e9), ..stream() };
+    expect(&full, LimitedBy::Unknown, &["handed all its data to the kernel in 0.13 % of the time"]);
+    expect(&Row { elapsed_s: Some(1.0), sent_bits_per_s: Some(100e6), ..full }, LimitedBy::SenderCpu, &[]);
+}
+
+#[test]
 fn a_buffer_of_two_segments_is_named_before_a_slow_reader() {
     let row = Row {
         rwnd_limited_ratio: Some(0.99),
@@ -279,7 +287,13 @@ fn a_congestion_window_is_named_if_it_is_what_was_in_flight() {
 #[test]
 fn loss_is_named_if_it_explains_the_throughput() {
     // By Mathis' formula a loss of 1 % at 10 ms allows some 14 Mbit/s.
-    let row = Row { throughput_bits_per_s: Some(12e6), bytes_sent: Some(1_500_000), retransmits: Some(12), ..stream() };
+    let row = Row {
+        throughput_bits_per_s: Some(12e6),
+        sent_bits_per_s: Some(12e6),
+        bytes_sent: Some(1_500_000),
+        retransmits: Some(12),
+        ..stream()
+    };
     expect(&row, LimitedBy::Loss, &["12 segments were sent again", "1.2 % of all"]);
     let seen = Row { local_qdisc_drops: Some(11), ..row.clone() };
     expect(&seen, LimitedBy::Queue, &["the queueing discipline of a dropped 11 packets"]);
@@ -290,7 +304,8 @@ fn loss_is_named_if_it_explains_the_throughput() {
     let few = Row { throughput_bits_per_s: Some(1e6), ..row.clone() };
     assert_ne!(answer(&few).by, LimitedBy::Loss);
     // Nor is the window the cause that a few losses have made small.
-    let handful = Row { retransmits: Some(4), bytes_sent: Some(500_000), cwnd_bytes: Some(15_000), ..row.clone() };
+    let handful = Row { retransmits: Some(4), bytes_sent: Some(500_000), sent_bits_per_s: Some(4e6), ..row.clone() };
+    let handful = Row { cwnd_bytes: Some(15_000), ..handful };
     expect(&handful, LimitedBy::Unknown, &["so few segments were lost"]);
     let bbr = Row { congestion_control: Some("bbr".into()), ..row.clone() };
     assert_ne!(answer(&bbr).by, LimitedBy::Loss);
@@ -315,6 +330,7 @@ fn a_receiver_that_could_not_run_is_no_small_window_and_no_loss() {
     expect(&window(0.1, None), LimitedBy::ReceiverWindow, &[]);
     let lossy = |waiting| Row {
         throughput_bits_per_s: Some(12e6),
+        sent_bits_per_s: Some(12e6),
         bytes_sent: Some(1_500_000),
         retransmits: Some(12),
         remote_thread_waiting_ratio: Some(waiting),
@@ -407,7 +423,7 @@ fn datagrams_are_limited_by_who_drops_them() {
     expect(
         &late,
         LimitedBy::Unknown,
-        &["97.0 Mbit/s arrived of the 110 Mbit/s that were sent, none was lost", "in a queue"],
+        &["97.0 Mbit/s arrived of the 110 Mbit/s that were sent, none was lost, and 12 % was on its way", "in a queue"],
     );
     let reader = Row { remote_thread_busy_ratio: Some(0.99), ..late };
     expect(&reader, LimitedBy::Unknown, &["both ends always ran"]);

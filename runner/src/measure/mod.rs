@@ -35,9 +35,6 @@ pub const SERVER: &str = "server";
 /// Share of the datagrams from which on a loss shows that the load was too much.
 const LOST: f64 = 0.01;
 
-/// Share of the datagrams from which on those under way at the end show a queue that grows.
-const LATE: f64 = 0.04;
-
 /// The answer in lines for people.
 pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", headline(asked, report, took))?;
@@ -65,20 +62,16 @@ fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     // The margin is the built-in plan's, and not the user's, and the plan has an option here.
     let own =
         report.notes.iter().map(|note| without_goal(note).replace("socket.congestion_control: cubic", "-C cubic"));
-    let bbr =
-        report.notes.iter().all(|note| !note.starts_with("congestion control")).then(|| keeps_short(asked, &loads));
-    own.chain(too_fast).chain(single).chain(bbr.flatten()).collect()
+    own.chain(too_fast).chain(single).chain(keeps_short(asked, &loads)).collect()
 }
 
-/// Says that the queue under load is that of a sender with BBR, unless this was asked for.
+/// Says that the queue under load is that of a sender with BBR, unless this was asked for. The path to this machine itself has none.
 fn keeps_short(asked: &Asked, loads: &[&Row]) -> Option<String> {
     let is_bbr = |row: &&&Row| row.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"));
     let cases: Vec<String> = loads.iter().filter(is_bbr).map(|row| name(row)).collect();
-    (asked.load.congestion.is_none() && !cases.is_empty()).then(|| {
+    (asked.host.is_some() && asked.load.congestion.is_none() && !cases.is_empty()).then(|| {
         let cases = cases.join(", ");
-        format!(
-            "{cases}: the sender's system uses bbr, which keeps queues short; another one may fill them: try -C cubic"
-        )
+        format!("{cases}: the sender's system uses bbr, which keeps queues short; cubic may fill them: -C cubic")
     })
 }
 
@@ -94,9 +87,7 @@ fn without_goal(note: &str) -> String {
 fn too_fast(row: &Row) -> Option<String> {
     let arrived = row.throughput_bits_per_s?;
     let is_lost = row.loss_ratio.is_some_and(|loss| loss > LOST);
-    // Neither arrived in time nor lost: a queue has taken it, which a longer measurement would have filled.
-    let late = row.sent_bits_per_s.zip(row.loss_ratio).map(|(sent, loss)| 1.0 - arrived / sent - loss);
-    let late = late.filter(|late| *late > LATE);
+    let late = limits::late(row);
     if !is_lost && late.is_none() && offered::missed(row).is_none() {
         return None;
     }
