@@ -120,7 +120,7 @@ pub struct Args {
 pub enum FailOn {
     /// Never
     Nothing,
-    /// A regression; a case of the baseline that has no values in the new results is an error (exit code 3)
+    /// A regression, or a case of the baseline that was not measured again
     Regression,
     /// A regression, or an inconclusive comparison
     Inconclusive,
@@ -155,6 +155,11 @@ pub(super) struct Compared {
 }
 
 impl Compared {
+    /// Whether the baseline has values, and the new side has none.
+    fn is_lost(&self) -> bool {
+        self.found.verdict == Missing && !self.base.is_empty()
+    }
+
     pub(super) fn row(&self) -> VerdictRow {
         let mut row = self.row.clone();
         judge::compared(&mut row, &self.found);
@@ -213,23 +218,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             },
         });
     }
-    match verdict(args, &comparisons) {
-        Verdict::Ok if args.fail_on == FailOn::Regression => nothing_lost(&comparisons, new.first().or(base.first())),
-        verdict => Ok(verdict),
-    }
-}
-
-/// A case that was not measured must not pass as one without a regression.
-fn nothing_lost(comparisons: &[Compared], new: Option<&PathBuf>) -> Result<Verdict, Error> {
-    let is_lost = |compared: &&Compared| compared.found.verdict == Missing && !compared.base.is_empty();
-    let mut lost: Vec<&str> = comparisons.iter().filter(is_lost).map(|compared| &*compared.row.case).collect();
-    lost.dedup();
-    if lost.is_empty() {
-        return Ok(Verdict::Ok);
-    }
-    let file = new.map(|file| file.display().to_string()).unwrap_or_default();
-    let reason = format!("nothing was measured here of what the baseline has: {}", lost.join(", "));
-    Err(Error::Data { place: Place { file, line: 0, column: None }, reason })
+    Ok(verdict(args, &comparisons))
 }
 
 /// A comparison as a report shows it.
@@ -283,7 +272,7 @@ fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
     } else {
         match args.fail_on {
             FailOn::Nothing => false,
-            FailOn::Regression => any(&[Regression]),
+            FailOn::Regression => any(&[Regression]) || comparisons.iter().any(Compared::is_lost),
             FailOn::Inconclusive => any(&[Regression, Inconclusive, Missing]),
             FailOn::Change => any(&[Regression, Improvement, Missing]),
         }

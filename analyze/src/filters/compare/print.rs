@@ -4,6 +4,7 @@ use super::{Compared, Sides, settings::Setting};
 use crate::{
     distinct,
     error::Error,
+    first_few,
     judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, verdicts::Format},
     table::{
         layout::{self, Column, Sheet},
@@ -132,8 +133,18 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
     facts.extend(needed(comparisons).map(|(count, note)| format!("{count} inconclusive: {note}")));
     let has_setting = sides.contrasts.iter().all(|c| c.setting.is_some());
     facts.push(if has_setting && is_one_run(sides) { "one run".to_owned() } else { machine(records) });
+    let lost = distinct(comparisons.iter().filter(|c| c.is_lost()).map(|c| &*c.row.case));
+    if !lost.is_empty() {
+        facts.push(format!(
+            "not measured again: {}",
+            first_few(lost.iter().map(|case| short_names(case)), MOST_LOST).join(", ")
+        ));
+    }
     facts.join(" · ")
 }
+
+/// Most cases without new values that are named.
+const MOST_LOST: usize = 6;
 
 /// Whether all values are of one run, and so of the same machines.
 pub fn is_one_run(sides: &Sides) -> bool {
