@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
     os::unix::process::CommandExt,
@@ -43,6 +43,8 @@ fn this_machine_has_an_answer_without_a_file() {
     assert!(line("idle").contains("round trip, p99 "), "{}", ran.stdout);
     for load in ["download", "upload"] {
         assert!(line(load).contains("bit/s") && line(load).contains(" under load  "), "{}", ran.stdout);
+        let default = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+        assert!(line(load).ends_with(&format!("  {}", default.trim())), "{}", ran.stdout);
     }
     assert!(ran.stdout.ends_with("keep it: plumb measure -t 2 --save nightly.yaml\n"), "{}", ran.stdout);
 }
@@ -70,15 +72,15 @@ fn the_plan_that_is_kept_measures_the_same_cases() {
     assert_eq!((&*load["streams"], &*load["message_bytes"], &*load["direction"]), ("2", "65536", "reverse"));
 
     // The file is nobody else's to replace.
-    std::fs::write(folder.path("kept.yaml"), "mine").unwrap();
+    fs::write(folder.path("kept.yaml"), "mine").unwrap();
     let ran = measure(&[&far.address, "--save", &plan]);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    assert_eq!(std::fs::read_to_string(folder.path("kept.yaml")).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(folder.path("kept.yaml")).unwrap(), "mine");
 }
 
 #[test]
 fn json_is_one_document_of_numbers() {
-    let ran = measure(&["-J", "tcp_rr", "udp_rr"]);
+    let ran = measure(&["-J", "-C", "reno", "tcp_rr", "udp_rr"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let answer: Value = serde_json::from_str(&ran.stdout).expect("one document");
     let rows = answer["rows"].as_array().expect("rows");
@@ -86,6 +88,8 @@ fn json_is_one_document_of_numbers() {
     assert_eq!(workloads, ["tcp_rr", "udp_rr"]);
     assert!(rows.iter().all(|row| row["transactions_per_s"].is_number() && row["status"] == "ok"), "{answer:#}");
     assert!(!ran.stdout.contains("histogram"), "{}", ran.stdout);
+    // UDP has none.
+    assert_eq!((&rows[0]["congestion_control"], &rows[1]["congestion_control"]), (&"reno".into(), &Value::Null));
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn the_key_that_serve_prints_opens_it() {
 #[test]
 fn a_key_file_of_the_user_is_found() {
     let folder = Folder::new();
-    std::fs::create_dir(folder.path("plumb")).unwrap();
+    fs::create_dir(folder.path("plumb")).unwrap();
     assert_eq!(plumb(&["key", &folder.name("plumb/key")]).code, Some(0));
     let far = Serve::start(&["--key-file", &folder.name("plumb/key")]);
     for (name, value) in [("XDG_CONFIG_HOME", folder.name("")), ("PLUMB_KEY_FILE", folder.name("plumb/key"))] {
@@ -208,7 +212,7 @@ fn a_far_end_that_has_only_ipv6_is_reached() {
 fn a_name_of_two_addresses_is_reached_where_one_of_them_answers() {
     let folder = Folder::new();
     // The first address has no listener.
-    std::fs::write(folder.path("hosts"), "127.0.0.9 twice.lab\n127.0.0.1 twice.lab\n").unwrap();
+    fs::write(folder.path("hosts"), "127.0.0.9 twice.lab\n127.0.0.1 twice.lab\n").unwrap();
     let seen_alone = |run: &str| {
         let mut shell = std::process::Command::new("unshare");
         let script = format!("mount --bind {} /etc/hosts && {run}", folder.name("hosts"));
@@ -272,7 +276,7 @@ fn a_port_that_cannot_be_had_says_what_to_type() {
     assert!(ran.stderr.contains(&format!("sport = :{port}")) && ran.stderr.contains(&next), "{}", ran.stderr);
     let ran = plumb(&["serve", "--listen", "192.0.2.1"]);
     assert!(ran.code == Some(3) && ran.stderr.contains("`ip address` lists its own"), "{}", ran.stderr);
-    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
+    let first = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap_or_default();
     if !geteuid().is_root() || first.trim() != "1024" {
         return skip("only root can give its rights away, and only where ports below 1024 are root's");
     }
@@ -309,7 +313,7 @@ fn an_interrupt_leaves_what_was_measured() {
     // Before anything was measured in full.
     let far = Serve::telling(File::create(folder.path("log")).unwrap());
     let child = command(&["measure", &far.address]).spawn().unwrap();
-    let log = || std::fs::read_to_string(folder.path("log")).unwrap_or_default();
+    let log = || fs::read_to_string(folder.path("log")).unwrap_or_default();
     until("the far end is met", || log().contains("session opened"));
     let ran = interrupted(child);
     assert!(format!("{}{}", ran.stdout, ran.stderr).contains("interrupted"), "{}{}", ran.stdout, ran.stderr);
@@ -348,7 +352,7 @@ fn a_plan_inside_the_program_runs_by_its_name() {
     assert!(ran.stdout.starts_with("record") || ran.stdout.contains("run_id"), "{}", ran.stdout);
     assert!(ran.stderr.contains("  roundtrip  tcp_rr "), "{}", ran.stderr);
     // A file of that name is preferred.
-    std::fs::write(folder.path("quick"), "version: 1\nname: mine\ntests: {a: {workload: tcp_rr}}\n").unwrap();
+    fs::write(folder.path("quick"), "version: 1\nname: mine\ntests: {a: {workload: tcp_rr}}\n").unwrap();
     let mut check = command(&["check", "quick"]);
     let ran: Ran = check.current_dir(folder.path("")).output().expect("plumb starts").into();
     assert!(ran.stdout.contains("mine"), "{}{}", ran.stdout, ran.stderr);

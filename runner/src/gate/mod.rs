@@ -93,7 +93,7 @@ impl<'a> Expectations<'a> {
                 let of_statement = |statement| evidence.of_statement(&index, statement, None);
                 rows.extend(statements.iter().flat_map(of_statement).map(|row| explained(row, finished)));
                 rows.extend(compared_of.get(&step.id).into_iter().flatten().cloned());
-                // What a signal kept from being measured has neither held nor failed; the run says that it was not measured.
+                // A case that was not measured has neither held nor failed, and the run says that it was not.
                 rows.retain(|row| row.n > 0 || finished.skipped.is_none());
             }
             rows
