@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::{
     needs::{has_program, skip},
+    netns::Pair,
     program::{Folder, Ran, Serve, command, end, is_interim, of, plumb, rows, until},
 };
 
@@ -111,6 +112,11 @@ fn the_key_that_serve_prints_opens_it() {
         let ran = with(key);
         assert_eq!(ran.code, Some(code), "{key}: {}", ran.stderr);
         assert!(ran.stderr.contains(sentence), "{key}: {}", ran.stderr);
+    }
+    // The host's name leads elsewhere from a namespace.
+    if let Some(pair) = Pair::new() {
+        let far = Serve::on("0.0.0.0", &["--netns", &pair.far.name]);
+        assert!(far.said.contains(&format!(" plumb measure {}", Pair::FAR)), "{}", far.said);
     }
     // A network that is named needs no key, and a log for programs prints none.
     let open = Serve::on("0.0.0.0", &["--allow", "127.0.0.0/8"]);

@@ -23,7 +23,8 @@ pub enum KeyError {
     /// Group or others may read the file, so the key is not secret.
     #[error("the key file {} may be read by others (mode {mode:04o}): chmod 600 {}", path.display(), path.display())]
     Readable { path: PathBuf, mode: u32 },
-    #[error("{} is no key file: it must hold 64 hexadecimal digits, as `plumb key` writes them", path.display())]
+    #[error("{} is no key file: it must hold 64 hexadecimal digits, as `plumb key` writes them; a short key, as `plumb serve` prints it, goes into \
+             PLUMB_KEY", path.display())]
     Malformed { path: PathBuf },
     #[error("{place} is no key: it must be 64 hexadecimal digits, or a short key as `plumb serve` prints it")]
     NoKey { place: &'static str },
@@ -314,7 +315,8 @@ mod tests {
         let path = folder.path().join("no.key");
         fs::write(&path, "secret").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(matches!(Key::load(&path), Err(KeyError::Malformed { .. })));
+        let sentence = Key::load(&path).unwrap_err().to_string();
+        assert!(sentence.contains("is no key file") && sentence.contains("PLUMB_KEY"), "{sentence}");
         assert!(Key::from_hex(&"é".repeat(32)).is_none());
     }
 

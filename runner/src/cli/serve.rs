@@ -12,9 +12,9 @@ use std::{
 
 use netcore::{
     client::LONGEST_WAIT,
-    control::{DEFAULT_PORT, key::Key},
+    control::{DEFAULT_PORT, key::Key, netns},
     daemon::{Config, Daemon, Event, Limits, Network, listen},
-    measure::{clock::nanoseconds, host::HostFacts},
+    measure::{addresses::addresses, clock::nanoseconds, host::HostFacts},
     peers::Program,
 };
 use schemas::units;
@@ -39,8 +39,8 @@ Examples:
   plumb serve --also stamp=8862                        a STAMP reflector (RFC 8762), too
   plumb serve --key-file lab.key --metrics 9464        Prometheus scrapes 127.0.0.1:9464
 
-It logs to standard error: sessions, programs, and each test with its client, workload, bytes, time and ending. With \
---log-format json every line is a JSON object (docs/reference/protocol.md has the fields).
+Its addresses and a new key go to standard output. It logs to standard error: sessions, programs, and each test with its client, \
+workload, bytes, time and ending. With --log-format json every line is a JSON object (docs/reference/protocol.md has the fields).
 
 SIGTERM, SIGINT and SIGHUP end it: new sessions are refused and running tests finish; a second one ends them at once.";
 
@@ -165,12 +165,19 @@ fn new_key(format: Format) -> Result<Key, Error> {
     Key::generate_short().map_err(Error::measurement)
 }
 
+/// How other machines name this one: by its host name, but a network namespace by the first of its own addresses, since the host
+/// name leads elsewhere.
+fn own_name(netns: Option<&str>) -> String {
+    let within = || netns::within(netns, addresses).ok()?.ok()?.into_iter().map(|it| it.address).min();
+    let address = netns.and_then(|_| within()).map(|address| address.to_string());
+    address.or_else(|| HostFacts::collect().hostname).unwrap_or_default()
+}
+
 /// The command for the other machine: `PLUMB_KEY=7q4k-… plumb measure b.lab`.
-fn invitation(key: &Key, address: Option<SocketAddr>) -> String {
-    let name = HostFacts::collect().hostname.unwrap_or_default();
+fn invitation(key: &Key, address: Option<SocketAddr>, netns: Option<&str>) -> String {
     let (host, port) = match address {
         Some(address) if !address.ip().is_unspecified() => (address.ip().to_string(), address.port()),
-        other => (name, other.map_or(DEFAULT_PORT, |address| address.port())),
+        other => (own_name(netns), other.map_or(DEFAULT_PORT, |address| address.port())),
     };
     let place = match (port, host.contains(':')) {
         (DEFAULT_PORT, _) => host,
@@ -266,7 +273,8 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
         metrics,
         pid: std::process::id(),
     });
-    let invitation = made.map(|key| invitation(&key, daemon.local_addrs().next())).unwrap_or_default();
+    let invitation =
+        made.map(|key| invitation(&key, daemon.local_addrs().next(), args.netns.as_deref())).unwrap_or_default();
     super::print(&(serving + &invitation))?;
     let served = daemon.run(interrupts.flag()).map_err(Error::measurement);
     log.finish();
