@@ -36,6 +36,9 @@ fn it_judges_as_the_run_did() {
     let judged = plumb(&["gate", "--plan", &plan, "-f", "csv", &table]);
     assert_eq!((judged.code, ran.code), (Some(1), Some(1)), "{}", judged.stderr);
     assert_eq!(sorted(&judged.stdout), sorted(&verdicts));
+    // Without a plan it is the run's own, beside the table.
+    let own = plumb(&["gate", "-f", "csv", &table]);
+    assert_eq!((own.code, own.stdout), (judged.code, judged.stdout), "{}", own.stderr);
     let rows = parse(&verdicts);
     assert_eq!(rows.iter().filter(|r| r["case"].contains("(stream ")).count(), 2);
     let behind = rows.iter().find(|r| r["case"] == "behind" && r["metric"] == "loss_ratio").unwrap();

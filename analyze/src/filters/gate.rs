@@ -44,7 +44,7 @@ pub struct Args {
     /// about the throughput of requests and responses: --where workload=tcp_stream leaves them out
     #[arg(long = "assert", value_name = "STATEMENT")]
     assertions: Vec<String>,
-    /// Judge the assertions of this plan
+    /// Judge the assertions of this plan [default: without --assert, that of the run, whose run.json lies beside the table]
     #[arg(long, value_name = "PLAN")]
     pub plan: Option<PathBuf>,
     /// With --plan: set a value of it as its run did, as `duration=1s`; may be repeated
@@ -87,6 +87,13 @@ pub enum OnInconclusive {
     Fail,
 }
 
+impl Args {
+    /// The record of the run whose own plan is judged: where neither a plan nor a statement is named.
+    pub fn own_record(&self) -> Result<Option<RunRecord>, Error> {
+        if self.plan.is_some() || !self.assertions.is_empty() { Ok(None) } else { record(&self.tables.input) }
+    }
+}
+
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let mut statements = args.statements.clone();
     for text in &args.assertions {
@@ -104,7 +111,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if statements.is_empty() && args.terms.is_none() {
         return Err(Error::Usage(match &args.plan {
             Some(plan) => format!("{} asserts nothing: add `assert` to its tests, or give --assert", plan.display()),
-            None => "nothing to judge: give --assert 'METRIC OP LIMIT' or --plan PLAN".to_owned(),
+            None => "nothing to judge, and no run.json with a plan lies beside the table: give --assert 'METRIC OP LIMIT' or \
+                     --plan PLAN"
+                .to_owned(),
         }));
     }
     let mut table = Table::open(&args.tables.input)?;

@@ -33,6 +33,7 @@ use crate::{
     progress::Progress,
     signals::Interrupts,
     sinks::run_json,
+    why::Source,
 };
 
 pub const BISECT_EXAMPLES: &str = "\
@@ -293,11 +294,21 @@ pub fn promote(args: &PromoteArgs) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Adds the assertions of each case of the plan that was named, if any.
+/// Adds the assertions of each case of the plan that was named, or of the run's own plan.
 pub fn prepare_gate(args: &mut Args) -> Result<(), Error> {
-    let Some(path) = args.plan.as_ref().map(|p| p.display().to_string()) else { return Ok(()) };
-    let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
-    let plan = plan::load(&path, &options)?;
+    let plan = match (&args.plan, args.own_record()?) {
+        (Some(path), _) => {
+            let options = LoadOptions { sets: args.sets.clone(), ..LoadOptions::default() };
+            plan::load(&path.display().to_string(), &options)?
+        }
+        (None, Some(record)) => {
+            let Source { name, text, options } = Source::of_run(&record, LoadOptions::default())
+                .map_err(|what| Error::Usage(format!("{what}: name one of them with --plan")))?;
+            args.plan = Some(PathBuf::from(&name));
+            plan::load_str(&name, &text, &options)?
+        }
+        (None, None) => return Ok(()),
+    };
     args.terms = baseline::terms(&plan);
     args.planned = plan.cases.iter().flat_map(run_json::planned).collect();
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {

@@ -127,22 +127,13 @@ fn of_results(results: &Path, args: &Args) -> Result<(Source, Vec<Row>), Error> 
     let record = environment::read(results)?.ok_or_else(|| {
         wrong("its run.json, which has its plan, does not lie beside it: name the plan in its place".into())
     })?;
-    let [plan] = &record.plans[..] else {
-        return Err(wrong(format!("it is of {} plans: name one of them in its place", record.plans.len())));
-    };
-    let mut options = args.selection.options();
-    let of_run =
-        |flag: &'static str| plan.overrides.iter().filter_map(move |word| word.strip_prefix(flag)).map(str::to_owned);
-    options.sets.splice(0..0, of_run("--set "));
-    options.hosts.splice(0..0, of_run("--host "));
-    if options.only.is_empty() {
-        options.only.extend(of_run("--only "));
-    }
+    let source = Source::of_run(&record, args.selection.options())
+        .map_err(|what| wrong(format!("{what}: name one of them in its place")))?;
     let broken = |e: analyze::Error| wrong(format!("this is not a results table: {e}"));
     let mut table = Table::from_text(&name, text).map_err(broken)?;
     let table = Rows::read_all(&mut table).map_err(broken)?;
     let rows = why::limited(table.rows.iter().map(|cells| history::typed(&table, cells)));
-    Ok((Source { name: plan.path.clone(), text: plan.text.clone(), options }, rows))
+    Ok((source, rows))
 }
 
 /// The plan, and the rows of a run of it.
