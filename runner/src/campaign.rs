@@ -91,6 +91,9 @@ pub fn run(
             lock.spare(&files, plans)?;
         }
         lock.find_stale(&files, plans);
+        if let Some(table) = files.earlier() {
+            progress.say(&format!("{} is of an earlier run, and is replaced", table.display()));
+        }
         new
     };
     let mut taken = match (&options.resume, &files.results, plans.first()) {

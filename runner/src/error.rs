@@ -59,7 +59,7 @@ pub enum Error {
     /// A measurement cannot be made: a host, a port or a file is missing.
     #[error("{0}")]
     Measurement(String),
-    #[error("cannot write {to}: {source}{}", remedy(source))]
+    #[error("cannot write {to}: {source}{}", remedy(to, source))]
     Output {
         /// The file, or `standard output`.
         to: String,
@@ -69,12 +69,16 @@ pub enum Error {
     Filter(#[from] analyze::Error),
 }
 
-fn remedy(source: &io::Error) -> &'static str {
+fn remedy(to: &str, source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
             "\n       rows written before this are whole; make room there or name another place with -o"
         }
         io::ErrorKind::PermissionDenied => "\n       name another place with -o",
+        // In /proc for example.
+        io::ErrorKind::NotFound if Path::new(to).parent().is_some_and(Path::is_dir) => {
+            "\n       its folder takes no new files: name another place with -o"
+        }
         io::ErrorKind::NotFound => "\n       create the directory first, or name another place with -o",
         _ => "",
     }
@@ -137,6 +141,10 @@ mod tests {
         assert_eq!(output(io::ErrorKind::BrokenPipe).exit().code(), 0);
         assert_eq!(Exit::Signal(2).code(), 130);
         assert_eq!(Exit::Signal(15).code(), 143);
+        for (to, remedy) in [("/proc/x.csv", "takes no new files"), ("no/such/x.csv", "create the directory first")] {
+            let said = Error::Output { to: to.into(), source: io::ErrorKind::NotFound.into() }.to_string();
+            assert!(said.contains(remedy), "{said}");
+        }
         assert!(output(io::ErrorKind::StorageFull).to_string().contains("rows written before this are whole"));
     }
 }

@@ -93,6 +93,7 @@ const WORDS_FOR_METRICS: &[(&str, &str)] = &[
     ("bitrate", "throughput"),
     ("delay", "latency.p50"),
     ("goodput", "throughput"),
+    ("latency", "latency.p99"),
     ("loss", "loss_ratio"),
     ("ping", "latency.p50"),
     ("retries", "retransmits"),
@@ -373,6 +374,7 @@ mod tests {
         assert_eq!(key_meant("workload", &["version", "tests"]), Some("tests: {NAME: {workload: …}}"));
         assert_eq!(key_meant("upload", &["forward", "reverse"]), Some("forward"));
         assert!(metric("bandwidth").unwrap_err().contains("did you mean `throughput`?"));
+        assert!(metric("latency").unwrap_err().contains("did you mean `latency.p99`?"), "and not the smallest one");
         for (word, metric) in WORDS_FOR_METRICS {
             assert!(metrics::find(word).is_none() && metrics::find(metric).is_some(), "{word}");
         }

@@ -241,6 +241,13 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     ("version: 1\nname: t\ntests:\n\ta: {workload: tcp_rr}\n", "4:1", &["a tab cannot indent YAML", "use spaces"]),
     ("version: 1\nname: t\nname: u\ntests: {a: {workload: tcp_rr}}\n", "3:1", &["`name` twice", "first here"]),
     ("version: 1\nname: t\ntests: {a: {workload: tcp_rr}\n", "", &["this is not YAML"]),
+    (
+        "version: 1\nname: t\ntests:\n  a:\n    workload: tcp_rr\n   duration: 1s\n",
+        "",
+        &["this is not YAML", "keys of one map begin in the same column"],
+    ),
+    ("version: 1\nname: t\ntests:\n  a:\n  workload: tcp_rr\n", "", &["below its name, further to the right"]),
+    ("{\"start\": {}, \"end\": {}}", "", &["is JSON without `tests`", "plumb import --from iperf3"]),
     ("- a\n- b\n", "1:1", &["a plan is a map"]),
     (
         "version: 1\nname: t\ntests: {a: tcp_stream}\n",

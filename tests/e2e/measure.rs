@@ -165,7 +165,7 @@ fn bad_input_gets_a_sentence_and_the_next_command() {
         (
             &["127.0.0.1:1"][..],
             3,
-            "or on loopback only: on that machine, `plumb serve --listen 0.0.0.0` lets others in",
+            "or on loopback only: on that machine, `plumb serve --listen 0.0.0.0:1` lets others in",
         ),
         (&["nosuch.invalid"], 3, "was not found"),
         (&["nosuch.invalid", "-4"], 3, "check its spelling, or write its address"),

@@ -5,6 +5,7 @@ use crate::{
     import::{ImportedRows, Program, set},
     table::OutputArgs,
 };
+use clap::ValueEnum as _;
 use schemas::columns::{self, AXIS_PREFIX};
 use std::{io::Write, path::PathBuf};
 
@@ -63,6 +64,15 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let standard_input = PathBuf::from("-");
     let files = if args.files.is_empty() { std::slice::from_ref(&standard_input) } else { &args.files };
     let mut imported = ImportedRows::with(args.workload.as_deref(), args.unit.as_deref())?;
+    if let [first, rest @ ..] = files
+        && let Some(program) = first.to_str().filter(|name| Program::from_str(name, true).is_ok() && !first.exists())
+    {
+        let rest: Vec<String> = rest.iter().map(|file| file.display().to_string()).collect();
+        let rest = if rest.is_empty() { "FILE".to_owned() } else { rest.join(" ") };
+        return Err(Error::Usage(format!(
+            "{program} is a program and no file here: plumb import --from {program} {rest}"
+        )));
+    }
     for path in files {
         let (name, text) = read_text(path)?;
         imported.read(&name, &text, args.from)?;

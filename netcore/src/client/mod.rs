@@ -16,7 +16,9 @@ mod session;
 use std::{fmt, net::IpAddr, time::Duration};
 
 use crate::{
-    control::{channel::ChannelError, key::Key, message::ReplyError, netns::NetnsError},
+    control::{
+        DEFAULT_PORT, channel::ChannelError, dial::split_port, key::Key, message::ReplyError, netns::NetnsError,
+    },
     error::{EndError, remedy},
     peers::{PeerError, Program},
 };
@@ -161,14 +163,20 @@ pub enum ClientError {
 }
 
 /// Advice where a host was not reached.
-fn unreached(host: &HostLabel, source: &std::io::Error) -> &'static str {
+fn unreached(host: &HostLabel, source: &std::io::Error) -> String {
+    let port = split_port(&host.control).1.unwrap_or(DEFAULT_PORT);
     match remedy(source) {
-        "" if host.launched => "; its daemon, which was started for this run, has ended or is out of reach",
+        "" if host.launched => "; its daemon, which was started for this run, has ended or is out of reach".to_owned(),
         "" if source.kind() == std::io::ErrorKind::ConnectionRefused => {
-            "; no program listens on that port, or on loopback only: on that machine, `plumb serve --listen 0.0.0.0` lets \
-             others in"
+            let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
+            format!(
+                "; no program listens on that port, or on loopback only: on that machine, `plumb serve --listen 0.0.0.0{port}` \
+                 lets others in"
+            )
         }
-        "" => "; is the machine up (`ping` it), and does its firewall let the port through (12864, TCP and UDP)?",
-        ours => ours,
+        "" => format!(
+            "; is the machine up (`ping` it), and does its firewall let the port through ({port}, TCP and UDP)?"
+        ),
+        ours => ours.to_owned(),
     }
 }

@@ -38,6 +38,16 @@ pub fn resolve_or(control: &str, default_port: u16) -> io::Result<Vec<SocketAddr
     }
 }
 
+/// `b.lab:12864` without its port, and the port. The colons of `fe80::1` are the address's own.
+pub fn split_port(place: &str) -> (&str, Option<u16>) {
+    let with_port = place.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let (host, port) = match with_port.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+        Some((host, port)) => (host, Some(port)),
+        None => (place, None),
+    };
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
+}
+
 /// The addresses of a host that mean it everywhere: link-local ones mean another host on each interface, and a name may have
 /// them beside others.
 pub fn usable(found: impl IntoIterator<Item = SocketAddr>) -> io::Result<Vec<SocketAddr>> {

@@ -103,8 +103,7 @@ impl<'a> Sinks<'a> {
 
     /// Ends the tables. A run that was interrupted before it measured anything leaves an earlier one as it was.
     pub(super) fn end(&mut self, interrupted: bool) -> Result<(), Error> {
-        let is_there = self.files.locked.iter().any(|table| table.metadata().is_ok_and(|m| m.len() > 0));
-        if self.waiting.is_some() && !(interrupted && is_there) { self.begin() } else { Ok(()) }
+        if self.waiting.is_some() && !(interrupted && self.files.earlier().is_some()) { self.begin() } else { Ok(()) }
     }
 
     fn begin(&mut self) -> Result<(), Error> {

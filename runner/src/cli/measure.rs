@@ -165,7 +165,7 @@ fn asked(args: &Args) -> Result<Asked, Error> {
 
 /// The program whose own port is named.
 fn by_port(host: &str) -> Option<Program> {
-    let port = plan::split_port(host).1.filter(|_| !host.starts_with("ssh://"))?;
+    let port = dial::split_port(host).1.filter(|_| !host.starts_with("ssh://"))?;
     OTHERS.into_iter().find(|program| program.port() == port)
 }
 
@@ -175,7 +175,7 @@ fn of_version(host: String, args: &Args) -> Result<String, Error> {
         return Ok(host);
     }
     let version = if args.v4 { "IPv4" } else { "IPv6" };
-    let (name, port) = plan::split_port(&host);
+    let (name, port) = dial::split_port(&host);
     let found = (name, port.unwrap_or(DEFAULT_PORT)).to_socket_addrs();
     let found = found.map_err(|e| {
         Error::Measurement(format!("{name} was not found: {e}; check its spelling, or write its address (10.0.0.2)"))
@@ -254,7 +254,7 @@ fn other_program(asked: &Asked) -> Option<Program> {
         let found = dial::resolve_or(host, port).ok()?;
         dial::dial(&found, None, Instant::now() + PATIENCE).ok()
     };
-    if plan::split_port(host).1.is_some() || answers(DEFAULT_PORT).is_some() {
+    if dial::split_port(host).1.is_some() || answers(DEFAULT_PORT).is_some() {
         return None;
     }
     OTHERS.into_iter().find(|program| answers(program.port()).is_some())

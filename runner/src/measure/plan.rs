@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use netcore::{peers::Program, spec::IDLE as IDLE_PATH};
+use netcore::{control::dial::split_port, peers::Program, spec::IDLE as IDLE_PATH};
 use schemas::{
     text::shown_way,
     units::{self, Rate},
@@ -10,7 +10,6 @@ use schemas::{
 };
 
 use super::SERVER;
-use crate::plan::split_port;
 
 /// Options of the command line.
 #[derive(Clone, Debug)]

@@ -128,6 +128,9 @@ fn spelling(found: Unexpected<'_>, expected: &str) -> String {
         Unexpected::Seq if !["map", "a test,", "a host,"].iter().any(|other| expected.contains(other)) => {
             SWEPT.to_owned()
         }
+        Unexpected::Unit if expected.starts_with("a test,") => {
+            "its keys stand below its name, further to the right".to_owned()
+        }
         Unexpected::Unit if expected == "a string" => "the word null is read as nothing: quote it".to_owned(),
         _ => String::new(),
     }

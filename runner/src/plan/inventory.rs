@@ -5,6 +5,8 @@ use std::{
     path::PathBuf,
 };
 
+use netcore::control::dial::split_port;
+
 use super::{
     diagnostics::{Diagnostic, Diagnostics, Span, nearest},
     model::{BY_LAUNCHER, Host, Launch, Ssh},
@@ -234,16 +236,6 @@ pub fn is_like_host(word: &str) -> bool {
     host.parse::<std::net::IpAddr>().is_ok()
         || word.starts_with("ssh://")
         || (port.is_some() || host.contains('.')) && !ends_as_plan && host.chars().all(is_name)
-}
-
-/// `b.lab:12864` without its port, and the port. The colons of `fe80::1` are the address's own.
-pub fn split_port(place: &str) -> (&str, Option<u16>) {
-    let with_port = place.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
-    let (host, port) = match with_port.and_then(|(host, port)| Some((host, port.parse().ok()?))) {
-        Some((host, port)) => (host, Some(port)),
-        None => (place, None),
-    };
-    (host.trim_start_matches('[').trim_end_matches(']'), port)
 }
 
 /// Reports the names of a word that are no hosts of the plan, nor among `others`. Returns the names that it stands for.

@@ -97,6 +97,10 @@ pub fn read(path: &str) -> Result<(String, String), Diagnostics> {
             format!("{name} is a table of results, and no plan"),
             &format!("`plumb table {name}` shows it, and `plumb why {name}` proves what limited it"),
         ),
+        Ok(text) if text.trim_start().starts_with('{') && !text.contains("tests") => refuse(
+            format!("{name} is JSON without `tests`, and no plan"),
+            &format!("an output of another program becomes a table: plumb import --from iperf3 {name} -o results.csv"),
+        ),
         Ok(text) => Ok((name.to_owned(), text)),
         Err(error) => refuse(
             format!("the plan {name} is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()),
@@ -282,18 +286,17 @@ fn keep_only(globs: &[String], tests: &[Entry], cases: &mut Vec<Case>, out: &mut
     let had_some = !cases.is_empty();
     let matched = |text: &str| globs.iter().any(|glob| matches(glob, text));
     let tests = tests.iter().map(|test| test.key.to_string());
-    let names: Vec<String> =
-        tests.chain(cases.iter().flat_map(|case| case.tags.iter().cloned().chain([case.name.clone()]))).collect();
-    // A case is also chosen by the name that tables show.
-    let is_named = |case: &Case| matched(&case.name) || matched(&short_names(&case.name));
-    let shown: Vec<String> = cases.iter().map(|case| short_names(&case.name)).collect();
-    cases.retain(|case| matched(&case.test) || is_named(case) || case.tags.iter().any(|tag| matched(tag)));
+    // The name that tables show, and the whole one.
+    let shown = |case: &Case| [case.tags.clone(), vec![short_names(&case.name)]].concat();
+    let names: Vec<String> = tests.chain(cases.iter().flat_map(shown)).collect();
+    let whole: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    cases.retain(|case| matched(&case.test) || matched(&case.name) || shown(case).iter().any(|name| matched(name)));
     if out.has_errors() || !had_some {
         return;
     }
     // One of several that matches nothing may be meant for another plan of the run.
     let severity = if cases.is_empty() { Severity::Error } else { Severity::Warning };
-    for glob in globs.iter().filter(|glob| !names.iter().chain(&shown).any(|name| matches(glob, name))) {
+    for glob in globs.iter().filter(|glob| !names.iter().chain(&whole).any(|name| matches(glob, name))) {
         let mut known: Vec<&str> = Vec::new();
         for name in &names {
             if !known.contains(&name.as_str()) && known.len() < LISTED {
@@ -530,6 +533,8 @@ mod tests {
         let swept = "version: 1\nname: s\ntests: {a: {workload: tcp_rr, matrix: {socket.no_delay: [true, false], streams: [1, 2]}}}";
         let shown = LoadOptions { only: vec!["a[*, 2 streams]".into()], ..LoadOptions::default() };
         assert_eq!(load(swept, &shown).unwrap().cases.len(), 2, "as tables name them");
+        let mistyped = LoadOptions { only: vec!["a[no_dely true, 2 streams]".into()], ..LoadOptions::default() };
+        assert!(load(swept, &mistyped).unwrap_err().contains("did you mean `a[no_delay true, 2 streams]`?"));
     }
 
     fn told(plans: &[(&str, &str)]) -> Vec<(String, Vec<(String, String)>)> {

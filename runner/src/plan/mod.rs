@@ -50,6 +50,6 @@ pub mod workload;
 pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};
 pub use explain::{Explanation, explain};
-pub use inventory::{is_like_host, split_port};
+pub use inventory::is_like_host;
 pub use load::{LoadOptions, load, load_str, read, shipped, tell_apart};
 pub use spec::bind_parts;

@@ -426,6 +426,8 @@ impl<'a> Builder<'a> {
             && self.text[..at as usize].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         if is_range {
             wrong.help("a range of hosts within braces or brackets takes quotes: \"node[1-4]\"")
+        } else if ["mapping values", "block mapping", "block collection"].iter().any(|of| error.info().contains(of)) {
+            wrong.help("keys of one map begin in the same column, and a blank stands behind each colon")
         } else {
             wrong
         }

@@ -185,6 +185,12 @@ impl Files {
         Ok(())
     }
 
+    /// The table of an earlier run, in whose place that of this one comes.
+    pub fn earlier(&self) -> Option<&Path> {
+        let has_rows = |table: &&PathBuf| table.metadata().is_ok_and(|m| m.len() > 0);
+        self.locked.iter().find(has_rows).map(PathBuf::as_path)
+    }
+
     /// Keeps the plans beside the results, as written and as resolved.
     pub fn keep_plans(&self) -> Result<(), Error> {
         self.plans.iter().try_for_each(|(path, text)| replace(path, text.as_bytes()))
