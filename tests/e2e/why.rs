@@ -99,6 +99,7 @@ fn a_key_that_the_plan_sweeps_is_told() {
     assert_eq!(plumb(&["run", &plan, "--only", "it*1*", "-o", &folder.name("swept.csv")]).code, Some(0));
     name_cause(&folder, "swept.csv", "round trip");
     let ran = plumb(&["why", &folder.name("swept.csv")]);
-    assert!(ran.stdout.contains("not measured: the plan sweeps this key itself"), "{}{}", ran.stdout, ran.stderr);
+    let said = "not measured: the plan sweeps this key itself: plumb compare --by inflight RESULTS shows its effect";
+    assert!(ran.stdout.contains(said), "{}{}", ran.stdout, ran.stderr);
     assert_eq!(ran.code, Some(3), "{}", ran.stdout);
 }

@@ -292,6 +292,9 @@ fn qdisc_drops(evidence: &Evidence<'_>) -> Option<f64> {
     evidence.sender.drops.iter().find(|(place, _)| *place == Place::Qdisc)?.1.filter(|drops| *drops >= FEW_PACKETS)
 }
 
+/// The way to the share of a link that is used. Below a table it stands once.
+pub const NAME_WIRE: &str = "; `wire` in a plan (`wire: 100Mbit/s`) tells the share of its speed that is used";
+
 /// The question that the speed of the link would decide.
 fn about_wire(evidence: &Evidence<'_>) -> String {
     let cell = |name| evidence.row.number(name);
@@ -302,7 +305,7 @@ fn about_wire(evidence: &Evidence<'_>) -> String {
         (Some(speed), Some(ratio)) if ratio > WIRE_BEYOND => {
             format!("; it is faster than the {} of `wire`", human(Unit::BitsPerSecond, speed))
         }
-        _ => "; a plan that names its speed (`wire`) tells the share of it that is used".to_owned(),
+        _ => NAME_WIRE.to_owned(),
     }
 }
 

@@ -18,7 +18,7 @@ mod tally;
 mod tcp;
 
 pub use taken::{disturbed, taken, unsteady};
-pub use tally::{Tally, agreed, both_ways, intro, lines};
+pub use tally::{Tally, advised_once, agreed, both_ways, intro, lines};
 pub use tcp::late;
 
 use ends::Support;
@@ -157,10 +157,15 @@ fn round_trips(evidence: &Evidence<'_>) -> Result<Limit, String> {
         let each = |share: f64| human(Unit::Microseconds, share / rate * 1e6);
         let waits = thread.waiting >= NAMED_WAIT;
         let waited = if waits { format!(" and waited {} for a CPU", each(thread.waiting)) } else { String::new() };
-        Some(format!("{} worked {}{waited}", end.host, each(thread.busy)))
+        let share = thread.busy + if waits { thread.waiting } else { 0.0 };
+        Some((share, format!("{} worked {}{waited}", end.host, each(thread.busy))))
     };
-    let parts: Vec<String> = [&evidence.sender, &evidence.receiver].into_iter().filter_map(worked).collect();
-    let of_these = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    let (shares, parts): (Vec<f64>, Vec<String>) =
+        [&evidence.sender, &evidence.receiver].into_iter().filter_map(worked).unzip();
+    // One end wakes while the other is still at work behind its send.
+    let overlap = latency_us.is_some_and(|us| shares.iter().sum::<f64>() / rate * 1e6 > us);
+    let overlap = if overlap { ", partly at the same time" } else { "" };
+    let of_these = if parts.is_empty() { String::new() } else { format!(" ({}{overlap})", parts.join(", ")) };
     let more = if row.inflight.is_some() { "`inflight` or `streams` have" } else { "`streams` has" };
     let waited = match under_way {
         n if n > 1.0 => format!("{n} transactions at a time, each waited"),

@@ -1,6 +1,6 @@
 //! The cause on which the iterations of a case agree, or the two ways of a test; and the lines below a table.
 
-use super::{Limit, UNSEEN, evidence::AGREEMENT, judged};
+use super::{Limit, UNSEEN, ends::NAME_WIRE, evidence::AGREEMENT, judged};
 use schemas::{
     columns::Row,
     metrics::Family,
@@ -151,8 +151,20 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
             None => answers.push((vec![name], by, because)),
         }
     }
-    let limits = answers.iter().map(|(names, by, because)| format!("{}: {}{because}", names.join(", "), intro(*by)));
+    let mut has_advice = false;
+    let limits = answers.iter().map(|(names, by, because)| {
+        format!("{}: {}{}", names.join(", "), intro(*by), advised_once(because, &mut has_advice))
+    });
     limits.chain(queues.take(MOST_LINES)).collect()
+}
+
+/// An answer without the advice to name the wire if one before it had that.
+#[must_use]
+pub fn advised_once<'a>(because: &'a str, has_advice: &mut bool) -> &'a str {
+    match because.strip_suffix(NAME_WIRE) {
+        Some(bare) if std::mem::replace(has_advice, true) => bare,
+        _ => because,
+    }
 }
 
 /// `limited by wire: `

@@ -435,8 +435,17 @@ fn transactions_wait_for_a_round_trip_unless_a_cpu_is_full() {
     expect(
         &trips(),
         LimitedBy::RoundTrip,
-        &["one transaction at a time waited", "49.0 µs", "a worked 20.0 µs", "b worked 17.5 µs"],
+        &["one transaction at a time waited", "49.0 µs", "a worked 20.0 µs", "b worked 17.5 µs)"],
     );
+    // The far end answers before the near end is done with its send.
+    let overlapping = Row {
+        latency_mean_us: Some(35.0),
+        transactions_per_s: Some(28_000.0),
+        local_thread_busy_ratio: Some(0.55),
+        remote_thread_busy_ratio: Some(0.5),
+        ..trips()
+    };
+    expect(&overlapping, LimitedBy::RoundTrip, &["µs, partly at the same time); "]);
     let full =
         Row { remote_thread_busy_ratio: Some(0.97), inflight: Some(32), latency_mean_us: Some(1600.0), ..trips() };
     expect(&full, LimitedBy::ReceiverCpu, &["the data thread of b"]);

@@ -7,7 +7,7 @@ use std::{
 
 use analyze::{
     judge::comparison::{Comparison, change_text},
-    limits::intro,
+    limits::{advised_once, intro},
     table::{
         layout::{self, Column, Sheet},
         markdown::escaped,
@@ -75,11 +75,18 @@ impl Answer {
         [ChangeOutcome::Confirmed, ChangeOutcome::Refuted].into_iter().find(|one| said(*one))
     }
 
-    /// The limit of the test with the last change that was confirmed.
+    /// The next step behind the last change that was confirmed: the limit of the test with it, or where to look for a full link.
     fn behind(&self) -> Option<String> {
         let last =
             self.causes.iter().flat_map(|cause| &cause.findings).rfind(|f| f.said == ChangeOutcome::Confirmed)?;
-        let by = last.then.filter(|by| *by != LimitedBy::Unknown && !matches!(last.expected, Expected::Same(_)))?;
+        if let Expected::Same(_) = last.expected {
+            return Some(
+                "which link it is: --hops of plumb measure, or `hops: true` in the plan; a shorter queue: bbr at the sender, or a \
+                 shaper before the link"
+                    .to_owned(),
+            );
+        }
+        let by = last.then.filter(|by| *by != LimitedBy::Unknown)?;
         Some(format!("with {}={} it is limited by {by}", last.key, last.to))
     }
 }
@@ -153,11 +160,13 @@ impl Finding {
 
 /// Writes the answers as lines: the cause, what was changed, and what to change in the plan.
 pub fn write(answers: &[Answer], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    let mut has_advice = false;
     for answer in answers {
         for (n, cause) in answer.causes.iter().enumerate() {
             let start = if n == 0 { answer.test.clone() } else { "then".to_owned() };
             let nothing = cause.nothing.iter().map(|why| format!("nothing was changed: {why}"));
-            write_sentences(&[format!("{start}: {}{}", intro(cause.by), cause.because)], sheet, out)?;
+            let because = advised_once(&cause.because, &mut has_advice);
+            write_sentences(&[format!("{start}: {}{because}", intro(cause.by))], sheet, out)?;
             write_sentences(&nothing.collect::<Vec<_>>(), sheet, out)?;
             if !cause.findings.is_empty() {
                 layout::aligned(&columns(&cause.findings), sheet, out)?;
@@ -286,4 +295,25 @@ pub fn markdown(answers: &[Answer], out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::metrics;
+
+    use super::*;
+
+    #[test]
+    fn behind_a_confirmed_cause_stands_the_next_step() {
+        let answer = |expected, said| {
+            let change = Change { key: "streams", from: "1".into(), tries: Vec::new(), metric: None };
+            let found = Finding::of(&change, "2", metrics::find("throughput").unwrap(), expected);
+            let found = Finding { said, then: Some(LimitedBy::Wire), ..found };
+            let cause = Cause { findings: vec![found], ..Cause::of(&Row::default()) };
+            Answer { causes: vec![cause], ..Answer::new("a".into()) }.behind().unwrap_or_default()
+        };
+        assert_eq!(answer(Expected::Gain(1.0), ChangeOutcome::Confirmed), "with streams=2 it is limited by wire");
+        assert!(answer(Expected::Same(1.0), ChangeOutcome::Confirmed).starts_with("which link it is: --hops"));
+        assert_eq!(answer(Expected::Same(1.0), ChangeOutcome::Refuted), "");
+    }
 }

@@ -26,7 +26,7 @@ use schemas::{
 use self::{
     changes::{Change, Expected},
     finding::{Answer, Cause, Finding},
-    trial::{ChangeOutcome, MOST, Trial},
+    trial::{ChangeOutcome, FEWEST, MOST, Trial},
 };
 use crate::{
     campaign::{self, Options},
@@ -92,7 +92,11 @@ impl Source {
         let plan = self.read(&LoadOptions { sets: [&own, sets].concat(), only: Vec::new(), hosts })?;
         let is_it = |other: &&Case| other.test == case.test && other.axes == case.axes && same_pair(other, case);
         let found = plan.cases.iter().find(is_it).cloned();
-        let found = found.ok_or_else(|| Error::Usage("the plan sweeps this key itself".to_owned()))?;
+        let found = found.ok_or_else(|| {
+            let key = sets.last().and_then(|set| set.split_once('=')?.0.strip_prefix(&format!("tests.{}.", case.test)));
+            let key = key.unwrap_or_default();
+            Error::Usage(format!("the plan sweeps this key itself: plumb compare --by {key} RESULTS shows its effect"))
+        })?;
         Ok((plan, found))
     }
 }
@@ -214,6 +218,12 @@ impl Asked<'_> {
         let trial = Arc::new(Trial::new(metric, self.member, &was.id, &expected));
         plan.cases = std::iter::once(&was).chain(trying.iter().map(|one| &one.case)).cloned().collect();
         prepare(&mut plan);
+        if means.progress.is_brief() {
+            let values: Vec<&str> = trying.iter().map(|one| one.finding.to.as_str()).collect();
+            let rounds = format!("{FEWEST} to {MOST} rounds, at most {}", plan.estimate());
+            let change = format!("{} {} → {}", setting.key, setting.from, values.join(", "));
+            means.progress.print(&format!("{}: trying {change}: {rounds}", was.name));
+        }
         let options = Options { key: means.key.clone(), until: Some(Arc::clone(&trial) as _), ..Options::default() };
         let report = campaign::run(std::slice::from_ref(&plan), &options, None, means.interrupts, &mut means.progress)?;
         let failed =

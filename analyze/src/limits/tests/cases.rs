@@ -70,6 +70,15 @@ fn each_case_has_a_line_and_many_cases_share_lines() {
     let alike = of_ways.map(|(_, way)| row(LimitedBy::Wire, way));
     assert_eq!(lines(alike.iter().map(|row| ("a".to_owned(), row))), ["a: limited by wire: so"], "both ways agree");
     let unknown = of_ways.map(|(_, way)| row(LimitedBy::Unknown, way));
+    let full = |rate: &str| Row {
+        limited_by: Some(LimitedBy::Path),
+        limited_because: Some(format!("full at {rate}{}", super::super::ends::NAME_WIRE)),
+        ..Row::default()
+    };
+    let (slow, fast) = (full("1"), full("2"));
+    let told = lines([("a".to_owned(), &slow), ("b".to_owned(), &fast)].into_iter());
+    assert!(told[0].contains("wire: 100Mbit/s"), "{told:?}");
+    assert_eq!(told[1], "b: limited by path: full at 2");
     let told = lines(unknown.iter().map(|row| ("a".to_owned(), row)));
     assert_eq!(told, ["a (forward), a (reverse): its limit is unknown: so"], "once");
     assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
