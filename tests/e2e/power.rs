@@ -18,18 +18,18 @@ fn a_plan_that_cannot_decide_is_told_so() {
     };
     assert_eq!(
         check("", &many(5)),
-        "5 iterations cannot decide 33 comparisons with another run at α = 0.01: 8 can, or fewer cases (--only)"
+        "note: 33 comparisons with another run need 8 iterations at α = 0.01, and the plan has 5; fewer cases (--only) need fewer"
     );
     assert_eq!(check("", &many(8)), "");
     assert_eq!(check("", &many(1)), "", "it is not repeated to be compared");
     let baseline = "baseline: {source: b.csv, compare: [{metric: latency.p50, max_regression: 5%}, {metric: latency.p99, max_regression: 5%}]}";
     assert_eq!(
         check(baseline, "  a: {workload: tcp_rr}\n  b: {workload: tcp_stream, iterations: 2}"),
-        "1 iteration cannot decide 2 comparisons with its baseline at α = 0.01: 6 can, or fewer cases (--only)"
+        "note: 2 comparisons with its baseline need 6 iterations at α = 0.01, and the plan has 1; fewer cases (--only) need fewer"
     );
     assert_eq!(
         check("", "  a: {workload: tcp_rr, iterations: 4}"),
-        "4 iterations cannot decide a comparison with another run at α = 0.01: 5 can"
+        "note: a comparison with another run needs 5 iterations at α = 0.01, and the plan has 4"
     );
 }
 

@@ -201,14 +201,13 @@ fn undecided(plan: &Plan) -> Option<String> {
     let TooFew { has, needed, comparisons, alpha } =
         too_few(plan).filter(|few| few.has > 1 || plan.baseline.is_some())?;
     let what = match (comparisons, plan.baseline.is_some()) {
-        (1, true) => "the comparison with its baseline".to_owned(),
-        (count, true) => format!("{count} comparisons with its baseline"),
-        (1, false) => "a comparison with another run".to_owned(),
-        (count, false) => format!("{count} comparisons with another run"),
+        (1, true) => "the comparison with its baseline needs".to_owned(),
+        (count, true) => format!("{count} comparisons with its baseline need"),
+        (1, false) => "a comparison with another run needs".to_owned(),
+        (count, false) => format!("{count} comparisons with another run need"),
     };
-    let has = counted(has, "iteration");
-    let fewer = if comparisons == 1 { "" } else { ", or fewer cases (--only)" };
-    Some(format!("{has} cannot decide {what} at α = {alpha}: {needed} can{fewer}"))
+    let fewer = if comparisons == 1 { "" } else { "; fewer cases (--only) need fewer" };
+    Some(format!("note: {what} {needed} iterations at α = {alpha}, and the plan has {has}{fewer}"))
 }
 
 /// Time for the noise of a plan.
