@@ -255,6 +255,8 @@ fn bad_input_is_named_and_ends_with_3() {
     assert!(ran.stderr.contains("plan.yaml`?"), "{}", ran.stderr);
     let ran = plumb(&["table", &file("u.csv", b"a,b\n1,2\n"), "-o", "/nonexistent/x.csv"]);
     assert!(ran.stderr.contains("there is no folder /nonexistent: make it"), "{}", ran.stderr);
+    let ran = plumb(&["import", "iperf3", &folder.name("u.csv")]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("plumb import --from iperf3 /"), "{}", ran.stderr);
     let ran = plumb(&["table", "/nonexistent.csv"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("/nonexistent.csv"), "{}", ran.stderr);
