@@ -85,18 +85,13 @@ impl Source {
         Ok(plan::load_str(&self.name, &self.text, options)?)
     }
 
-    /// The plan with further values set, and the case that this one is in it.
-    fn with(&self, case: &Case, sets: &[String]) -> Result<(Plan, Case), Error> {
+    /// The plan with further values set, and the case that this one is in it; `None`: it has no such case.
+    fn with(&self, case: &Case, sets: &[String]) -> Result<(Plan, Option<Case>), Error> {
         let LoadOptions { sets: own, hosts, .. } = self.options.clone();
         // With another value it has another name.
         let plan = self.read(&LoadOptions { sets: [&own, sets].concat(), only: Vec::new(), hosts })?;
         let is_it = |other: &&Case| other.test == case.test && other.axes == case.axes && same_pair(other, case);
         let found = plan.cases.iter().find(is_it).cloned();
-        let found = found.ok_or_else(|| {
-            let key = sets.last().and_then(|set| set.split_once('=')?.0.strip_prefix(&format!("tests.{}.", case.test)));
-            let key = key.unwrap_or_default();
-            Error::Usage(format!("the plan sweeps this key itself: plumb compare --by {key} RESULTS shows its effect"))
-        })?;
         Ok((plan, found))
     }
 }
@@ -189,7 +184,8 @@ impl Asked<'_> {
     /// Measures the test in turns with each value of a setting. Returns what was found, and the best value of those that were confirmed
     /// and helped, as an override of the plan, with its row.
     fn tried(&self, setting: &Change, means: &mut Means<'_>) -> Result<(Vec<Finding>, Option<Best>), Error> {
-        let (mut plan, mut was) = self.source.with(self.case, self.sets)?;
+        let (mut plan, was) = self.source.with(self.case, self.sets)?;
+        let mut was = was.ok_or_else(|| Error::Usage(format!("the plan has no case {} any more", self.case.name)))?;
         shorten(&mut was, self.row);
         let Some(metric) = setting.metric.or(was.members[self.member].headline()) else {
             return Ok((Vec::new(), None));
@@ -199,14 +195,20 @@ impl Asked<'_> {
             let mut finding = Finding::of(setting, &one.value, metric, one.expected);
             let set = format!("{}{}={}", self.place(), setting.key, one.value);
             match self.source.with(self.case, &[self.sets, std::slice::from_ref(&set)].concat()) {
-                Ok((_, mut case)) if case.id != was.id => {
+                Ok((_, Some(mut case))) if case.id != was.id => {
                     shorten(&mut case, self.row);
                     case.name = format!("{} with {}={}", was.name, setting.key, one.value);
                     trying.push(Trying { finding, set, case });
                 }
                 other => {
-                    let why = other.err().map_or("it has this value already".to_owned(), |e| e.sentence());
-                    finding.note = Some(why);
+                    let key = setting.key;
+                    finding.note = Some(match other {
+                        Ok((_, Some(_))) => "it has this value already".to_owned(),
+                        Ok((_, None)) => format!(
+                            "the plan sweeps this key itself: plumb compare --by {key} RESULTS shows its effect"
+                        ),
+                        Err(error) => error.sentence(),
+                    });
                     findings.push(finding);
                 }
             }
