@@ -92,7 +92,7 @@ pub fn run(
         }
         lock.find_stale(&files, plans);
         if let Some(table) = files.earlier() {
-            progress.say(&format!("{} is of an earlier run, and is replaced", table.display()));
+            progress.say(&format!("{} is there already, and this run replaces it", table.display()));
         }
         new
     };

@@ -185,10 +185,10 @@ impl Files {
         Ok(())
     }
 
-    /// The table of an earlier run, in whose place that of this one comes.
+    /// A file with content in the place of a table of this run.
     pub fn earlier(&self) -> Option<&Path> {
-        let has_rows = |table: &&PathBuf| table.metadata().is_ok_and(|m| m.len() > 0);
-        self.locked.iter().find(has_rows).map(PathBuf::as_path)
+        let has_content = |table: &&PathBuf| table.metadata().is_ok_and(|m| m.len() > 0);
+        self.locked.iter().find(has_content).map(PathBuf::as_path)
     }
 
     /// Keeps the plans beside the results, as written and as resolved.
