@@ -161,6 +161,15 @@ impl<'a> Running<'a> {
     }
 }
 
+/// A test that fails tells what the run had said.
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.stderr());
+        }
+    }
+}
+
 /// Ends one run by an event in a phase; returns how long it took after that until nothing was left.
 fn end(fleet: &Fleet, engine: &Engine, phase: Phase, event: Event) -> Duration {
     let what = format!("{}, {phase:?}, {event:?}", engine.name);

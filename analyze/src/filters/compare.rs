@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_level)]
     alpha: f64,
     /// Smallest change that counts
-    #[arg(long, value_name = "RATIO", default_value = MIN_EFFECT.as_str(), value_parser = units::parse_ratio)]
+    #[arg(long, value_name = "RATIO", default_value = MIN_EFFECT.as_str(), value_parser = units::parse_margin)]
     min_effect: f64,
     /// Do not correct p for the number of comparisons
     #[arg(long)]

@@ -45,7 +45,7 @@ pub struct Asked {
 }
 
 fn parse_least(text: &str) -> Result<f64, String> {
-    let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
+    let ratio = units::parse_margin(text).map_err(|e| e.to_string())?;
     if ratio < 1.0 { Ok(ratio) } else { Err(format!("`{text}` is all of it")) }
 }
 

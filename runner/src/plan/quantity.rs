@@ -82,7 +82,7 @@ quantity!(
 quantity!(
     /// A share: `2.5%`, `0.025`, `10ppm`.
     Ratio(f64) as "Ratio",
-    units::parse_ratio,
+    units::parse_margin,
     "a ratio such as 2.5% or 0.025",
     ["string", "number"],
     r"^([0-9.]+([eE][-+]?[0-9]+)? *(%|ppm)?|.*\$\{vars\..*)$"

@@ -56,7 +56,7 @@ pub struct Kept {
     #[arg(long, value_name = "COMMAND")]
     pub notify: Option<String>,
     /// Smallest change of a level that is told. The trend and the site have smaller ones, too.
-    #[arg(long, value_name = "RATIO", default_value = "5%", value_parser = units::parse_ratio)]
+    #[arg(long, value_name = "RATIO", default_value = "5%", value_parser = units::parse_margin)]
     pub min_effect: f64,
 }
 

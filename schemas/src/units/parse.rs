@@ -147,6 +147,18 @@ pub fn parse_ratio(text: &str) -> Result<f64, QuantityError> {
     }
 }
 
+/// Reads a ratio that a user means as a share or a change, as [`parse_ratio`] does. A plain number from 1 on is refused: it is nearly
+/// always a percentage without its sign.
+pub fn parse_margin(text: &str) -> Result<f64, QuantityError> {
+    let ratio = parse_ratio(text)?;
+    let (digits, unit) = split(text);
+    if unit.is_empty() && ratio >= 1.0 {
+        let help = format!("as a plain number it is {} %: write {digits}% or {}%", ratio * 100.0, ratio * 100.0);
+        return Err(QuantityError::UnknownUnit { text: text.trim().to_owned(), unit: String::new(), help });
+    }
+    Ok(ratio)
+}
+
 fn decimal_prefix(prefix: &str) -> Option<f64> {
     Some(match prefix {
         "" => 1.0,
@@ -344,6 +356,12 @@ mod tests {
     #[test]
     fn ratios_and_limits() {
         assert_eq!(parse_ratio("2.5%"), Ok(0.025));
+        assert_eq!(parse_margin("0.03"), Ok(0.03));
+        assert_eq!(parse_margin("150%"), Ok(1.5));
+        assert_eq!(
+            parse_margin("3").unwrap_err().to_string(),
+            "`3` has no unit: as a plain number it is 300 %: write 3% or 300%"
+        );
         assert_eq!(parse_for(Unit::Microseconds, "80us").map(f64::round), Ok(80.0));
         assert!(parse_for(Unit::Microseconds, "80Mbit/s").is_err());
         assert!(parse_for(Unit::Microseconds, "80").is_err());

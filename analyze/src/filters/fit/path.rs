@@ -3,13 +3,16 @@
 //!
 //! - Rate: what arrived of a flood that lost some of itself, with the headers that a queueing discipline counts.
 //! - Delay: half of the smallest idle round trip. Both ways are taken to be equal, since no software can tell.
-//! - Queue: what the flood adds to the median round trip, times the rate. Medians, since the ends have tails of their own.
-//! - Loss: of a stream that is slow enough to stand in no queue. Lost runs tell single losses from bursts (Gilbert 1960).
+//! - Queue: what the flood adds to the median round trip, times the rate, and one packet of the flood: a probe is let in when the queue
+//!   has just lost one. Medians, since the ends have tails of their own.
+//! - Loss: of a stream that is slow enough to stand in no queue. Lost runs tell single losses from bursts (Gilbert 1960): a loss is
+//!   followed by another one with the same probability each time, whose interval is Wilson's (1927).
 //! - Jitter: reported, and not built: netem reorders packets that it delays by different times.
 
 use std::{fmt::Write as _, fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
 use schemas::units::{self, Unit};
+use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::{
     error::Error,
@@ -40,6 +43,21 @@ impl Figure {
         Some(Self { value: centre, low: low.max(0.0), high })
     }
 
+    /// The mean length of runs: `lost` datagrams in `runs`. A loss is followed by another one in a share of cases, and the length is
+    /// 1 / (1 − share). `None` without loss.
+    fn of_runs(lost: f64, runs: f64) -> Option<Self> {
+        if runs <= 0.0 || lost < runs {
+            return None;
+        }
+        let share = (lost - runs) / lost;
+        let z = Normal::standard().inverse_cdf(f64::midpoint(1.0, LEVEL));
+        let scale = 1.0 + z * z / lost;
+        let middle = (share + z * z / (2.0 * lost)) / scale;
+        let half = z * (share * (1.0 - share) / lost + z * z / (4.0 * lost * lost)).sqrt() / scale;
+        let length = |share: f64| 1.0 / (1.0 - share.max(0.0));
+        Some(Self { value: lost / runs, low: length(middle - half), high: length(middle + half) })
+    }
+
     fn text(self, unit: Unit) -> String {
         units::human_with_spread(unit, self.value, self.low, self.high)
     }
@@ -60,8 +78,8 @@ struct Way {
     queue_most: f64,
     jitter_us: Figure,
     loss_ratio: Figure,
-    /// Mean length of the runs of lost datagrams; 0 without loss.
-    loss_run_mean: f64,
+    /// Mean length of the runs of lost datagrams. `None`: none was lost.
+    loss_run_mean: Option<Figure>,
 }
 
 /// One measured iteration.
@@ -156,7 +174,8 @@ impl Results {
         // Half of the distance from the median of idle round trips to their upper tail: one direction.
         let jitter_us = self.figure("idle", "", |s| Some((s.p95_us? - s.median_us?).max(0.0) / 2.0))?;
         let added = |median_us: f64| (median_us - idle.value).max(0.0) / 1e6 * rate_bits_per_s.value / 8.0;
-        let queues = self.values(name, "probe", |s| s.median_us.map(added))?;
+        let packet = self.values(name, "load", |s| s.message_bytes)?[0] + HEADERS;
+        let queues = self.values(name, "probe", |s| s.median_us.map(|median_us| added(median_us) + packet))?;
         let queue = Figure::of(&queues).expect("two values have an interval");
         // A queue of less than the path's own jitter cannot be told from it.
         let unsure = 4.0 * jitter_us.value / 1e6 * rate_bits_per_s.value / 8.0;
@@ -172,11 +191,11 @@ impl Results {
             is_full,
             flood_bits_per_s: self.0.iter().filter(|s| s.test == name).filter_map(|s| s.offered).fold(0.0, f64::max),
             delay_us: self.figure("idle", "", |s| Some(s.least_us? / 2.0))?,
-            queue_bytes: Some(queue).filter(|queue| is_full && queue.value > unsure),
-            queue_most: queue.high.max(unsure),
+            queue_bytes: Some(queue).filter(|queue| is_full && queue.value > unsure + packet),
+            queue_most: queue.high.max(unsure + packet),
             jitter_us,
             loss_ratio,
-            loss_run_mean: if runs > 0.0 { lost / runs } else { 0.0 },
+            loss_run_mean: Figure::of_runs(lost, runs),
         })
     }
 }
@@ -184,14 +203,13 @@ impl Results {
 impl Way {
     /// Names, units and figures.
     fn figures(&self) -> [(&'static str, Option<Figure>); 6] {
-        let burst = Figure { value: self.loss_run_mean, low: self.loss_run_mean, high: self.loss_run_mean };
         [
             ("rate_bits_per_s", Some(self.rate_bits_per_s).filter(|_| self.is_full)),
             ("delay_us", Some(self.delay_us)),
             ("queue_bytes", self.queue_bytes),
             ("jitter_us", Some(self.jitter_us)),
             ("loss_ratio", Some(self.loss_ratio)),
-            ("loss_run_mean", Some(burst).filter(|_| self.loss_run_mean > 0.0)),
+            ("loss_run_mean", self.loss_run_mean),
         ]
     }
 
@@ -205,8 +223,7 @@ impl Way {
         } else {
             format!("rate over {}", units::human(Unit::BitsPerSecond, self.rate_bits_per_s.low))
         };
-        let runs =
-            if self.loss_run_mean > 0.0 { format!(", in runs of {:.2}", self.loss_run_mean) } else { String::new() };
+        let runs = self.loss_run_mean.map_or_else(String::new, |runs| format!(", in runs of {:.2}", runs.value));
         format!(
             "{}: {rate} · delay {} · jitter {} · loss {}{runs}",
             self.name,
@@ -221,10 +238,10 @@ impl Way {
         let under_way = self.rate_bits_per_s.value * self.delay_us.value / 1e6 / 8.0 / 64.0;
         let mut words = format!("limit {:.0} delay {:.0}us", (2.0 * under_way).max(1000.0), self.delay_us.value);
         let loss = self.loss_ratio.value;
-        if loss > 0.0 {
+        if let Some(Figure { value: runs, .. }) = self.loss_run_mean {
             // Independent losses already come in runs of 1 / (1 - loss).
-            let is_single = self.loss_run_mean <= 1.1 / (1.0 - loss);
-            let leave = 1.0 / self.loss_run_mean.max(1.0);
+            let is_single = runs <= 1.1 / (1.0 - loss);
+            let leave = 1.0 / runs;
             let enter = (leave * loss / (1.0 - loss)).min(1.0);
             let _ = if is_single {
                 write!(words, " loss random {:.4}%", loss * 100.0)
@@ -443,18 +460,20 @@ mod tests {
         };
         near(up.rate_bits_per_s, 20e6);
         near(up.delay_us, 10_000.0);
-        near(up.queue_bytes.unwrap(), 80_000.0);
+        // A probe finds room when the queue has just lost a packet of 1442 bytes.
+        near(up.queue_bytes.unwrap(), 81_442.0);
         near(up.loss_ratio, 0.02);
-        assert!((up.loss_run_mean - 200.0 / 195.0).abs() < 1e-9);
+        near(up.loss_run_mean.unwrap(), 200.0 / 195.0);
+        assert_eq!(down.loss_run_mean, None);
         near(down.rate_bits_per_s, 50e6);
         // 0.3 ms more, beside a jitter of 0.2 ms in each direction.
         assert_eq!(down.queue_bytes, None);
-        assert!((4900.0..5100.0).contains(&down.queue_most), "{}", down.queue_most);
+        assert!((6300.0..6600.0).contains(&down.queue_most), "{}", down.queue_most);
         assert!((down.loss_ratio.high - 3.0 / 10_000.0).abs() < 1e-9, "{down:?}");
         assert_eq!(up.netem(), "limit 1000 delay 10000us loss random 2.0000%");
         assert_eq!(down.netem(), "limit 1953 delay 10000us");
-        assert!(up.bucket().starts_with("rate 20000000bit burst 3028 limit 80"), "{}", up.bucket());
-        assert!(down.bucket().contains("burst 6250 limit 5000"), "{}", down.bucket());
+        assert!(up.bucket().starts_with("rate 20000000bit burst 3028 limit 81"), "{}", up.bucket());
+        assert!(down.bucket().contains("burst 6250 limit 6442"), "{}", down.bucket());
     }
 
     #[test]
@@ -465,15 +484,27 @@ mod tests {
             .map(|line| if line.starts_with(lost) { format!("{lost}ok,,,,0,,,,") } else { line.to_owned() })
             .collect();
         let [up, _] = ways(text.join("\n") + "\n").unwrap();
-        assert!((up.queue_bytes.unwrap().value - 80_000.0).abs() < 80.0, "{up:?}");
+        assert!((up.queue_bytes.unwrap().value - 81_442.0).abs() < 80.0, "{up:?}");
     }
 
     #[test]
     fn losses_in_bursts_are_those_of_a_chain_of_two_states() {
         let [mut up, _] = ways(table(3000)).unwrap();
-        up.loss_run_mean = 4.0;
+        up.loss_run_mean = Figure::of_runs(200.0, 50.0);
         // It leaves the bad state after 4 packets, and is in it for 2 % of them.
         assert!(up.netem().ends_with("loss gemodel 0.5102% 25.0000%"), "{}", up.netem());
+    }
+
+    #[test]
+    fn the_length_of_runs_has_an_interval() {
+        // Wilson: 150 of 200 are 0.6856 to 0.8050, and runs are 1 / (1 - share) long.
+        let Figure { value, low, high } = Figure::of_runs(200.0, 50.0).unwrap();
+        assert_eq!(value, 4.0);
+        assert!((low - 3.18).abs() < 0.01 && (high - 5.13).abs() < 0.01, "{low} {high}");
+        // Of 100 losses none followed another one: a share of 3.7 % at most.
+        let Figure { low, high, .. } = Figure::of_runs(100.0, 100.0).unwrap();
+        assert!(low == 1.0 && (high - 1.038).abs() < 0.001, "{low} {high}");
+        assert_eq!(Figure::of_runs(0.0, 0.0), None);
     }
 
     #[test]
