@@ -118,7 +118,7 @@ impl Envelope {
     /// The line in the middle, at the rate that leaves the most room above and below. `None` as in [`Self::range`].
     ///
     /// That rate also leaves the least delay in sum over all messages of both directions, so it stays right where one
-    /// direction has a queue most of the time.
+    /// direction has a queue most of the time. A queue that grows all the time looks like a drift: one clock has none.
     pub fn line(&self) -> Option<Line> {
         let (from_ns, from) = self.origin?;
         if let (Some(first), Some(last), true) = (self.highs.0.first(), self.highs.0.last(), self.lows.0.is_empty()) {
@@ -129,12 +129,23 @@ impl Envelope {
             return Some(Line { from_ns, from, start: self.highs.least(rate, 0.0), rate, least: 0.0 });
         }
         let room = |rate: f64| self.room(rate);
-        let rate = peak(room, -DRIFT, DRIFT, false).midpoint(peak(room, -DRIFT, DRIFT, true));
+        let rate = if self.is_one_clock(from) {
+            0.0
+        } else {
+            peak(room, -DRIFT, DRIFT, false).midpoint(peak(room, -DRIFT, DRIFT, true))
+        };
         let room = room(rate);
         (room >= -ROUNDING_NS).then(|| {
             let start = self.highs.least(rate, 0.0) - room / 2.0;
             Line { from_ns, from, start, rate, least: room.max(0.0) / 2.0 }
         })
+    }
+
+    /// Whether both ends may read one clock: no offset and no drift fit all round trips. Clocks that count from the boots of two
+    /// machines are further apart than a round trip takes.
+    fn is_one_clock(&self, from: i64) -> bool {
+        let zero = -difference_ns(from, 0);
+        self.highs.least(0.0, 0.0) >= zero && -self.lows.least(0.0, 0.0) <= zero
     }
 
     /// Room between the highest lower and the lowest upper bound, for lines of this rate.

@@ -309,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_grows_is_no_drift_of_one_clock() {
+        let mut trips = Trips::new(None, false);
+        for number in 0..30_000 {
+            let sent_ns = 1_000_000_000 + number * 100_000;
+            let arrived_ns = sent_ns + 10_000 + number * 9;
+            let trip = RoundTrip { sent_ns, arrived_ns, answered_ns: arrived_ns + 1_000, received_ns: arrived_ns + 6_000 };
+            trips.record(0, &trip, true);
+        }
+        let collected = Collected::of([Some(&TripsSlot::new(trips))].into_iter());
+        let at = |raw_ns| ClockReading { raw_ns, ..ClockReading::default() };
+        let found = collected.report((at(1_000_000_000), at(4_000_000_000))).unwrap();
+        assert!(found.drift_ppb == 0 && found.offset_ns.unsigned_abs() <= found.bound_ns, "{found:?}");
+        collected.for_each(|_, kind, _, histogram| {
+            let expected = if kind == 0 { 135_000 } else { 0 };
+            assert!(histogram.value_at_quantile(0.5).abs_diff(expected) < 2_000, "{kind}");
+        });
+    }
+
+    #[test]
     fn clocks_that_cannot_be_have_a_sentence_and_no_figures() {
         let mut wrong = trips(10, 0);
         let late = RoundTrip { sent_ns: 1 << 40, arrived_ns: 1, answered_ns: 2, received_ns: (1 << 40) + 1_000 };
