@@ -67,7 +67,11 @@ impl Surveyed {
         let tried = found.measured + found.disturbed.len() + found.failed.len();
         let suspects = match found.suspect_count() {
             None if matches!(found.blind(), Some(Limit::Noise { .. })) => "too much noise to name a suspect".to_owned(),
+            None if matches!(found.blind(), Some(Limit::MostFailed { .. })) => {
+                "too many pairs failed to name a suspect".to_owned()
+            }
             None => "too few pairs to name a suspect".to_owned(),
+            Some(0) if !found.failed.is_empty() => "no suspects among these".to_owned(),
             Some(0) => "no suspects".to_owned(),
             Some(count) => counted(count, "suspect"),
         };

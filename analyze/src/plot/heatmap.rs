@@ -17,10 +17,10 @@ use super::{
 use crate::{
     error::Error,
     stats::histogram::Latencies,
-    survey::{self, Cell as PairCell, Pairs, Rule},
+    survey::{self, Cell as PairCell, Limit, Pairs, Rule},
     table::{InputArgs, Table, cells},
 };
-use schemas::{metrics::Range, units::Unit};
+use schemas::{metrics::Range, text::counted, units::Unit};
 use std::{
     cell::Cell as Once,
     collections::{BTreeMap, HashMap},
@@ -358,8 +358,14 @@ fn facts(pairs: &Pairs) -> Vec<String> {
     facts.extend(found.overall.map(|v| format!("median {}", schemas::units::human(pairs.metric.unit, v))));
     facts.extend(found.spread.map(|s| format!("spread {}", survey::percent(s))));
     match found.suspect_count() {
-        None if found.noise.is_some() => facts.push("too much noise to tell a slow one".to_owned()),
-        None => facts.push("too few pairs to tell a slow one".to_owned()),
+        None => facts.push(match found.blind() {
+            Some(Limit::Noise { .. }) => "too much noise to tell a slow one".to_owned(),
+            Some(Limit::MostFailed { .. }) => "too many pairs failed to tell a slow one".to_owned(),
+            _ => "too few pairs to tell a slow one".to_owned(),
+        }),
+        Some(0) if !found.failed.is_empty() => {
+            facts.push(format!("no suspects among {}, {} failed", counted(found.measured, "pair"), found.failed.len()));
+        }
         Some(0) => facts.push("no suspects".to_owned()),
         Some(count) => {
             let hosts = pairs.matrix.hosts();

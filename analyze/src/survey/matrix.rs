@@ -2,7 +2,10 @@
 
 use crate::stats::{moments::Moments, quantiles};
 use schemas::metrics::Better;
-use std::{cmp::Ordering, collections::HashMap};
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
+};
 
 /// One ordered pair of a survey, or one measurement of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,13 +40,22 @@ pub struct Matrix {
     reached: HashMap<(usize, usize), (f64, f64)>,
     /// Pairs with a value of which an iteration failed, in order.
     partly: Vec<(usize, usize)>,
+    /// Failed pairs that were measured, and of whose values half or more are 0.
+    silent: HashSet<(usize, usize)>,
 }
 
 impl Matrix {
     /// A matrix in which every pair is missing.
     pub fn new(hosts: Vec<String>) -> Self {
         let cells = vec![Cell::Missing; hosts.len() * hosts.len()];
-        Self { hosts, cells, scatter: HashMap::new(), reached: HashMap::new(), partly: Vec::new() }
+        Self {
+            hosts,
+            cells,
+            scatter: HashMap::new(),
+            reached: HashMap::new(),
+            partly: Vec::new(),
+            silent: HashSet::new(),
+        }
     }
 
     /// The matrix of measurements `(from, to, cell)`, with the hosts in [`natural`] order. The cell of a pair with several
@@ -116,7 +128,10 @@ impl Matrix {
                     Cell::Value(median)
                 }
                 None if values.is_empty() => positive_median(&mut disturbed).map_or(Cell::Failed, Cell::Disturbed),
-                None => Cell::Failed,
+                None => {
+                    matrix.silent.insert(pair);
+                    Cell::Failed
+                }
             };
             matrix.set(pair.0, pair.1, cell);
         }
@@ -150,6 +165,11 @@ impl Matrix {
         &self.partly
     }
 
+    /// Whether a failed pair was measured, and nothing came through.
+    pub fn is_silent(&self, pair: (usize, usize)) -> bool {
+        self.silent.contains(&pair)
+    }
+
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
@@ -176,6 +196,11 @@ impl Matrix {
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize, Cell)> + '_ {
         let n = self.len();
         (0..n * n).map(move |at| (at / n, at % n, self.cells[at])).filter(|(from, to, _)| from != to)
+    }
+
+    /// The pairs that were measured, or that failed.
+    pub fn tried(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.pairs().filter(|pair| pair.2 != Cell::Missing).map(|(from, to, _)| (from, to))
     }
 
     /// The values in ascending order.

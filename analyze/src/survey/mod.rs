@@ -24,6 +24,7 @@
 mod design;
 mod matrix;
 mod read;
+mod silent;
 mod suspects;
 mod text;
 
@@ -114,7 +115,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspect {
     pub kind: Kind,
-    /// By how much, as a share of what the others get: below it where higher is better, else above it.
+    /// By how much, as a share of what the others get: below it where higher is better, else above it. Infinite: nothing came through.
     pub worse: f64,
     /// The 95 % confidence interval of `worse`.
     pub low: f64,
@@ -141,6 +142,8 @@ struct Finding {
     suspects: Vec<Suspect>,
     sensitivity: Option<Sensitivity>,
     heavy_tail: bool,
+    /// Pairs that are faster than their hosts' others.
+    fast: Vec<(usize, usize)>,
 }
 
 /// Facts that limit what a survey can tell.
@@ -154,8 +157,10 @@ pub enum Limit {
     SomeOnlyLinks { hosts: usize },
     /// So many groups of hosts without a pair between them, each compared within itself.
     Groups { groups: usize },
-    /// So much noise that nothing could be named: nothing is slower than by all of its throughput.
+    /// So much noise that a host or a link at half of the speed could not be named.
     Noise { hosts: bool },
+    /// Every pair of more than half of the hosts failed.
+    MostFailed { pairs: usize },
     /// The noise has a heavy tail, so that only large effects of links are told from it.
     HeavyTail,
 }
@@ -181,6 +186,8 @@ pub struct Survey {
     /// Pairs that were not measured, where the others are all pairs, or one direction of each. Other shapes lack nothing.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
+    /// Pairs that are faster than their hosts' others, where they are no few: what the others share may be slow.
+    pub fast: Vec<(usize, usize)>,
     /// By host: its effect as a sender and as a receiver, as a share, positive if worse.
     pub effects: Vec<[Option<f64>; 2]>,
 }
@@ -193,7 +200,9 @@ impl Survey {
 
     /// Why no suspect could be named.
     pub fn blind(&self) -> Option<&Limit> {
-        self.limits.iter().find(|limit| matches!(limit, Limit::TooFewPairs { .. } | Limit::Noise { .. }))
+        self.limits
+            .iter()
+            .find(|limit| matches!(limit, Limit::TooFewPairs { .. } | Limit::Noise { .. } | Limit::MostFailed { .. }))
     }
 }
 
@@ -204,8 +213,11 @@ const LEAST_NOISE: f64 = 1.0 / 15.0;
 /// Share of a suspect's effect that the best iterations must show.
 const SHOWN_AT_BEST: f64 = 2.0 / 3.0;
 
-/// An effect that counts as all of a throughput.
-const HIDDEN: f64 = 0.95;
+/// Half of the speed: a survey that could not name a host or a link that slow tells nothing by naming none.
+const HIDDEN: f64 = 0.5;
+
+/// Share of the pairs from which on fast ones are told.
+const FAST: f64 = 0.05;
 
 /// Degrees of freedom below which nothing can be told from noise.
 const LEAST_FREEDOM: f64 = 4.0;
@@ -225,8 +237,13 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         disturbed: matrix.pairs().filter(|p| matches!(p.2, Cell::Disturbed(_))).map(|p| (p.0, p.1)).collect(),
         missing: missing(matrix),
         limits: Vec::new(),
+        fast: Vec::new(),
         effects: vec![[None; 2]; matrix.len()],
     };
+    match silent::find(matrix, &survey.failed) {
+        Some(silent) => survey.suspects = silent,
+        None => survey.limits.push(Limit::MostFailed { pairs: survey.failed.len() }),
+    }
     let design = Design::new(matrix, |v| rule.scale(v));
     let factor = design.factor(None);
     let fit = design::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect);
@@ -246,12 +263,19 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         found.suspects.retain(|suspect| of_bests.iter().any(|best| shows(best, suspect)));
     }
     survey.noise = Some(rule.share(fit.noise).abs());
-    survey.suspects = found.suspects;
+    survey.suspects.extend(found.suspects);
     survey.sensitivity = found.sensitivity;
-    let is_hidden = |s: &Sensitivity| rule.better != Better::Lower && s.host.unwrap_or(s.link) > HIDDEN;
-    if let Some(hidden) = survey.sensitivity.filter(is_hidden).filter(|_| survey.suspects.is_empty()) {
-        survey.sensitivity = None;
-        survey.limits.push(Limit::Noise { hosts: hidden.host.is_some() });
+    // Half of the speed is twice the latency.
+    let hidden = if rule.better == Better::Lower { 1.0 / HIDDEN - 1.0 } else { HIDDEN };
+    if let Some(of) = survey.sensitivity.filter(|_| survey.suspects.is_empty()) {
+        let hosts = of.host.is_some_and(|host| host > hidden);
+        if hosts || of.link > hidden {
+            survey.sensitivity = None;
+            survey.limits.push(Limit::Noise { hosts });
+        }
+    }
+    if found.fast.len() as f64 >= FAST * values.len() as f64 {
+        survey.fast = found.fast;
     }
     let share = |column: Option<usize>| column.map(|c| rule.share(fit.beta[c]));
     survey.effects = design.effects.iter().map(|e| e.map(share)).collect();

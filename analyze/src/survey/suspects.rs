@@ -66,7 +66,13 @@ pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule)
         Sensitivity { host: error, link: rule.share_of_cautious(limits.link * fit.noise).max(rule.least_effect) };
     let mut suspects = hosts.suspects;
     suspects.extend(links);
-    Finding { suspects, sensitivity: Some(sensitivity), heavy_tail: heavy.is_some() }
+    let is_fast = |residual: f64| {
+        rule.share(residual).abs() >= rule.least_effect && -rule.cautious(residual) > limits.link * fit.noise
+    };
+    let fast =
+        design.observations.iter().zip(&fit.residuals).filter(|(_, residual)| **residual < 0.0 && is_fast(**residual));
+    let fast = fast.map(|(pair, _)| (pair.from, pair.to)).collect();
+    Finding { suspects, sensitivity: Some(sensitivity), heavy_tail: heavy.is_some(), fast }
 }
 
 /// Hosts with an effect on both sides.

@@ -131,14 +131,47 @@ fn missing_and_failed_pairs_are_listed_and_not_slow() {
     assert_eq!(found.suspects[0].pairs, 16);
     assert_eq!(found.failed, [(9, 0), (9, 1), (9, 2), (9, 3)]);
     assert_eq!(found.missing, [(2, 6), (6, 2)]);
-    // A host without any pair left.
+    // A host without any pair left is the first suspect.
     for other in 0..9 {
         matrix.set(9, other, Cell::Failed);
         matrix.set(other, 9, Cell::Failed);
     }
     let found = judge(&matrix);
-    assert_eq!(kinds(&found), [Kind::Host { host: 6, role: Role::Both }]);
+    assert_eq!(kinds(&found), [9, 6].map(|host| Kind::Host { host, role: Role::Both }));
+    assert_eq!((found.suspects[0].shown, found.suspects[0].pairs), (18, 18));
     assert_eq!((found.failed.len(), found.effects[9]), (18, [None; 2]));
+}
+
+#[test]
+fn nothing_that_comes_through_is_worse_than_slow() {
+    let measured = |dead: fn(usize, usize) -> bool| {
+        let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to);
+        let rate = |from, to| if dead(from, to) { 0.0 } else { 100.0 * (1.0 + noise(from, to)) };
+        judge(&Matrix::of(pairs.map(|(from, to)| (format!("n{from}"), format!("n{to}"), Cell::Value(rate(from, to))))))
+    };
+    let link = measured(|from, to| (from, to) == (1, 4));
+    assert_eq!((kinds(&link), link.suspects[0].is_silent()), (vec![Kind::Link { from: 1, to: 4 }], true));
+    let receiver = measured(|_, to| to == 5);
+    assert_eq!(kinds(&receiver), [Kind::Host { host: 5, role: Role::Receiver }]);
+    let half = measured(|from, to| from < 3 || to < 3);
+    assert_eq!(half.suspects.iter().filter(|s| matches!(s.kind, Kind::Host { role: Role::Both, .. })).count(), 3);
+    // As behind daemons that only serve their client: nobody's fault.
+    let most = measured(|_, to| to != 0);
+    assert_eq!((most.suspect_count(), most.blind()), (None, Some(&Limit::MostFailed { pairs: 25 })));
+}
+
+#[test]
+fn what_most_hosts_share_is_told_by_the_others() {
+    let found = judge(&fabric(6, |from, to| if from % 2 == 0 && to % 2 == 0 { 1.0 } else { 0.75 }));
+    assert_eq!((found.suspect_count(), found.fast.len()), (Some(0), 6), "{found:?}");
+    assert_eq!(judge(&fabric(6, |_, _| 1.0)).fast, []);
+}
+
+#[test]
+fn noise_that_hides_half_of_the_speed_is_no_answer() {
+    let wild = |from: usize, to: usize| 1.0 + 30.0 * noise(to, from);
+    let found = judge(&fabric(6, wild));
+    assert!(matches!(found.blind(), Some(Limit::Noise { .. })) && found.sensitivity.is_none(), "{found:?}");
 }
 
 #[test]

@@ -122,15 +122,30 @@ impl Text<'_> {
         ]
     }
 
-    /// The suspects, or that there are none.
+    /// The suspects, that there are none, or why none could be named.
     pub fn answer(&self) -> Vec<String> {
         let said = match self.found.suspect_count() {
-            None => None,
-            Some(0) => Some("No suspects.".to_owned()),
+            None => self.found.blind().map(|limit| format!("No answer: {}.", limit.sentence())),
+            Some(0) => Some(format!("No suspects{}.", self.reservation())),
             Some(n) => Some(format!("{}:", counted(n, "suspect"))),
         };
         let suspects = self.found.sentences(self.matrix.hosts(), self.metric.better, self.ends);
         said.into_iter().chain(suspects).collect()
+    }
+
+    /// What `no suspects` leaves open.
+    fn reservation(&self) -> String {
+        let found = self.found;
+        let mut parts = Vec::new();
+        if !found.failed.is_empty() {
+            let failed = counted(found.failed.len(), "pair");
+            parts.push(format!(" among the {} with a value; {failed} failed", counted(found.measured, "pair")));
+        }
+        if !found.fast.is_empty() {
+            let (are, fast) = (if found.fast.len() == 1 { "is" } else { "are" }, found.fast.len());
+            parts.push(format!("; {fast} of {} {are} faster than the rest", counted(found.measured, "pair")));
+        }
+        parts.concat()
     }
 
     /// Pairs without a value, what could have been named, limits and overall figures, a sentence each.
@@ -140,7 +155,7 @@ impl Text<'_> {
         let mut lines = Vec::new();
         if let Some(overall) = found.overall {
             let mut parts = vec![format!("median {}", human(self.metric.unit, overall))];
-            parts.extend(found.spread.map(|s| format!("spread {}", percent(s))));
+            parts.extend(found.spread.map(|s| format!("spread {} (5th to 95th percentile)", percent(s))));
             parts.extend(found.noise.map(|n| format!("noise of a pair {}", percent(n))));
             parts.push(format!("{} pairs", found.measured));
             lines.push(parts.join(" · "));
@@ -150,13 +165,16 @@ impl Text<'_> {
             (self.matrix.partly_failed(), "failed in an iteration (judged by the others)"),
             (&found.disturbed, "measured only while others took a CPU of their hosts (disturbed)"),
             (&found.missing, "not measured"),
+            (&found.fast, "faster than what their hosts get otherwise: what the others share may be slow"),
         ] {
             if !list.is_empty() {
                 lines.push(format!("{} {what}: {}", counted(list.len(), "pair"), pairs(hosts, list, NAMED)));
             }
         }
         lines.extend(found.sensitivity.map(|s| s.sentence()));
-        lines.extend(found.limits.iter().map(|limit| format!("note: {}", limit.sentence())));
+        // The answer says why there is none.
+        let others = found.limits.iter().filter(|limit| found.blind() != Some(*limit));
+        lines.extend(others.map(|limit| format!("note: {}", limit.sentence())));
         lines
     }
 }
@@ -212,9 +230,14 @@ pub fn pairs(hosts: &[String], list: &[(usize, usize)], most: usize) -> String {
 }
 
 impl Suspect {
+    /// Whether nothing came through.
+    pub fn is_silent(&self) -> bool {
+        self.worse.is_infinite()
+    }
+
     /// `node7 as a receiver 5.1 %`
     pub fn name(&self, hosts: &[String], ends: Ends) -> String {
-        let by = percent(self.worse);
+        let by = if self.is_silent() { "passes nothing".to_owned() } else { percent(self.worse) };
         match self.kind {
             Kind::Host { host, role } => format!("{} {} {by}", hosts[host], ends.name(role)),
             Kind::Link { from, to } => format!("{} {by}", pair(hosts, (from, to))),
@@ -228,6 +251,17 @@ impl Suspect {
         let by = percent(self.worse);
         let interval = format!("({:.1} to {})", self.low * 100.0, percent(self.high));
         match self.kind {
+            Kind::Host { host, role } if self.is_silent() => format!(
+                "nothing came through {} {}: {} of its {} pairs failed, for example {}",
+                hosts[host],
+                ends.name(role),
+                self.shown,
+                self.pairs,
+                pair(hosts, self.example)
+            ),
+            Kind::Link { from, to } if self.is_silent() => {
+                format!("nothing came through {}", pair(hosts, (from, to)))
+            }
             Kind::Host { host, role } => format!(
                 "{} is slow {}: {by} {side} the others {interval}; {} of its {} pairs show it, for example {}",
                 hosts[host],
@@ -266,9 +300,12 @@ impl Limit {
             }
             Self::Noise { hosts } => {
                 format!(
-                    "so much noise would hide any slow {}: measure longer, or more iterations",
+                    "so much noise would hide a {} at half of the speed: measure longer, or more iterations",
                     if *hosts { "host or link" } else { "link" }
                 )
+            }
+            Self::MostFailed { pairs } => {
+                format!("every pair of most hosts failed ({pairs} pairs), and no host stands out by that")
             }
             Self::OnlyLinks => {
                 "no host has three pairs in one direction: slow hosts cannot be told from slow links, and \
