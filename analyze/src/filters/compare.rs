@@ -25,6 +25,7 @@ use schemas::{
     columns,
     metrics::{self, Better, Metric, Range},
     run_record::RunRecord,
+    text::short_names,
     units,
     words::{
         self,
@@ -167,6 +168,16 @@ impl Compared {
     }
 }
 
+/// The other side, as the answer names it.
+fn against(sides: &Sides, base: &[PathBuf]) -> String {
+    let setting = sides.contrasts.iter().find_map(|contrast| contrast.setting.as_ref());
+    match (setting, base) {
+        (Some(setting), _) => setting.values[0].clone(),
+        (None, [file]) => file.display().to_string(),
+        (None, _) => "the baseline".to_owned(),
+    }
+}
+
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     // Sides that are files are compared without `--by`.
     let args = &Args { by: args.by.clone().filter(|by| by != FILE), ..args.clone() };
@@ -196,9 +207,15 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides, &comparisons, &records);
+    let rows: Vec<VerdictRow> = comparisons.iter().map(Compared::row).collect();
+    // What a baseline made worse would be noticed by stands in the table.
+    let named = |row: &VerdictRow| VerdictRow { case: short_names(&row.case), ..row.clone() };
+    let named: Vec<VerdictRow> = rows.iter().filter(|_| !self_test).map(named).collect();
+    let answer = judge::answer(&named, &against(&sides, &base));
+    let answer = answer.map(|(_, text)| text).unwrap_or_default();
     even_unread(args.tables.output.write(output, |w| match format {
-        Format::Csv => verdicts::csv(&comparisons.iter().map(Compared::row).collect::<Vec<_>>(), w),
-        _ => print::people(&comparisons, &facts, format, &Sheet::of(&args.tables.output), w),
+        Format::Csv => verdicts::csv(&rows, w),
+        _ => print::people(&comparisons, &answer, &facts, format, &Sheet::of(&args.tables.output), w),
     }))?;
     if format == Format::Csv {
         crate::warn(&facts);

@@ -2,6 +2,7 @@
 
 use schemas::{
     columns::VerdictRow,
+    metrics,
     text::counted,
     words::{Severity, Verdict},
 };
@@ -81,9 +82,11 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         return None;
     }
     let of = |wanted: Verdict| rows.iter().copied().filter(|r| r.verdict == wanted).collect::<Vec<_>>();
+    let is_one_metric = rows.iter().all(|row| row.metric == rows[0].metric);
     let change = |row: &VerdictRow| {
         let text = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
-        format!("{} {text}", case(row)).trim_end().to_owned()
+        let metric = metrics::find(&row.metric).filter(|_| !is_one_metric).map_or("", |metric| metric.name);
+        [&case(row), metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     let with = format!("compared with {against}");
     let mut parts = Vec::new();
@@ -113,7 +116,10 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         .into_iter()
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
-    let cases = counted(all, "case");
+    // A case may be compared by several metrics.
+    let distinct = crate::distinct(rows.iter().map(|row| (case(row), &row.baseline_run_id))).len();
+    let cases = counted(all, if distinct == all { "case" } else { "comparison" });
+    let with = if distinct == all { with } else { format!("with {against}") };
     let all_same = of(Verdict::Same).len() == all;
     let text = if all_same {
         format!("Of {cases} {with}, none changed by an amount that counts.")
@@ -190,6 +196,10 @@ mod tests {
         assert!(text.ends_with("; 1 the same."), "{text}");
         let (verdict, text) = said(&[row("a", Verdict::Pass), compared("a", Regression, -0.052)]);
         assert_eq!(verdict, Regression);
+        let latency = VerdictRow { metric: "latency_p50_us".into(), ..compared("b", Regression, 0.1) };
+        let (_, both) = said(&[compared("b", Regression, -0.052), latency]);
+        assert!(both.starts_with("Of 2 comparisons with main.csv: 2 are worse (b throughput −5.2 % ("), "{both}");
+        assert!(both.contains("; b latency.p50 +10 % ("), "{both}");
         assert!(text.starts_with("Of 1 case compared") && text.contains("The assertion holds"), "{text}");
         let (verdict, text) = said(&[compared("a", NoWorse, 0.012)]);
         assert_eq!((verdict, text.as_str()), (Same, "Of 1 case compared with main.csv: no worse."));

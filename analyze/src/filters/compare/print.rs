@@ -69,9 +69,10 @@ fn notes(compared: &Compared, told: Option<&str>) -> String {
     own.cloned().collect::<Vec<_>>().join("; ")
 }
 
-/// Prints an aligned or Markdown table, and the facts to know beside it.
+/// Prints the answer, an aligned or Markdown table, and the facts to know beside it.
 pub fn people(
     comparisons: &[Compared],
+    answer: &str,
     facts: &str,
     format: Format,
     sheet: &Sheet,
@@ -79,10 +80,17 @@ pub fn people(
 ) -> Result<(), Error> {
     let columns = columns(comparisons);
     if format == Format::Md {
+        if !answer.is_empty() {
+            writeln!(output, "**{}**\n", escaped(answer))?;
+        }
         layout::markdown(&columns, output)?;
         // An empty line at the end, so that other Markdown may follow.
         writeln!(output, "\n{}\n", escaped(facts))?;
     } else {
+        if !answer.is_empty() {
+            layout::paragraph(&plain(answer), sheet.indent, sheet.width, output)?;
+            writeln!(output)?;
+        }
         layout::aligned(&columns, sheet, output)?;
         layout::paragraph(&plain(facts), sheet.indent, sheet.width, output)?;
     }

@@ -112,7 +112,7 @@ fn two_values_of_a_setting_are_compared_round_by_round() {
     assert!(text.contains("bulk[1 stream]") && count(&text, "regression") == 1, "{text}");
     assert!(text.contains("cubic → bbr") && text.contains("compared round by round"), "{text}");
     let (unpaired, _) = compared(folder.path(), &[&by[..], &["--unpaired"]].concat()).unwrap();
-    assert!(count(&unpaired, "inconclusive") == 1 && unpaired.contains("both sides in turns"), "{unpaired}");
+    assert!(count(&unpaired, "  inconclusive") == 1 && unpaired.contains("both sides in turns"), "{unpaired}");
     // The other way round it is an improvement.
     let (text, _) = compared(folder.path(), &[&by[..], &["--base-value", "bbr"]].concat()).unwrap();
     assert!(text.contains("bbr → cubic") && count(&text, "improvement") == 1, "{text}");
