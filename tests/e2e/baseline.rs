@@ -72,14 +72,18 @@ fn without_a_baseline_the_plan_says_what_that_is() {
         assert!(note.contains("base.csv") && note.contains("plumb baseline promote"), "{note}");
         assert!(ran.stdout.contains("transaction_rate at most 60 % below"), "never in silence: {}", ran.stdout);
     }
-    // A path is that of the working directory, and one beside the plan is named.
+    // A path is that of the working directory, or else beside the plan.
     let top = "baseline: {source: base.csv, compare: [{metric: transaction_rate, max_regression: 60%}]}";
     let plan = folder.plan(top, "  rr: {workload: tcp_rr, transactions: 100}");
     fs::write(folder.path("base.csv"), "").unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let run = command(&["run", &plan, "--progress", "never", "-o", "r.csv"]).current_dir(&elsewhere).output().unwrap();
     let out = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&run.stdout);
-    assert!(out.contains("in plumb's working directory, ") && out.contains("start plumb there"), "{out}");
+    assert!(out.contains("base.csv: is empty"), "{out}");
+    fs::remove_file(folder.path("base.csv")).unwrap();
+    let run = command(&["run", &plan, "--progress", "never", "-o", "r.csv"]).current_dir(&elsewhere).output().unwrap();
+    let out = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&run.stdout);
+    assert!(out.contains("in plumb's working directory, ") && out.contains(", nor beside the plan: "), "{out}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
-    tables: TableArgs,
+    pub tables: TableArgs,
 }
 
 /// Effect of an inconclusive verdict on the exit code.

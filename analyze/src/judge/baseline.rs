@@ -248,18 +248,15 @@ impl Baseline {
         self.terms.promises.iter().enumerate().flat_map(of).collect()
     }
 
-    /// A sentence about a baseline that does not exist: where it was looked for, and where one is.
-    fn no_source(&self, promise: &Promise) -> String {
+    /// A sentence about a baseline that does not exist, and where it was looked for.
+    fn no_source(&self) -> String {
         let source = self.terms.source.display();
-        let remedy = match beside_plan(&promise.file, &self.terms.source) {
-            Some(there) => format!("there is {} beside the plan: start plumb there", there.display()),
-            None => "measure one and keep it with plumb baseline promote".to_owned(),
-        };
+        let remedy = "measure one and keep it with plumb baseline promote";
         if self.terms.source.is_absolute() {
             return format!("there is no {source}: {remedy}");
         }
         let here = std::env::current_dir().unwrap_or_default();
-        format!("there is no {source} in plumb's working directory, {}: {remedy}", here.display())
+        format!("there is no {source} in plumb's working directory, {}, nor beside the plan: {remedy}", here.display())
     }
 
     /// The baseline's cases.
@@ -296,7 +293,7 @@ impl Baseline {
         }
         let Some(base) = base.find(&case.key).filter(|c| !c.values[m].is_empty()) else {
             let why = if self.samples.is_none() {
-                self.no_source(promise)
+                self.no_source()
             } else {
                 format!("{source} does not have this case: promote a run that has it")
             };
@@ -318,12 +315,6 @@ impl Baseline {
         comparison.disturbed = samples::disturbed(base, case);
         (row, Some(comparison))
     }
-}
-
-/// The path of a relative `source` beside the plan, where it exists.
-fn beside_plan(plan: &str, source: &Path) -> Option<PathBuf> {
-    let path = Path::new(plan).parent()?.join(source);
-    (source.is_relative() && path.exists()).then_some(path)
 }
 
 /// The row of a decided comparison, with the effect of the machine on its verdict.

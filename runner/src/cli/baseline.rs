@@ -310,6 +310,10 @@ pub fn prepare_gate(args: &mut Args) -> Result<(), Error> {
         (None, None) => return Ok(()),
     };
     args.terms = baseline::terms(&plan);
+    // The plan's own path may be relative to where it ran.
+    if let (Some(terms), Some(results)) = (&mut args.terms, args.tables.input.files.first()) {
+        terms.source = baseline::found(&terms.source, results);
+    }
     args.planned = plan.cases.iter().flat_map(run_json::planned).collect();
     if args.inconclusive.is_none() && plan.gate.on_inconclusive == Some(OnUncertain::Fail) {
         args.inconclusive = Some(OnInconclusive::Fail);

@@ -89,7 +89,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
         }
     };
     Some(Terms {
-        source: baseline.source.clone(),
+        source: found(&baseline.source, &plan.path),
         on_missing: baseline.on_missing.unwrap_or_default(),
         require_same: baseline.require_same.clone(),
         promises: promises
@@ -97,6 +97,12 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
             .filter(|promise| !promise.case_ids.is_empty() || promise.metric.name != TRANSACTION_RATE)
             .collect(),
     })
+}
+
+/// The file of a `source`: in the working directory, or else beside a file of the plan or in a folder above it, if it is there.
+pub fn found(source: &Path, beside: impl AsRef<Path>) -> PathBuf {
+    let beside = beside.as_ref().ancestors().skip(1).map(|folder| folder.join(source));
+    std::iter::once(source.to_owned()).chain(beside).find(|path| path.exists()).unwrap_or_else(|| source.to_owned())
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -179,7 +185,7 @@ fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
     let of_run = plan.overrides.iter().filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
     let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
     let loaded = plan::load_str(known(&plan.path), &plan.text, &options)?;
-    loaded.baseline.map(|(baseline, _)| baseline.source).ok_or_else(|| {
+    loaded.baseline.map(|(baseline, _)| found(&baseline.source, &plan.path)).ok_or_else(|| {
         Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
     })
 }
