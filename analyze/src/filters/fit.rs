@@ -12,7 +12,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use schemas::{
-    columns::results::column,
+    columns::{AXIS_PREFIX, results::column},
     text::plain,
     units::{self, Rate, Unit},
     words::LatencyKind,
@@ -37,7 +37,7 @@ use std::{
 /// between two network namespaces (netem and a token bucket) and takes it down, and measures it with `plan.yaml` to compare.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// One fit per value of these columns [default: test, member and direction]
+    /// One fit per value of these columns [default: test, member, hosts, direction and each swept key but the size]
     #[arg(short, long, visible_alias = "by", value_name = "COLUMN,…", value_delimiter = ',')]
     group: Vec<String>,
     /// Speed of the link, for example 10Gbit/s
@@ -149,11 +149,14 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         path::run(&mut table, &args.tables.selection, results, folder, as_text, output)?;
         return Ok(Verdict::Ok);
     }
-    let titles: Vec<String> = match args.group.as_slice() {
-        [] => table.header().having(&["test", "member", "direction"]),
-        names => table.names_of(names)?,
+    let (mut titles, is_chosen) = match args.group.as_slice() {
+        [] => (all_but_sizes(table.header().names()), false),
+        names => (table.names_of(names)?, true),
     };
-    let fits = fits(&mut table, &args.tables.selection, &titles, wire.as_ref())?;
+    let mut fits = fits(&mut table, &args.tables.selection, &titles, wire.as_ref())?;
+    if !is_chosen {
+        leave_out_what_is_alike(&mut titles, &mut fits);
+    }
     for fit in fits.iter().filter(|f| f.model.is_none() && (f.wire.is_none() || f.sizes >= 3)) {
         crate::warn(&format!(
             "{}: {} sizes cannot be fitted; it takes three or more, and a time that grows with the size",
@@ -166,6 +169,33 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         Format::Text => text(&fits, args.operations, w),
     })?;
     Ok(Verdict::Ok)
+}
+
+/// Columns that name a fit by default, whatever is in them.
+const NAMED: [&str; 3] = [column::test, column::member, column::direction];
+
+/// The columns that tell measurements apart: a fit is over the sizes of one of them.
+fn all_but_sizes(header: &[String]) -> Vec<String> {
+    let is_size = |name: &str| name.ends_with("_size") || name.ends_with("_bytes");
+    let tells = |name: &str| {
+        NAMED.contains(&name)
+            || [column::from, column::to].contains(&name)
+            || (name.starts_with(AXIS_PREFIX) && !is_size(name))
+    };
+    header.iter().filter(|name| tells(name)).cloned().collect()
+}
+
+/// Drops the columns that have one value in all fits, but for the usual ones.
+fn leave_out_what_is_alike(titles: &mut Vec<String>, fits: &mut [Fit]) {
+    let differs = |at: usize| fits.iter().any(|fit| fit.group[at] != fits[0].group[at]);
+    let keep: Vec<bool> =
+        titles.iter().enumerate().map(|(at, title)| NAMED.contains(&title.as_str()) || differs(at)).collect();
+    let kept =
+        |values: &[String]| values.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(v, _)| v.clone()).collect();
+    *titles = kept(titles);
+    for fit in fits {
+        fit.group = kept(&fit.group);
+    }
 }
 
 /// Columns by which times are known.
@@ -284,6 +314,12 @@ fn csv(titles: &[String], fits: &[Fit], operations: Option<f64>, output: &mut dy
     write_csv(output, titles.iter().map(String::as_str).chain(columns), rows)
 }
 
+/// The coefficient of determination below which the model is said not to fit.
+const ON_A_LINE: f64 = 0.95;
+
+/// The share of a wire from which on a rate is beyond it, and not its rounding.
+const BEYOND_A_WIRE: f64 = 1.02;
+
 fn text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result<(), Error> {
     for fit in fits {
         let mut parts = Vec::new();
@@ -295,13 +331,26 @@ fn text(fits: &[Fit], operations: Option<f64>, output: &mut dyn Write) -> Result
                 parts.extend(cost.map(|n| format!("which is {} operations", units::human(Unit::Count, n.round()))));
                 parts.push(format!("n½ {}", units::human(Unit::Bytes, model.half_bandwidth_bytes())));
             }
+            if model.r2 < ON_A_LINE {
+                let largest = fit.largest.map(|rate| units::human(Unit::BitsPerSecond, rate)).unwrap_or_default();
+                parts.push(format!(
+                    "the sizes do not lie on one line (r² {:.2}); the largest rate is {largest}",
+                    model.r2
+                ));
+            }
         }
         parts.extend(fit.saturation.map(|n| format!("saturation at {}", units::human(Unit::Bytes, n))));
         if let Some((ceiling, ratio)) = fit.wire {
             let wire = units::human(Unit::BitsPerSecond, ceiling);
-            parts.push(format!("{} of the wire's {wire}", units::human(Unit::Ratio, ratio)));
+            let beyond = if ratio > BEYOND_A_WIRE {
+                ", more than it can carry: another link, or a shaper lets bursts through"
+            } else {
+                ""
+            };
+            parts.push(format!("{} of the wire's {wire}{beyond}", units::human(Unit::Ratio, ratio)));
         }
-        let name = if fits.len() > 1 { format!("{}: ", plain(fit.group.join(" ").trim_end())) } else { String::new() };
+        let group: Vec<&str> = fit.group.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
+        let name = if fits.len() > 1 { format!("{}: ", plain(&group.join(" "))) } else { String::new() };
         writeln!(output, "{name}{}", parts.join(" · "))?;
     }
     Ok(())
@@ -425,5 +474,31 @@ mod tests {
             let model = fits[0].model.unwrap();
             assert!((model.latency_s - 10e-6).abs() < 1e-12 && (model.bandwidth - 1e9).abs() < 1e3, "{model:?}");
         }
+    }
+
+    #[test]
+    fn two_hosts_are_two_fits_and_a_bent_curve_is_told() {
+        let mut rows = String::from("test,from,to,axis_message_size,message_bytes,throughput_bits_per_s\n");
+        for (to, rate) in [("n2", 1e9), ("n4", 5e8)] {
+            for i in 0..15 {
+                let n = 2f64.powi(i);
+                // Large messages get a twentieth of the rate, as behind a shaper.
+                let t = 10e-6 + if i < 12 { n / rate } else { 20.0 * n / rate };
+                rows += &format!("s,n1,{to},{n},{n},{}\n", n * 8.0 / t);
+            }
+        }
+        let mut table = Table::from_text("t", rows).unwrap();
+        let mut titles = all_but_sizes(table.header().names());
+        assert_eq!(titles, ["test", "from", "to"]);
+        let mut found = fits(&mut table, &Selection::default(), &titles, None).unwrap();
+        leave_out_what_is_alike(&mut titles, &mut found);
+        assert_eq!(
+            (titles.as_slice(), &found[1].group),
+            (&["test".to_owned(), "to".to_owned()][..], &vec!["s".to_owned(), "n4".to_owned()])
+        );
+        let mut told = Vec::new();
+        text(&found, None, &mut told).unwrap();
+        let told = String::from_utf8(told).unwrap();
+        assert!(told.starts_with("s n2: ") && told.contains("the sizes do not lie on one line (r² 0."), "{told}");
     }
 }
