@@ -11,9 +11,38 @@ use schemas::{
 /// Counts the causes of a case's iterations.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Each cause with its iterations, and the last answer that named it.
-    causes: Vec<(u32, Limit)>,
+    /// By cause.
+    causes: Vec<Iterations>,
 }
+
+/// The throughput and the answer of each iteration with a cause, in ascending order.
+#[derive(Clone, Debug, Default)]
+struct Iterations(Vec<(f64, Limit)>);
+
+impl Iterations {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The one in the middle.
+    fn typical(&self) -> &(f64, Limit) {
+        &self.0[self.0.len() / 2]
+    }
+
+    fn by(&self) -> LimitedBy {
+        self.typical().1.by
+    }
+
+    /// Whether they are so far apart that no iteration is like their mean.
+    fn scatter(&self) -> bool {
+        let (middle, _) = self.typical();
+        let ends = [self.0.first(), self.0.last()];
+        ends.into_iter().flatten().any(|(value, _)| (value - middle).abs() > SCATTER * middle)
+    }
+}
+
+/// Share of the middle throughput by which iterations may differ that are told by their mean.
+const SCATTER: f64 = 0.1;
 
 impl Tally {
     /// Adds an iteration, by its row.
@@ -21,49 +50,54 @@ impl Tally {
         let Some(by) = row.limited_by else { return };
         let because = row.limited_because.clone().unwrap_or_default();
         let limit = Limit { by, ratio: row.limited_ratio, because };
-        match self.causes.iter_mut().find(|(_, known)| known.by == by) {
-            Some((count, last)) => (*count, *last) = (*count + 1, limit),
-            None => self.causes.push((1, limit)),
+        let value = row.throughput_bits_per_s.unwrap_or_default();
+        if !self.causes.iter().any(|known| known.by() == by) {
+            self.causes.push(Iterations(vec![(value, limit)]));
+        } else if let Some(Iterations(known)) = self.causes.iter_mut().find(|known| known.by() == by) {
+            let place = known.partition_point(|(less, _)| *less <= value);
+            known.insert(place, (value, limit));
         }
     }
 
     /// The number of iterations, and the answer on which they agree.
-    fn most(&self) -> Option<(u32, Option<&Limit>)> {
-        let total: u32 = self.causes.iter().map(|(count, _)| count).sum();
-        let (_, last) = self.causes.iter().max_by_key(|(count, limit)| (*count, limit.by == LimitedBy::Path))?;
-        let (agreeing, others): (Vec<_>, Vec<_>) = self.causes.iter().partition(|(_, limit)| agree(limit.by, last.by));
-        let most: u32 = agreeing.iter().map(|(count, _)| count).sum();
-        let is_contradicted = others.iter().any(|(_, limit)| limit.by != LimitedBy::Unknown);
-        let (agreeing, needed) = (f64::from(most), f64::from(total) * AGREEMENT);
+    fn most(&self) -> Option<(usize, Option<&Iterations>)> {
+        let total: usize = self.causes.iter().map(Iterations::count).sum();
+        let main = self.causes.iter().max_by_key(|of| (of.count(), of.by() == LimitedBy::Path))?;
+        let (agreeing, others): (Vec<_>, Vec<_>) = self.causes.iter().partition(|of| agree(of.by(), main.by()));
+        let most: usize = agreeing.into_iter().map(Iterations::count).sum();
+        let is_contradicted = others.iter().any(|of| of.by() != LimitedBy::Unknown);
+        let (agreeing, needed) = (most as f64, total as f64 * AGREEMENT);
         let agree = agreeing > needed || (!is_contradicted && agreeing >= needed);
-        Some((total, agree.then_some(last)))
+        Some((total, agree.then_some(main)))
     }
 
     /// `loss in 2 of 3 iterations, unknown in 1`
     fn counts(&self) -> String {
-        let total: u32 = self.causes.iter().map(|(count, _)| count).sum();
-        let mut causes: Vec<&(u32, Limit)> = self.causes.iter().collect();
-        causes.sort_by_key(|(count, limit)| (limit.by == LimitedBy::Unknown, std::cmp::Reverse(*count)));
-        let counts = causes.iter().enumerate().map(|(i, (count, limit))| match i {
-            0 => format!("{} in {count} of {}", limit.by, counted(total, "iteration")),
-            _ => format!("{} in {count}", limit.by),
+        let total: usize = self.causes.iter().map(Iterations::count).sum();
+        let mut causes: Vec<&Iterations> = self.causes.iter().collect();
+        causes.sort_by_key(|of| (of.by() == LimitedBy::Unknown, std::cmp::Reverse(of.count())));
+        let counts = causes.iter().enumerate().map(|(i, of)| match i {
+            0 => format!("{} in {} of {}", of.by(), of.count(), counted(total, "iteration")),
+            _ => format!("{} in {}", of.by(), of.count()),
         });
         counts.collect::<Vec<_>>().join(", ")
     }
 
     /// The answer of over two thirds of the iterations, or of just two thirds if the others are `unknown`; else `unknown` with
     /// the counts. `mean` is a row with the mean of every number: the
-    /// sentence is about it where it has the same cause.
+    /// sentence is about it where it has the same cause and the iterations are alike, else about the iteration in the middle.
     #[must_use]
     pub fn limit(&self, mean: &Row) -> Option<Limit> {
         let (total, most) = self.most()?;
-        let Some(last) = most else { return Some(Limit::unknown(self.counts())) };
-        let unseen = last.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
+        let Some(main) = most else { return Some(Limit::unknown(self.counts())) };
+        let (_, typical) = main.typical();
+        let unseen = typical.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
         let of_means = (mean.direction != Some(Way::Both)).then(|| judged(mean, unseen)).flatten();
-        Some(of_means.filter(|limit| agree(limit.by, last.by)).unwrap_or_else(|| {
+        Some(of_means.filter(|limit| agree(limit.by, typical.by) && !main.scatter()).unwrap_or_else(|| {
             // The means show another cause than the iterations do, where these differ much.
-            let because = if total == 1 { last.because.clone() } else { format!("in one iteration, {}", last.because) };
-            Limit { because, ..last.clone() }
+            let because =
+                if total == 1 { typical.because.clone() } else { format!("in one iteration, {}", typical.because) };
+            Limit { because, ..typical.clone() }
         }))
     }
 }
@@ -83,7 +117,7 @@ pub fn agreed(causes: impl Iterator<Item = LimitedBy>) -> Option<(LimitedBy, Str
         tally.push(&Row { limited_by: Some(by), ..Row::default() });
     }
     let (_, most) = tally.most()?;
-    Some((most.map_or(LimitedBy::Unknown, |limit| limit.by), tally.counts()))
+    Some((most.map_or(LimitedBy::Unknown, Iterations::by), tally.counts()))
 }
 
 /// The answer for both ways of a test together: that of each, if they agree.

@@ -46,6 +46,24 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
 }
 
 #[test]
+fn iterations_that_differ_are_told_by_the_one_in_the_middle() {
+    let told = |rates: &[f64]| {
+        let mut tally = Tally::default();
+        for rate in rates {
+            let mut row = Row { throughput_bits_per_s: Some(*rate), ..Row::default() };
+            let because = format!("the window is full at {rate}");
+            Limit { by: LimitedBy::ReceiverWindow, ratio: Some(0.9), because }.fill(&mut row);
+            tally.push(&row);
+        }
+        let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
+        tally.limit(&mean).unwrap().because
+    };
+    assert!(told(&[191.0, 190.0, 192.0]).starts_with("90 % of the time"));
+    // A link was down in one of them: the mean of all is the rate of none.
+    assert_eq!(told(&[191.0, 36.4, 190.0, 192.0, 189.0]), "in one iteration, the window is full at 190");
+}
+
+#[test]
 fn two_ways_have_one_answer_if_they_agree() {
     let limit = |by, ratio| Limit { by, ratio: Some(ratio), because: "why".into() };
     let both = both_ways(&limit(LimitedBy::Wire, 0.9), &limit(LimitedBy::Wire, 1.0));
