@@ -253,7 +253,7 @@ fn a_rate_of_zero_is_not_left_without_a_word() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let rows = crate::program::rows(&folder.path("r.csv"));
     assert_eq!(of(&rows, "iteration")[0]["transactions"], "0");
-    let note = "it: nothing arrived and no transaction was completed while it measured, 1 time:";
+    let note = "no transaction was finished while it measured: it (1 time);";
     assert!(ran.stdout.contains(note), "{}", ran.stdout);
 }
 

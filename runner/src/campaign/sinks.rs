@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use netcore::spec::Stop;
 use schemas::{
     columns::{Row, counters::COUNTER_COLUMNS, hops::HOP_COLUMNS},
     words::{Record, Status},
@@ -16,6 +17,7 @@ use super::Options;
 use crate::{
     error::Error,
     metrics::LiveState,
+    plan::case::Member,
     resume::Start,
     schedule::{Measured, RowSink, history::Trimmed, step::Step},
     sinks::{
@@ -178,7 +180,10 @@ impl RowSink for Sinks<'_> {
 
     fn reports(&mut self, step: &Step, iteration: u32, measured: &Measured) -> Result<(), Error> {
         self.record.keep(step, measured)?;
-        self.notes.keep(&step.name, measured);
+        let is_timed = |member: &Member| {
+            member.spec().is_some_and(|spec| spec.pace.is_none() && matches!(spec.phases.stop, Stop::AfterNs(_)))
+        };
+        self.notes.keep(&step.name, measured, step.members.iter().map(is_timed));
         let counters = self.counters.iter_mut().map(|table| (table, csv::counter_lines(step, iteration, measured)));
         let hops = self.hops.iter_mut().map(|table| (table, hops::lines(step, iteration, measured)));
         counters.chain(hops).try_for_each(|(table, lines)| table.keep(&lines))

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use analyze::first_few;
 use netcore::{
     client::Outcome,
     measure::host::{CpuSharesOf, HostFacts},
@@ -24,7 +25,7 @@ pub struct Notes {
     paced_by_default: bool,
     said: Vec<String>,
     /// Iterations per case that counted nothing at all.
-    silent: BTreeMap<String, u32>,
+    silent: BTreeMap<(Zero, String), u32>,
     /// Cases during which another client's load ran on a daemon: iterations, and the largest share of a measurement.
     beside_others: BTreeMap<String, (u32, f64)>,
     waits: Waits,
@@ -35,11 +36,11 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Collects from the reports of an iteration.
-    pub fn keep(&mut self, case: &str, measured: &Measured) {
-        for member in &measured.members {
-            if is_silent(member.ends()) {
-                *self.silent.entry(case.to_owned()).or_default() += 1;
+    /// Collects from the reports of an iteration. `is_free`: of each member, whether it measures for a time, as fast as it can.
+    pub fn keep(&mut self, case: &str, measured: &Measured, is_free: impl Iterator<Item = bool>) {
+        for (member, is_timed) in measured.members.iter().zip(is_free.chain(std::iter::repeat(false))) {
+            if let Some(zero) = zero(member.ends(), is_timed) {
+                *self.silent.entry((zero, case.to_owned())).or_default() += 1;
             }
             let share = member.ends().map(beside_others_ratio).fold(0.0, f64::max);
             if share > 0.0 {
@@ -99,13 +100,14 @@ impl Notes {
                 )
             }));
         }
-        notes.extend(self.silent.iter().map(|(case, times)| {
-            format!(
-                "{case}: nothing arrived and no transaction was completed while it measured, {}: zero was counted, \
-                 but says nothing about the network; measure longer, or by a count (transactions, bytes)",
-                counted(times, "time")
-            )
-        }));
+        for of in [Zero::Arrivals, Zero::Transactions, Zero::Few] {
+            let cases = self.silent.iter().filter(|((zero, _), _)| *zero == of);
+            let cases: Vec<String> =
+                cases.map(|((_, case), times)| format!("{case} ({})", counted(times, "time"))).collect();
+            if !cases.is_empty() {
+                notes.push(of.sentence(&first_few(cases.into_iter(), MOST_SILENT).join(", ")));
+            }
+        }
         notes.extend(self.beside_others.iter().map(|(case, (times, most))| {
             format!(
                 "{case}: another client's load ran on the same daemon during up to {} of a measurement, {}",
@@ -133,15 +135,55 @@ fn beside_others_ratio(report: &SideReport) -> f64 {
         .map_or(0.0, |window| report.shared_ns as f64 / window.elapsed_ns as f64)
 }
 
-/// Whether all receivers and requesters together counted zero: bytes received, or transactions.
-fn is_silent<'a>(ends: impl Iterator<Item = &'a SideReport>) -> bool {
+/// Cases that a note about zeros names.
+const MOST_SILENT: usize = 5;
+
+/// What was counted, and was zero or next to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Zero {
+    Arrivals,
+    Transactions,
+    /// No zero, but so few transactions that one more or less is a large part.
+    Few,
+}
+
+/// The fewest transactions of a timed measurement whose number tells their rate.
+const FEWEST_TRANSACTIONS: u64 = 20;
+
+impl Zero {
+    fn sentence(self, cases: &str) -> String {
+        match self {
+            Self::Arrivals => format!(
+                "nothing of what was sent arrived while it measured: {cases}; either all of it was lost (do full packets pass? \
+                 `plumb hosts` shows the MTU of each end), or the measurement is too short for the path"
+            ),
+            Self::Transactions => format!(
+                "no transaction was finished while it measured: {cases}; if one takes longer than the measurement, zero says nothing \
+                 about the network: measure longer, or by a count (transactions: 10)"
+            ),
+            Self::Few => format!(
+                "fewer than {FEWEST_TRANSACTIONS} transactions while it measured: {cases}; a time holds a whole number of them, so the rate \
+                 is off by up to one: measure longer, or by a count (transactions: 20), or take the latency"
+            ),
+        }
+    }
+}
+
+/// What all receivers and requesters together counted as zero: bytes received, or transactions; or too few of these in a time.
+fn zero<'a>(ends: impl Iterator<Item = &'a SideReport>, is_timed: bool) -> Option<Zero> {
     let windows = ends.flat_map(|end| &end.phases).filter(|window| window.phase == Phase::Measure);
     let counted = |flow: &FlowWindow| match flow.role {
-        Role::Receiver | Role::Duplex => Some(flow.counts.bytes_received),
-        Role::Requester => Some(flow.counts.transactions),
+        Role::Receiver | Role::Duplex => Some((Zero::Arrivals, flow.counts.bytes_received)),
+        Role::Requester => Some((Zero::Transactions, flow.counts.transactions)),
         Role::Sender | Role::Responder => None,
     };
-    windows.flat_map(|window| &window.flows).filter_map(counted).reduce(u64::saturating_add) == Some(0)
+    let flows = windows.flat_map(|window| &window.flows).filter_map(counted);
+    let (zero, sum) = flows.reduce(|(_, sum), (zero, count)| (zero, sum.saturating_add(count)))?;
+    match (zero, sum) {
+        (_, 0) => Some(zero),
+        (Zero::Transactions, 1..FEWEST_TRANSACTIONS) if is_timed => Some(Zero::Few),
+        _ => None,
+    }
 }
 
 /// Whether an end sent over loopback with BBR, and the plan had not asked for it.
@@ -348,7 +390,11 @@ mod tests {
                 RankReport { thread: Some(thread), ..RankReport::empty(rank, Ending::Complete) }
             };
             let outcome = RanksOutcome { reports: (0..).zip(waiting).map(rank).collect(), t0_ns: 1, arrivals: None };
-            notes.keep("bcast", &Measured { whole: Some(Whole::Ranks(outcome)), ..Measured::default() });
+            notes.keep(
+                "bcast",
+                &Measured { whole: Some(Whole::Ranks(outcome)), ..Measured::default() },
+                std::iter::empty(),
+            );
         };
         keep([0.2, 0.67]);
         keep([0.3, 0.09]);

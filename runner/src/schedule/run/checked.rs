@@ -93,7 +93,7 @@ pub(super) fn apart(step: &Step, measured: &Measured) -> Option<Apart> {
     let (most, skew) = (step.group.as_ref()?.max_skew, measured.start_skew?);
     (skew > most).then(|| Apart {
         sentence: format!(
-            "the members started {} apart, more than the {} allowed",
+            "the members started {} apart, more than the {} that `concurrent: {{start: {{max_skew: …}}}}` allows",
             human(Unit::Seconds, skew.as_secs_f64()),
             human(Unit::Seconds, most.as_secs_f64())
         ),
