@@ -37,14 +37,15 @@ fn a_plan_that_cannot_decide_is_told_so() {
 fn a_plan_says_what_its_hosts_need() {
     let folder = Folder::new();
     let hosts = "hosts:\n  a: {address: 192.0.2.1}\n  n[1-2]: {launch: ssh}\n  old: {address: 192.0.2.3, speaks: iperf3}\n  \
-                 web: {address: 192.0.2.4}";
-    let tests = "  t: {workload: tcp_rr, matrix: {to: \"a,n[1-2]\"}}\n  o: {workload: tcp_stream, to: old}\n  \
+                 web: {address: 192.0.2.4}\n  b: {address: 192.0.2.5}";
+    let tests = "  t: {workload: tcp_rr, matrix: {to: \"a,n[1-2]\"}}\n  o: {workload: tcp_stream, to: old}\n  d: {workload: tcp_rr, from: b, to: a}\n  \
                  w: {workload: tcp_rr, to: web, control: none, remote_ports: 80}\n  \
                  c: {workload: command, command: {run: [\"true\"], regex: \"(?<transaction_rate>[0-9]+)\"}}";
     let ran = plumb(&["check", &folder.plan(hosts, tests)]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for need in [
         "a: plumb serve at 192.0.2.1",
+        "--allow-connect NETWORK as well, since they measure with each other",
         "n[1-2]: ssh, which starts it",
         "old: iperf3 -s at 192.0.2.3",
         "web: a service at 192.0.2.4",

@@ -37,7 +37,7 @@ use crate::{
     launch::recipe,
     plan::{
         self, Format, Plan,
-        case::{Case, Endpoint, Round},
+        case::{Case, Endpoint, Member, Round},
         model::BY_LAUNCHER,
         ranges,
     },
@@ -190,16 +190,36 @@ fn needs(plan: &Plan) -> Option<String> {
     }
     let mut parts: Vec<String> =
         by_need.into_iter().map(|(need, names)| format!("{}: {need}", ranges::fold(names))).collect();
+    let others: BTreeSet<&str> =
+        cases().flat_map(|case| &case.members).filter_map(|member| between_daemons(plan, member)).flatten().collect();
+    parts.extend((!others.is_empty()).then(|| {
+        format!("{}: --allow-connect NETWORK as well, since they measure with each other", ranges::fold(others))
+    }));
     let has_command = cases().any(|case| case.members.iter().any(|member| member.job.command().is_some()));
     parts.extend(has_command.then(|| "plumb run --allow-commands".to_owned()));
     parts.extend(cases().any(|case| !case.hooks.is_empty()).then(|| "plumb run --allow-hooks".to_owned()));
     (!parts.is_empty()).then(|| format!("needs {}", parts.join(" · ")))
 }
 
-/// Says that the plan's iterations cannot tell two runs of it apart. One iteration is not meant to, unless there is a baseline.
+/// The two hosts of a member that are daemons which run already, and of which each serves its client alone.
+fn between_daemons<'a>(plan: &Plan, member: &'a Member) -> Option<[&'a str; 2]> {
+    let (Endpoint::Host(from), Endpoint::Host(to)) = (&member.from, &member.to) else { return None };
+    let runs = |name: &String| {
+        plan.hosts.get(name).is_some_and(|host| {
+            host.launch.is_none()
+                && host.netns.is_none()
+                && host.speaks.is_none()
+                && host.address.as_deref() != Some("local")
+        })
+    };
+    (from != to && runs(from) && runs(to)).then_some([from.as_str(), to.as_str()])
+}
+
+/// Says that the plan's iterations cannot tell two runs of it apart. One iteration is not meant to, nor is a survey of pairs, unless there
+/// is a baseline.
 fn undecided(plan: &Plan) -> Option<String> {
     let TooFew { has, needed, comparisons, alpha } =
-        too_few(plan).filter(|few| few.has > 1 || plan.baseline.is_some())?;
+        too_few(plan).filter(|few| plan.baseline.is_some() || few.has > 1 && plan.surveys.is_empty())?;
     let what = match (comparisons, plan.baseline.is_some()) {
         (1, true) => "the comparison with its baseline needs".to_owned(),
         (count, true) => format!("{count} comparisons with its baseline need"),

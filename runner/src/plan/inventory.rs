@@ -95,8 +95,9 @@ pub(super) fn inventory(
 /// A key of a host, and its value.
 type AddressKey = (&'static str, fn(&mut Host) -> &mut Option<String>);
 
-/// The addresses of a host that may be written as ranges.
-const ADDRESSES: [AddressKey; 2] = [("address", |host| &mut host.address), ("control", |host| &mut host.control)];
+/// The places of a host that may be written as ranges.
+const ADDRESSES: [AddressKey; 3] =
+    [("address", |host| &mut host.address), ("control", |host| &mut host.control), ("netns", |host| &mut host.netns)];
 
 /// One address for each of `count` hosts, from a range; otherwise what is wrong.
 fn addresses(key: &str, text: &str, hosts: &str, count: usize) -> Result<Vec<String>, String> {
@@ -104,7 +105,7 @@ fn addresses(key: &str, text: &str, hosts: &str, count: usize) -> Result<Vec<Str
     if all.len() == count {
         return Ok(all);
     }
-    Err(format!("`{key}` is {} addresses, and `{hosts}` is {count} hosts: write one for each", all.len()))
+    Err(format!("`{key}` stands for {}, and `{hosts}` is {count} hosts: write one for each", all.len()))
 }
 
 /// Whether the hosts of an entry take their numbers from a range of addresses: `node: {address: "10.1.0.[1-64]"}` is `node1` …
@@ -435,14 +436,14 @@ mod tests {
             (
                 "hosts: {\"n[1-3]\": {address: \"10.0.0.[1-2]\"}}",
                 &[][..],
-                &["`address` is 2 addresses, and `n[1-3]` is 3 hosts", "t.yaml:3:29"][..],
+                &["`address` stands for 2, and `n[1-3]` is 3 hosts", "t.yaml:3:29"][..],
             ),
             ("hosts: {n: {address: \"10.0.0.[5-2]\"}}", &[], &["counts down in `5-2`", "t.yaml:3:22"]),
             ("hosts: {n: {address: \"10.0.0.[1-2]\"}, n2: {address: x}}", &[], &["host `n2` is written twice"]),
             (
                 "hosts: {n: {address: a}}",
                 &["m[1-3]=10.0.0.[1-2]"],
-                &["--host m[1-3]=10.0.0.[1-2]: `ADDRESS` is 2 addresses"],
+                &["--host m[1-3]=10.0.0.[1-2]: `ADDRESS` stands for 2, and `m[1-3]` is 3 hosts"],
             ),
         ] {
             let error = load(&format!("{text}\ntests: {{a: {{workload: tcp_rr}}}}"), hosts).unwrap_err();

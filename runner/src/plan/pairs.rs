@@ -148,14 +148,6 @@ fn arrangement(entry: &Entry, hosts: &BTreeMap<String, Host>, out: &mut Diagnost
         span: of.span,
     };
     let others = arrangement.others();
-    if form.name == "bisection" && !others.is_multiple_of(2) {
-        out.error(
-            of.span,
-            format!("{others} hosts have no two halves, between which `bisection` measures"),
-            "leave one out, or add one",
-        );
-        good = false;
-    }
     let count = form.count(others).saturating_mul(1 + usize::from(arrangement.both_ways));
     let most = if arrangement.is_group() { MOST_AT_ONCE } else { MOST_PAIRS };
     if count > most {
@@ -348,6 +340,7 @@ fn ring(hosts: usize) -> Vec<Vec<Pair>> {
     vec![(0..hosts).map(|i| (i, (i + 1) % hosts)).collect()]
 }
 
+/// The last of an odd number of hosts rests.
 fn bisection(hosts: usize) -> Vec<Vec<Pair>> {
     vec![(0..hosts / 2).map(|i| (i, i + hosts / 2)).collect()]
 }

@@ -114,7 +114,6 @@ fn mistakes_are_said_at_their_words() {
         ("pairs: {of: node, to: b}", &["`all` has no host that is in every pair"]),
         ("pairs: {of: node, shape: incast, to: x}", &["unknown host `x`"]),
         ("pairs: {of: node, shape: incast, to: \"node[1-2]\"}", &["`to` is 2 hosts"]),
-        ("pairs: {of: \"node[1-3]\", shape: bisection}", &["3 hosts have no two halves"]),
         ("pairs: {of: node}, to: b", &["`to` and `pairs` exclude each other", "`pairs` is here"]),
         ("pairs: {of: node}, from: node1", &["`from` and `pairs` exclude each other"]),
         ("pairs: {of: node}, extends: c", &["a command runs on this machine", "leave `pairs` out"]),
