@@ -36,7 +36,7 @@ fn the_script_builds_a_path_and_takes_it_down() {
     assert_eq!(plumb(&fit).code, Some(0));
     let said = plumb(&fit);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let way = "rate 20.0 Mbit/s · queue 78.1 KiB · delay 10.0 ms · jitter 50.0 µs · loss 2.00 %, in runs of 4.00";
+    let way = "rate 20.0 Mbit/s · queue 79.5 KiB · delay 10.0 ms · jitter 50.0 µs · loss 2.00 %, in runs of 4.00";
     for name in ["upload", "download"] {
         assert!(said.stdout.contains(&format!("{name}: {way}")), "{}", said.stdout);
     }

@@ -314,7 +314,8 @@ mod tests {
         for number in 0..30_000 {
             let sent_ns = 1_000_000_000 + number * 100_000;
             let arrived_ns = sent_ns + 10_000 + number * 9;
-            let trip = RoundTrip { sent_ns, arrived_ns, answered_ns: arrived_ns + 1_000, received_ns: arrived_ns + 6_000 };
+            let trip =
+                RoundTrip { sent_ns, arrived_ns, answered_ns: arrived_ns + 1_000, received_ns: arrived_ns + 6_000 };
             trips.record(0, &trip, true);
         }
         let collected = Collected::of([Some(&TripsSlot::new(trips))].into_iter());
