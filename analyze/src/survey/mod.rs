@@ -198,11 +198,10 @@ impl Survey {
         self.blind().is_none().then_some(self.suspects.len())
     }
 
-    /// Why no suspect could be named.
+    /// Why no suspect could be named. `None`: one was, or could have been.
     pub fn blind(&self) -> Option<&Limit> {
-        self.limits
-            .iter()
-            .find(|limit| matches!(limit, Limit::TooFewPairs { .. } | Limit::Noise { .. } | Limit::MostFailed { .. }))
+        let mut limits = self.limits.iter().filter(|_| self.suspects.is_empty());
+        limits.find(|limit| matches!(limit, Limit::TooFewPairs { .. } | Limit::Noise { .. } | Limit::MostFailed { .. }))
     }
 }
 

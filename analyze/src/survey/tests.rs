@@ -155,6 +155,11 @@ fn nothing_that_comes_through_is_worse_than_slow() {
     assert_eq!(kinds(&receiver), [Kind::Host { host: 5, role: Role::Receiver }]);
     let half = measured(|from, to| from < 3 || to < 3);
     assert_eq!(half.suspects.iter().filter(|s| matches!(s.kind, Kind::Host { role: Role::Both, .. })).count(), 3);
+    // Four hosts are too few to tell a slow one, and enough to tell a dead one.
+    let of_four = (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).filter(|(from, to)| from != to);
+    let cell = |(from, to)| if from == 3 || to == 3 { Cell::Failed } else { Cell::Value(100.0) };
+    let four = judge(&Matrix::of(of_four.map(|pair| (format!("n{}", pair.0), format!("n{}", pair.1), cell(pair)))));
+    assert_eq!((kinds(&four), four.suspect_count()), (vec![Kind::Host { host: 3, role: Role::Both }], Some(1)));
     // As behind daemons that only serve their client: nobody's fault.
     let most = measured(|_, to| to != 0);
     assert_eq!((most.suspect_count(), most.blind()), (None, Some(&Limit::MostFailed { pairs: 25 })));
