@@ -14,6 +14,7 @@ mod completions;
 mod confirm;
 mod copyless;
 mod counters;
+mod cpu_cost;
 mod deploy;
 #[expect(dead_code, reason = "no test calls the example's own main")]
 #[path = "../../schemas/examples/dictionary.rs"]

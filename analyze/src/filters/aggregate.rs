@@ -312,7 +312,7 @@ impl Plan {
 /// demand matter only if one of these is condensed.
 fn watched<'a>(header: &'a Header, metrics: &[usize]) -> impl Iterator<Item = usize> + 'a {
     let condensed = |part: &str| metrics.iter().any(|c| header.names()[*c].contains(part));
-    let (latency, demand) = (condensed("latency"), condensed("service_demand"));
+    let (latency, demand) = (condensed("latency"), condensed("_demand"));
     let watched = move |name: &str| match name {
         column::member | column::from | column::to | column::direction => true,
         column::latency_kind => latency,

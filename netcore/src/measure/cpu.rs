@@ -234,6 +234,12 @@ pub fn service_demand_us(cpu: &CpuUse, elapsed_ns: u64, units: f64) -> Option<f6
     (units > 0.0).then_some(spent_us / units)
 }
 
+/// The same for the CPU time of this end's own process. `None` without work, and where that time is unknown.
+pub fn process_demand_us(cpu: &CpuUse, elapsed_ns: u64, units: f64) -> Option<f64> {
+    let spent_us = cpu.process_cpus? * (elapsed_ns as f64 / 1e3);
+    (units > 0.0).then_some(spent_us / units)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -315,6 +321,10 @@ mod tests {
         let cpu = CpuUse { cpus: 2, busy: 0.5, ..CpuUse::default() };
         assert_eq!(service_demand_us(&cpu, 1_000_000_000, 1000.0), Some(1000.0));
         assert_eq!(service_demand_us(&cpu, 1_000_000_000, 0.0), None);
+        assert_eq!(process_demand_us(&cpu, 1_000_000_000, 1000.0), None);
+        // A fifth of a CPU is this process.
+        let cpu = CpuUse { process_cpus: Some(0.2), ..cpu };
+        assert_eq!(process_demand_us(&cpu, 1_000_000_000, 1000.0), Some(200.0));
     }
 
     #[test]

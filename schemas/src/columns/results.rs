@@ -327,6 +327,8 @@ columns! {
                 => ("spin.local" "spin.remote", Ratio, Neither, Gauge, "waits that ended in a spin");
             service_demand (local_service_demand remote_service_demand): Number = "CPU time of `{end}` per unit of work, in `service_demand_unit`."
                 => ("service_demand.local" "service_demand.remote", ServiceDemand, Lower, Gauge, "service demand");
+            process_demand (local_process_demand remote_process_demand): Number = "CPU time of plumb's own process at `{end}` per unit of work, in `service_demand_unit`: what other programs use is not in it, nor what the kernel does outside of the process. Of both ends where they share a process."
+                => ("process_demand.local" "process_demand.remote", ServiceDemand, Lower, Gauge, "own CPU time");
         }
         service_demand_unit: Option<DemandUnit> = "{words}.";
     }

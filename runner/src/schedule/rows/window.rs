@@ -4,7 +4,7 @@
 //! trips, both directions at once), the two rates are added.
 
 use netcore::{
-    measure::cpu::service_demand_us,
+    measure::cpu::{process_demand_us, service_demand_us},
     report::{CpuUse, DatagramPhase, FlowWindow, Latencies, Pacing, QuicInfo, TcpInfo, TlsInfo, Window},
     spec::{Direction, Mark, Pace, Pattern, Role, TestSpec},
 };
@@ -388,18 +388,19 @@ fn cpu(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&End<
         _ => (row.transactions.map(|t| t as f64), DemandUnit::PerTransaction),
     };
     let units = units.filter(|_| whole);
-    let demand =
-        |end: &End<'_>, cpu: &CpuUse| units.and_then(|units| service_demand_us(cpu, end.window.elapsed_ns, units));
     for (side, end) in [near, far].into_iter().enumerate() {
         let Some((end, cpu)) = end.and_then(|end| Some((end, end.window.cpu.as_ref()?))) else { continue };
+        let per_unit = |demand: fn(&CpuUse, u64, f64) -> Option<f64>| demand(cpu, end.window.elapsed_ns, units?);
         if side == 1 && spec.dialect.reports_sums() {
             row.remote_process_cpus = cpu.process_cpus;
         } else {
             cpu_shares(row, side, cpu);
-            row.set_number(ends::service_demand[side], demand(end, cpu));
+            row.set_number(ends::service_demand[side], per_unit(service_demand_us));
         }
+        row.set_number(ends::process_demand[side], per_unit(process_demand_us));
     }
-    if row.local_service_demand.is_some() || row.remote_service_demand.is_some() {
+    let demands = [ends::service_demand, ends::process_demand].concat();
+    if demands.iter().any(|name| row.number(name).is_some()) {
         row.service_demand_unit = Some(unit);
     }
 }
