@@ -5,6 +5,7 @@ pub(super) mod settings;
 
 use super::aggregate::parse_level;
 use crate::{
+    distinct,
     error::{Error, Place, Verdict, even_unread},
     first_few,
     judge::{
@@ -170,11 +171,12 @@ impl Compared {
 
 /// The other side, as the answer names it.
 fn against(sides: &Sides, base: &[PathBuf]) -> String {
-    let setting = sides.contrasts.iter().find_map(|contrast| contrast.setting.as_ref());
-    match (setting, base) {
-        (Some(setting), _) => setting.values[0].clone(),
-        (None, [file]) => file.display().to_string(),
-        (None, _) => "the baseline".to_owned(),
+    let settings = sides.contrasts.iter().filter_map(|contrast| contrast.setting.as_ref());
+    match (&distinct(settings.map(|setting| &setting.values[0]))[..], base) {
+        ([value], _) => (*value).clone(),
+        ([], [file]) => file.display().to_string(),
+        // Tests may have first values of their own.
+        _ => "the baseline".to_owned(),
     }
 }
 
@@ -208,7 +210,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
     let facts = print::facts(&sides, &comparisons, &records);
     let rows: Vec<VerdictRow> = comparisons.iter().map(Compared::row).collect();
-    // What a baseline made worse would be noticed by stands in the table.
+    // A self-test has its answer in the table.
     let named = |row: &VerdictRow| VerdictRow { case: short_names(&row.case), ..row.clone() };
     let named: Vec<VerdictRow> = rows.iter().filter(|_| !self_test).map(named).collect();
     let answer = judge::answer(&named, &against(&sides, &base));
