@@ -65,16 +65,7 @@ impl Surveyed {
         let human = |value| schemas::units::human(self.metric.unit, value);
         let found = &self.found;
         let tried = found.measured + found.disturbed.len() + found.failed.len();
-        let suspects = match found.suspect_count() {
-            None if matches!(found.blind(), Some(Limit::Noise { .. })) => "too much noise to name a suspect".to_owned(),
-            None if matches!(found.blind(), Some(Limit::MostFailed { .. })) => {
-                "too many pairs failed to name a suspect".to_owned()
-            }
-            None => "too few pairs to name a suspect".to_owned(),
-            Some(0) if !found.failed.is_empty() => "no suspects among these".to_owned(),
-            Some(0) => "no suspects".to_owned(),
-            Some(count) => counted(count, "suspect"),
-        };
+        let suspects = found.none_named().map_or_else(|| counted(found.suspects.len(), "suspect"), str::to_owned);
         [
             Some(format!("{} of {tried} pairs", found.measured)),
             found.overall.map(|median| format!("median {}", human(median))),

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::{
     error::Error,
+    first_few,
     stats::histogram::Latencies,
-    survey::{self, Cell as PairCell, Limit, Pairs, Rule},
+    survey::{self, Cell as PairCell, Pairs, Rule},
     table::{InputArgs, Table, cells},
 };
 use schemas::{metrics::Range, text::counted, units::Unit};
@@ -357,23 +358,16 @@ fn facts(pairs: &Pairs) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(found.overall.map(|v| format!("median {}", schemas::units::human(pairs.metric.unit, v))));
     facts.extend(found.spread.map(|s| format!("spread {}", survey::percent(s))));
-    match found.suspect_count() {
-        None => facts.push(match found.blind() {
-            Some(Limit::Noise { .. }) => "too much noise to tell a slow one".to_owned(),
-            Some(Limit::MostFailed { .. }) => "too many pairs failed to tell a slow one".to_owned(),
-            _ => "too few pairs to tell a slow one".to_owned(),
-        }),
-        Some(0) if !found.failed.is_empty() => {
-            facts.push(format!("no suspects among {}, {} failed", counted(found.measured, "pair"), found.failed.len()));
-        }
-        Some(0) => facts.push("no suspects".to_owned()),
-        Some(count) => {
-            let hosts = pairs.matrix.hosts();
-            let names: Vec<String> = found.suspects.iter().take(NAMED).map(|s| s.name(hosts, pairs.ends)).collect();
-            let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
-            let s = if count == 1 { "suspect" } else { "suspects" };
-            facts.push(format!("{s}: {}{more}", names.join(", ")));
-        }
+    facts.push(found.none_named().map_or_else(
+        || {
+            let names = found.suspects.iter().map(|suspect| suspect.name(pairs.matrix.hosts(), pairs.ends));
+            let s = if found.suspects.len() == 1 { "suspect" } else { "suspects" };
+            format!("{s}: {}", first_few(names, NAMED).join(", "))
+        },
+        str::to_owned,
+    ));
+    if !found.failed.is_empty() {
+        facts.push(format!("{} failed", counted(found.failed.len(), "pair")));
     }
     facts
 }

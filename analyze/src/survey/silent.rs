@@ -1,24 +1,32 @@
 //! Hosts and links through which nothing comes.
 
 use super::{Kind, Matrix, Role, Suspect};
-use std::collections::BTreeSet;
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// A host with fewer failed pairs is not told from its links.
 const FEWEST: usize = 2;
 
 /// The hosts whose pairs have all failed, in a direction or in both, and the other links that were measured without a byte. `None`: these
-/// are more than half of the hosts, and what they have in common is no fault of a host.
+/// are more than half of the hosts, or every pair failed. As behind daemons that serve their client alone, which is no fault of a host.
 pub fn find(matrix: &Matrix, failed: &[(usize, usize)]) -> Option<Vec<Suspect>> {
     let mut left: BTreeSet<(usize, usize)> = failed.iter().copied().collect();
     let mut suspects = Vec::new();
     if left.is_empty() {
         return Some(suspects);
     }
+    if matrix.tried().count() == failed.len() {
+        return None;
+    }
     let (tried, lost) = (by_host(matrix, matrix.tried()), by_host(matrix, failed.iter().copied()));
+    // Where each host has only its neighbours, one at the end of the line has lost all of its pairs by a dead neighbour, too. The neighbour
+    // has lost more.
+    let mut hosts: Vec<usize> = (0..matrix.len()).collect();
+    hosts.sort_by_key(|host| Reverse(count(lost[*host], Role::Both)));
     for role in [Role::Both, Role::Sender, Role::Receiver] {
-        for host in 0..matrix.len() {
+        for host in hosts.iter().copied() {
             let pairs = count(tried[host], role);
-            if pairs < FEWEST || count(lost[host], role) != pairs {
+            let is_one_sided = role == Role::Both && tried[host].contains(&0);
+            if is_one_sided || pairs < FEWEST || count(lost[host], role) != pairs {
                 continue;
             }
             // What another host explains already is no second suspect.

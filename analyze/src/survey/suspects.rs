@@ -66,8 +66,10 @@ pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule)
         Sensitivity { host: error, link: rule.share_of_cautious(limits.link * fit.noise).max(rule.least_effect) };
     let mut suspects = hosts.suspects;
     suspects.extend(links);
+    // As with slow pairs: the smaller of the two ways to express it.
     let is_fast = |residual: f64| {
-        rule.share(residual).abs() >= rule.least_effect && -rule.cautious(residual) > limits.link * fit.noise
+        let (gain, share) = (-residual, -rule.share(residual));
+        share >= rule.least_effect && gain.min(share) > limits.link * fit.noise
     };
     let fast =
         design.observations.iter().zip(&fit.residuals).filter(|(_, residual)| **residual < 0.0 && is_fast(**residual));

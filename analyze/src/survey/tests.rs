@@ -160,6 +160,13 @@ fn nothing_that_comes_through_is_worse_than_slow() {
     let cell = |(from, to)| if from == 3 || to == 3 { Cell::Failed } else { Cell::Value(100.0) };
     let four = judge(&Matrix::of(of_four.map(|pair| (format!("n{}", pair.0), format!("n{}", pair.1), cell(pair)))));
     assert_eq!((kinds(&four), four.suspect_count()), (vec![Kind::Host { host: 3, role: Role::Both }], Some(1)));
+    // Neighbours in a line: the host at its end has lost all of its pairs, too.
+    let neighbours = (0..6).flat_map(|i| [(i, i + 1), (i + 1, i)]);
+    let cell = |(from, to)| if from == 1 || to == 1 { Cell::Failed } else { Cell::Value(100.0) };
+    let line = judge(&Matrix::of(neighbours.map(|pair| (format!("n{}", pair.0), format!("n{}", pair.1), cell(pair)))));
+    assert_eq!(kinds(&line), [Kind::Host { host: 1, role: Role::Both }]);
+    let two = judge(&Matrix::of([("a", "b", Cell::Failed), ("b", "a", Cell::Failed)]));
+    assert_eq!((two.suspect_count(), two.blind()), (None, Some(&Limit::MostFailed { pairs: 2 })));
     // As behind daemons that only serve their client: nobody's fault.
     let most = measured(|_, to| to != 0);
     assert_eq!((most.suspect_count(), most.blind()), (None, Some(&Limit::MostFailed { pairs: 25 })));

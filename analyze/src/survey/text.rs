@@ -305,7 +305,7 @@ impl Limit {
                 )
             }
             Self::MostFailed { pairs } => {
-                format!("every pair of most hosts failed ({pairs} pairs), and no host stands out by that")
+                format!("{} failed, all pairs of most hosts: no host stands out by that", counted(*pairs, "pair"))
             }
             Self::OnlyLinks => {
                 "no host has three pairs in one direction: slow hosts cannot be told from slow links, and \
@@ -329,6 +329,18 @@ impl Limit {
 }
 
 impl Survey {
+    /// Why no suspect is named, in a few words. `None`: there is one.
+    pub fn none_named(&self) -> Option<&'static str> {
+        Some(match (self.suspect_count(), self.blind()) {
+            (None, Some(Limit::Noise { .. })) => "too much noise to name a suspect",
+            (None, Some(Limit::MostFailed { .. })) => "too many pairs failed to name a suspect",
+            (None, _) => "too few pairs to name a suspect",
+            (Some(0), _) if !self.failed.is_empty() => "no suspects among the pairs with a value",
+            (Some(0), _) => "no suspects",
+            _ => return None,
+        })
+    }
+
     /// Suspects as sentences, in their order.
     pub fn sentences(&self, hosts: &[String], better: Better, ends: Ends) -> Vec<String> {
         self.suspects.iter().map(|suspect| suspect.sentence(hosts, better, ends)).collect()
