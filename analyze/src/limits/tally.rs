@@ -15,8 +15,8 @@ pub struct Tally {
     causes: Vec<Iterations>,
 }
 
-/// The throughput and the answer of each iteration with a cause, in ascending order.
-#[derive(Clone, Debug, Default)]
+/// The throughput and the answer of each iteration with a cause: one or more.
+#[derive(Clone, Debug)]
 struct Iterations(Vec<(f64, Limit)>);
 
 impl Iterations {
@@ -26,18 +26,19 @@ impl Iterations {
 
     /// The one in the middle.
     fn typical(&self) -> &(f64, Limit) {
-        &self.0[self.0.len() / 2]
+        let mut order: Vec<_> = self.0.iter().collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        order[order.len() / 2]
     }
 
     fn by(&self) -> LimitedBy {
-        self.typical().1.by
+        self.0[0].1.by
     }
 
     /// Whether they are so far apart that no iteration is like their mean.
     fn scatter(&self) -> bool {
         let (middle, _) = self.typical();
-        let ends = [self.0.first(), self.0.last()];
-        ends.into_iter().flatten().any(|(value, _)| (value - middle).abs() > SCATTER * middle)
+        self.0.iter().any(|(value, _)| (value - middle).abs() > SCATTER * middle)
     }
 }
 
@@ -51,11 +52,9 @@ impl Tally {
         let because = row.limited_because.clone().unwrap_or_default();
         let limit = Limit { by, ratio: row.limited_ratio, because };
         let value = row.throughput_bits_per_s.unwrap_or_default();
-        if !self.causes.iter().any(|known| known.by() == by) {
-            self.causes.push(Iterations(vec![(value, limit)]));
-        } else if let Some(Iterations(known)) = self.causes.iter_mut().find(|known| known.by() == by) {
-            let place = known.partition_point(|(less, _)| *less <= value);
-            known.insert(place, (value, limit));
+        match self.causes.iter_mut().find(|known| known.by() == by) {
+            Some(Iterations(known)) => known.push((value, limit)),
+            None => self.causes.push(Iterations(vec![(value, limit)])),
         }
     }
 
