@@ -295,7 +295,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
     let rate = human(Unit::BitsPerSecond, rate);
     let because = if is_bbr {
         format!(
-            "BBR spaced the segments at {rate}, its estimate of the path; with `congestion_control: cubic` it may be faster"
+            "BBR spaced the segments at {rate}, its estimate of the path; `congestion_control: cubic` shows whether that carries more"
         )
     } else {
         format!(
