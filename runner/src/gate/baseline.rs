@@ -99,9 +99,12 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     })
 }
 
-/// The file of a `source`: in the working directory, or else beside a file of the plan or in a folder above it, if it is there.
-pub fn found(source: &Path, beside: impl AsRef<Path>) -> PathBuf {
-    let beside = beside.as_ref().ancestors().skip(1).map(|folder| folder.join(source));
+/// The file of a `source`: in the working directory, or else beside the plan, or in a folder above it that is in the plan's git
+/// checkout, if it is there. A file outside of the checkout belongs to somebody else.
+pub fn found(source: &Path, plan: impl AsRef<Path>) -> PathBuf {
+    let folders: Vec<&Path> = plan.as_ref().ancestors().skip(1).collect();
+    let root = folders.iter().position(|folder| folder.join(".git").exists()).unwrap_or_default();
+    let beside = folders.into_iter().take(root + 1).map(|folder| folder.join(source));
     std::iter::once(source.to_owned()).chain(beside).find(|path| path.exists()).unwrap_or_else(|| source.to_owned())
 }
 
@@ -406,5 +409,23 @@ mod tests {
         assert_eq!(judged(&both), ["throughput of bulk", "transaction_rate of rr"], "once");
         let bits = "{metric: throughput, max_regression: 2%, min_effect: 1Mbit/s}";
         assert_eq!(judged(bits), ["throughput of bulk+rr"]);
+    }
+
+    #[test]
+    fn a_baseline_is_looked_for_within_the_plans_checkout() {
+        let folder = tempfile::tempdir().unwrap();
+        let [above, root, plans] = ["", "checkout", "checkout/net/plans"].map(|name| folder.path().join(name));
+        fs::create_dir_all(&plans).unwrap();
+        let (plan, source) = (plans.join("p.yaml"), Path::new("of_this_test_only.csv"));
+        let place = || found(source, &plan);
+        fs::write(above.join(source), "").unwrap();
+        fs::write(root.join(source), "").unwrap();
+        assert_eq!(place(), source, "no checkout");
+        fs::create_dir(root.join(".git")).unwrap();
+        assert_eq!(place(), root.join(source));
+        fs::remove_file(root.join(source)).unwrap();
+        assert_eq!(place(), source, "outside of the checkout");
+        fs::write(plans.join(source), "").unwrap();
+        assert_eq!(place(), plans.join(source));
     }
 }
