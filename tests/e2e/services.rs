@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 use crate::{
@@ -129,6 +130,21 @@ fn a_count_of_requests_that_nobody_answers_fails() {
     let ran = plumb(&["run", &plan]);
     assert!(got.load(Relaxed) > 0 && ran.code == Some(3), "{:?} {}", ran.code, ran.stderr);
     assert!(ran.stderr.contains("no answer from the service: is it there"), "{}", ran.stderr);
+}
+
+/// A time holds a whole number of transactions, and a rate of few is off by up to one.
+#[test]
+fn a_rate_of_few_transactions_is_told() {
+    let (port, _) = udp(|request| {
+        thread::sleep(Duration::from_millis(50));
+        Some(request.to_vec())
+    });
+    let of = |stop: &str| against(port, &format!("workload: udp_rr, reply_timeout: 1m, {stop}")).1;
+    let note = "fewer than 20 transactions while it measured: it (1 time);";
+    let timed = of("duration: 500ms");
+    assert!(timed.contains(note), "{timed}");
+    let counted = of("transactions: 3");
+    assert!(!counted.contains("fewer than"), "{counted}");
 }
 
 #[test]
