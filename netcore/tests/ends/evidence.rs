@@ -83,7 +83,10 @@ fn a_receivers_small_buffer_drops_what_is_lost() {
     let (near, far) = run(&spec, V4);
     let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
     assert!(lost > 0, "a buffer of a few datagrams must overflow");
-    assert_eq!(evidence(&far).drops.socket, Some(lost));
+    // On a busy machine the queue of a CPU may overflow before the socket's. Its drops are those of all programs.
+    let drops = &evidence(&far).drops;
+    let (socket, all) = (drops.socket.unwrap(), drops.socket.unwrap() + drops.softnet.unwrap());
+    assert!((socket..=all).contains(&lost), "{lost} lost, {drops:?}");
     assert_eq!(evidence(&near).drops.socket, Some(0));
 }
 
