@@ -7,7 +7,7 @@ use crate::{
     stats::quantiles,
     table::{
         Field, Header, Row, Selection, Table,
-        select::{LeftOut, Picker, Preferred},
+        select::{LeftOut, Picker, Preferred, is_cut_short},
     },
 };
 use indexmap::IndexMap;
@@ -116,7 +116,7 @@ impl Samples {
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
             if row.text(Field::status) == Status::Skipped.as_str() {
-                if !CUT_SHORT.iter().any(|word| row.text(Field::error).starts_with(word)) {
+                if !is_cut_short(&row) {
                     skipped.insert(row.get(columns.id).to_owned());
                 }
                 continue;
@@ -147,9 +147,6 @@ impl Samples {
         self.cases.retain(|c| whole(&c.key) || !both.contains(&of(&c.key)));
     }
 }
-
-/// Reasons for which a case was skipped although it should have run. Every other reason is on purpose.
-const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
 
 /// The columns to read, beside those that every table of results has.
 struct Columns {

@@ -253,7 +253,8 @@ impl Evidence {
             to: case.origin.to.clone(),
             way: way(case),
             values: self.values(case, survey.metric.column).to_vec(),
-            failed: case.failed,
+            // A row without a value says as much as a failure.
+            failed: case.failed || !case.rows.is_empty() && self.values(case, survey.metric.column).is_empty(),
             cpu_taken: self.cpu_taken(case, survey.metric.column),
         };
         let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();

@@ -23,7 +23,7 @@ pub struct Pair {
     pub to: String,
     pub way: Way,
     pub values: Vec<f64>,
-    /// Whether an iteration failed.
+    /// Whether an iteration failed. A pair without this and without values was not measured.
     pub failed: bool,
     /// By value: the share of the time in which others took a CPU of the hosts, where it is known.
     pub cpu_taken: Vec<Option<f64>>,
@@ -48,12 +48,13 @@ impl Surveyed {
             // In the reverse direction `to` sends.
             let swap = pair.way == Way::Reverse && ends == Ends::Stream;
             let (from, to) = if swap { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
-            let failed = (pair.failed || pair.values.is_empty()).then_some((from, to, Cell::Failed));
+            let without = if pair.failed { Cell::Failed } else { Cell::Missing };
+            let without = (pair.failed || pair.values.is_empty()).then_some((from, to, without));
             let cell = |(i, value): (usize, &f64)| {
                 let taken = pair.cpu_taken.get(i).copied().flatten();
                 if taken.is_some_and(is_disturbed) { Cell::Disturbed(*value) } else { Cell::Value(*value) }
             };
-            pair.values.iter().enumerate().map(move |value| (from, to, cell(value))).chain(failed)
+            pair.values.iter().enumerate().map(move |value| (from, to, cell(value))).chain(without)
         });
         let matrix = Matrix::of(values);
         let found = survey::survey(&matrix, &Rule::new(metric.better));
@@ -64,10 +65,10 @@ impl Surveyed {
     pub fn summary(&self) -> String {
         let human = |value| schemas::units::human(self.metric.unit, value);
         let found = &self.found;
-        let tried = found.measured + found.disturbed.len() + found.failed.len();
+        let asked = found.measured + found.disturbed.len() + found.failed.len() + self.matrix.unmeasured().len();
         let suspects = found.none_named().map_or_else(|| counted(found.suspects.len(), "suspect"), str::to_owned);
         [
-            Some(format!("{} of {tried} pairs", found.measured)),
+            Some(format!("{} of {asked} pairs", found.measured)),
             found.overall.map(|median| format!("median {}", human(median))),
             found.spread.map(|spread| format!("spread {}", survey::percent(spread))),
             (!found.disturbed.is_empty()).then(|| format!("{} disturbed", found.disturbed.len())),
@@ -95,8 +96,9 @@ impl Surveyed {
         let observed = if is_spread { self.found.spread } else { self.found.suspect_count().map(|count| count as f64) };
         let holds = observed.map(|observed| assertion.operator.holds(observed, assertion.limit));
         let unknown = [
-            (&self.found.failed, ["pair has no value", "pairs have no value"]),
+            (&self.found.failed[..], ["pair has no value", "pairs have no value"]),
             (&self.found.disturbed, ["pair was disturbed", "pairs were disturbed"]),
+            (self.matrix.unmeasured(), ["pair was not measured", "pairs were not measured"]),
         ];
         let mut reasons: Vec<String> = Vec::new();
         let verdict = match holds {
@@ -144,7 +146,7 @@ mod tests {
             to: format!("n{to}"),
             way: Way::Forward,
             values: if failed.contains(&(from, to)) { Vec::new() } else { vec![value(from, to)] },
-            failed: false,
+            failed: failed.contains(&(from, to)),
             cpu_taken: Vec::new(),
         };
         let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));

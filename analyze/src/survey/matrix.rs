@@ -4,7 +4,7 @@ use crate::stats::{moments::Moments, quantiles};
 use schemas::metrics::Better;
 use std::{
     cmp::Ordering,
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
 };
 
 /// One ordered pair of a survey, or one measurement of it.
@@ -40,6 +40,8 @@ pub struct Matrix {
     reached: HashMap<(usize, usize), (f64, f64)>,
     /// Pairs with a value of which an iteration failed, in order.
     partly: Vec<(usize, usize)>,
+    /// Pairs that were asked for and not measured, in order.
+    unmeasured: Vec<(usize, usize)>,
     /// Failed pairs that were measured, and of whose values half or more are 0.
     silent: HashSet<(usize, usize)>,
 }
@@ -54,6 +56,7 @@ impl Matrix {
             scatter: HashMap::new(),
             reached: HashMap::new(),
             partly: Vec::new(),
+            unmeasured: Vec::new(),
             silent: HashSet::new(),
         }
     }
@@ -96,9 +99,13 @@ impl Matrix {
             index(name.as_ref());
         }
         let mut pairs: HashMap<(usize, usize), (Vec<f64>, Vec<f64>)> = HashMap::new();
-        let mut failed = Vec::new();
+        let (mut failed, mut asked) = (Vec::new(), Vec::new());
         for (from, to, cell) in measurements {
             let pair = (index(from.as_ref()), index(to.as_ref()));
+            if cell == Cell::Missing {
+                asked.push(pair);
+                continue;
+            }
             let (values, disturbed) = pairs.entry(pair).or_default();
             match cell {
                 Cell::Value(value) if value.is_finite() => values.push(value),
@@ -135,11 +142,14 @@ impl Matrix {
             };
             matrix.set(pair.0, pair.1, cell);
         }
-        let failed = failed.into_iter().map(|(from, to)| (place[from], place[to]));
-        matrix.partly = failed.filter(|(from, to)| matrix.cell(*from, *to) != Cell::Failed).collect();
-        matrix.partly.sort_unstable();
-        matrix.partly.dedup();
-        matrix
+        let placed = |pairs: Vec<(usize, usize)>, is_kept: &dyn Fn(Cell) -> bool| {
+            let placed = pairs.into_iter().map(|(from, to)| (place[from], place[to]));
+            let kept: BTreeSet<_> = placed.filter(|(from, to)| is_kept(matrix.cell(*from, *to))).collect();
+            kept.into_iter().collect()
+        };
+        let partly = placed(failed, &|cell| cell != Cell::Failed);
+        let unmeasured = placed(asked, &|cell| cell == Cell::Missing);
+        Self { partly, unmeasured, ..matrix }
     }
 
     /// The iterations of a pair. `None`: it has one, or no value.
@@ -158,6 +168,11 @@ impl Matrix {
             bests.set(*from, *to, Cell::Value(if better == Better::Lower { *least } else { *most }));
         }
         Some(bests)
+    }
+
+    /// Pairs that were asked for and not measured, as after an interruption.
+    pub fn unmeasured(&self) -> &[(usize, usize)] {
+        &self.unmeasured
     }
 
     /// Pairs with a value of which an iteration failed.

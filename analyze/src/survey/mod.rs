@@ -183,7 +183,7 @@ pub struct Survey {
     pub failed: Vec<(usize, usize)>,
     /// Pairs that were measured only while others took a CPU of their hosts.
     pub disturbed: Vec<(usize, usize)>,
-    /// Pairs that were not measured, where the others are all pairs, or one direction of each. Other shapes lack nothing.
+    /// Pairs that were not measured though they were asked for, or though the others are all pairs or one direction of each.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
     /// Pairs that are faster than their hosts' others, where they are no few: what the others share may be slow.
@@ -296,6 +296,9 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
 }
 
 fn missing(matrix: &Matrix) -> Vec<(usize, usize)> {
+    if !matrix.unmeasured().is_empty() {
+        return matrix.unmeasured().to_vec();
+    }
     let is_tried = |from, to| matrix.cell(from, to) != Cell::Missing;
     let all = matrix.len() * matrix.len().saturating_sub(1);
     let tried = matrix.pairs().filter(|p| p.2 != Cell::Missing).count();

@@ -4,7 +4,10 @@ use super::{Cell, Ends, Matrix};
 use crate::{
     error::Error,
     limits,
-    table::{Field, Picker, Row, Selection, Table, select::Preferred},
+    table::{
+        Field, Picker, Row, Selection, Table,
+        select::{Preferred, is_cut_short},
+    },
 };
 use indexmap::IndexMap;
 use schemas::{
@@ -103,7 +106,7 @@ struct Measurement {
 enum Taken {
     Measured,
     Failed,
-    /// Not measured on purpose, or measured again: it tells the hosts and nothing else.
+    /// Not measured to the end, or measured again: it tells the hosts, and that the pair was asked for.
     Left,
 }
 
@@ -185,6 +188,7 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     let columns = Columns::of(table, metric)?;
     let mut picker = Picker::of_any_status(selection, table)?;
     let mut kept: Preferred<IndexMap<Vec<String>, Vec<Measurement>>> = Preferred::default();
+    let mut never_ran: Vec<(Vec<String>, Measurement)> = Vec::new();
     while let Some(row) = table.next_row()? {
         let Some(kind) = picker.pick(&row)? else { continue };
         let (from, to) = (row.text(Field::from), row.text(Field::to));
@@ -192,13 +196,18 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
         if from.is_empty() || to.is_empty() || from == to {
             continue;
         }
-        if let Some(groups) = kept.slot(kind) {
-            let key = columns.key.iter().map(|c| row.get(*c).to_owned()).collect();
-            groups.entry(key).or_insert_with(Vec::new).push(columns.measurement(&row)?);
+        let key = || columns.key.iter().map(|c| row.get(*c).to_owned()).collect();
+        if is_cut_short(&row) {
+            never_ran.push((key(), columns.measurement(&row)?));
+        } else if let Some(groups) = kept.slot(kind) {
+            groups.entry(key()).or_insert_with(Vec::new).push(columns.measurement(&row)?);
         }
     }
     picker.matched(table)?;
-    let groups = kept.of_observations("--record iteration")?;
+    let mut groups = kept.of_observations("--record iteration")?;
+    for (key, measurement) in never_ran {
+        groups.entry(key).or_default().push(measurement);
+    }
     let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut surveys = Vec::new();
     for (key, measurements) in groups {
@@ -259,7 +268,7 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
     let known = measurements.iter().filter(|m| m.status == Taken::Measured);
     let is_disturbed = limits::disturbed(known.filter_map(|m| m.cpu_taken).collect());
     let mut list = Vec::new();
-    for m in measurements.iter().filter(|m| m.status != Taken::Left) {
+    for m in measurements {
         if apart && m.way == Some(Way::Both) {
             continue;
         }
@@ -276,6 +285,7 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
         let swap = m.way == Some(Way::Reverse) && ends == Ends::Stream;
         let (from, to) = if swap { (&m.to, &m.from) } else { (&m.from, &m.to) };
         let cell = match value {
+            None if m.status == Taken::Left => Cell::Missing,
             None => Cell::Failed,
             Some(value) if m.cpu_taken.is_some_and(&is_disturbed) => Cell::Disturbed(value),
             Some(value) => Cell::Value(value),

@@ -143,6 +143,16 @@ fn missing_and_failed_pairs_are_listed_and_not_slow() {
 }
 
 #[test]
+fn a_pair_that_was_asked_for_and_not_measured_has_not_failed() {
+    let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to);
+    let cell = |(from, to)| if from + to > 6 { Cell::Missing } else { Cell::Value(100.0 + noise(from, to)) };
+    let matrix = Matrix::of(pairs.map(|(from, to)| (format!("n{from}"), format!("n{to}"), cell((from, to)))));
+    let found = judge(&matrix);
+    assert_eq!((found.failed.len(), found.missing.len(), found.measured), (0, 8, 22));
+    assert_eq!(found.none_named(), Some("no suspects among the pairs with a value"));
+}
+
+#[test]
 fn nothing_that_comes_through_is_worse_than_slow() {
     let measured = |dead: fn(usize, usize) -> bool| {
         let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to))).filter(|(from, to)| from != to);

@@ -137,9 +137,15 @@ impl Text<'_> {
     fn reservation(&self) -> String {
         let found = self.found;
         let mut parts = Vec::new();
-        if !found.failed.is_empty() {
-            let failed = counted(found.failed.len(), "pair");
-            parts.push(format!(" among the {} with a value; {failed} failed", counted(found.measured, "pair")));
+        let without = [(&found.failed, "failed"), (&found.missing, "not measured")];
+        let without: Vec<String> = without
+            .iter()
+            .filter(|(pairs, _)| !pairs.is_empty())
+            .map(|(pairs, what)| format!("; {} {what}", counted(pairs.len(), "pair")))
+            .collect();
+        if !without.is_empty() {
+            let measured = counted(found.measured, "pair");
+            parts.push(format!(" among the {measured} with a value{}", without.concat()));
         }
         if !found.fast.is_empty() {
             let (are, fast) = (if found.fast.len() == 1 { "is" } else { "are" }, found.fast.len());
@@ -335,7 +341,9 @@ impl Survey {
             (None, Some(Limit::Noise { .. })) => "too much noise to name a suspect",
             (None, Some(Limit::MostFailed { .. })) => "too many pairs failed to name a suspect",
             (None, _) => "too few pairs to name a suspect",
-            (Some(0), _) if !self.failed.is_empty() => "no suspects among the pairs with a value",
+            (Some(0), _) if !self.failed.is_empty() || !self.missing.is_empty() => {
+                "no suspects among the pairs with a value"
+            }
             (Some(0), _) => "no suspects",
             _ => return None,
         })

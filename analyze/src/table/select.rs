@@ -25,7 +25,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use self::condition::Condition;
-use super::{Cells, Field, Table};
+use super::{Cells, Field, Row, Table};
 use crate::error::Error;
 
 /// The kind of a row, from the text of its `record` cell.
@@ -361,6 +361,15 @@ impl LeftOut {
         (total > 0)
             .then(|| format!("{total} {rows} {are} not counted because of {its} status ({}){why}", list.join(", ")))
     }
+}
+
+/// Reasons for which a case was skipped although it should have run. Every other reason is on purpose.
+const CUT_SHORT: [&str; 2] = ["interrupted", "run.fail_fast"];
+
+/// Whether the row tells of a case that was skipped although it should have run.
+pub fn is_cut_short(row: &Row<'_>) -> bool {
+    let is_skipped = row.text(Field::status) == Status::Skipped.as_str();
+    is_skipped && CUT_SHORT.iter().any(|word| row.text(Field::error).starts_with(word))
 }
 
 /// Collects something per kind of record and keeps only the preferred kind.
