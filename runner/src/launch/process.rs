@@ -4,6 +4,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    env,
+    ffi::OsString,
     fs::File,
     io::{self, BufReader, Read, Write},
     net::Shutdown,
@@ -56,6 +58,13 @@ pub enum LauncherEvent {
     Closed,
 }
 
+/// Where programs are looked for, with this one's folder at the end: a launcher on this machine starts it though it is not installed.
+fn search_path() -> Option<OsString> {
+    let path = env::var_os("PATH")?;
+    let own = env::current_exe().ok()?;
+    env::join_paths(env::split_paths(&path).chain([own.parent()?.to_owned()])).ok()
+}
+
 /// A running launcher. Dropping it ends its daemons and then itself.
 #[derive(Debug)]
 pub struct Process {
@@ -83,6 +92,7 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .envs(search_path().map(|path| ("PATH", path)))
             .process_group(0)
             .spawn()?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
