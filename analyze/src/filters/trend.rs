@@ -17,7 +17,7 @@ use crate::{
     },
 };
 use schemas::{
-    text::plain,
+    text::{counted, plain},
     units::{human, margin, three_digits},
 };
 use std::{
@@ -107,6 +107,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if format == Format::Csv {
         reading.notes.iter().for_each(|note| crate::warn(note));
     }
+    if let Some(note) = too_old(args, &analysed) {
+        crate::warn(&note);
+    }
     if args.annotations.are_wanted() {
         write(args, &reading, &analysed, &mut std::io::stderr().lock())?;
     }
@@ -123,15 +126,33 @@ fn outage_lines(all: &[Outage]) -> Vec<String> {
     before.into_iter().chain(all[earlier..].iter().map(sentences::outage)).collect()
 }
 
-/// Whether a finding counts for `--fail-on`.
-fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
-    let finding = &analysed.trend.findings[i];
-    let counts = match args.fail_on {
+/// Whether a finding is one of those that `--fail-on` names.
+fn is_named(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
+    let is_kind = match args.fail_on {
         FailOn::Nothing => false,
-        FailOn::Regression | FailOn::Inconclusive => finding.worse == Some(true),
+        FailOn::Regression | FailOn::Inconclusive => analysed.trend.findings[i].worse == Some(true),
         FailOn::Change => true,
     };
-    counts && analysed.since(finding) <= args.within && analysed.accepted[i].is_none()
+    is_kind && analysed.accepted[i].is_none()
+}
+
+/// Whether a finding counts for `--fail-on`.
+fn fails(args: &Args, analysed: &AnalysedSeries, i: usize) -> bool {
+    is_named(args, analysed, i) && analysed.since(&analysed.trend.findings[i]) <= args.within
+}
+
+/// That findings were too long ago to count, where none counts.
+fn too_old(args: &Args, all: &[AnalysedSeries]) -> Option<String> {
+    let findings = || all.iter().flat_map(|of| (0..of.trend.findings.len()).map(move |i| (of, i)));
+    let old = findings().filter(|(of, i)| is_named(args, of, *i)).count();
+    let counts = findings().any(|(of, i)| fails(args, of, i));
+    (old > 0 && !counts).then(|| {
+        format!(
+            "{} from before the last {} of a series: not counted for --fail-on; --within sets the number of runs",
+            counted(old, "finding"),
+            counted(args.within, "run")
+        )
+    })
 }
 
 fn verdict(args: &Args, analysed: &[AnalysedSeries]) -> Verdict {
@@ -298,6 +319,13 @@ pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) ->
     write_csv(output, Row::HEADER, of_series.chain(outages).map(Row::cells))
 }
 
+/// Why there is no finding. `None`: there is one.
+fn nothing(all: &[AnalysedSeries]) -> Option<&'static str> {
+    let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
+    let nothing = if searched { "No change." } else { "Too few runs to tell a change." };
+    all.iter().all(|analysed| analysed.trend.findings.is_empty()).then_some(nothing)
+}
+
 /// Sentences: what changed, then the levels of all series.
 pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
     for event in events(reading, all) {
@@ -323,9 +351,8 @@ pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &m
             layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
         }
     }
-    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
-        let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
-        writeln!(output, "{}", if searched { "no change" } else { "too few runs to tell a change" })?;
+    if let Some(nothing) = nothing(all) {
+        writeln!(output, "{nothing}")?;
     }
     for line in outage_lines(&reading.outages) {
         layout::paragraph(&plain(&line), sheet.indent, sheet.width, output)?;
@@ -354,8 +381,8 @@ pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Writ
             writeln!(output, "  - {}", escaped(&line))?;
         }
     }
-    if all.iter().all(|analysed| analysed.trend.findings.is_empty()) {
-        writeln!(output, "No change.")?;
+    if let Some(nothing) = nothing(all) {
+        writeln!(output, "{nothing}")?;
     }
     for line in outage_lines(&reading.outages) {
         writeln!(output, "\n{}", escaped(&line))?;

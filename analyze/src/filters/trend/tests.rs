@@ -23,11 +23,14 @@ fn history(runs: usize, step: usize) -> tempfile::TempDir {
     dir
 }
 
-fn trend_of(dir: &tempfile::TempDir, words: &[&str]) -> (Result<Verdict, Error>, String) {
+fn args_of(dir: &tempfile::TempDir, words: &[&str]) -> Args {
     let path = dir.path().to_str().unwrap();
-    let args = Program::parse_from(["plumb", path, "--repository", path].iter().chain(words)).args;
+    Program::parse_from(["plumb", path, "--repository", path].iter().chain(words)).args
+}
+
+fn trend_of(dir: &tempfile::TempDir, words: &[&str]) -> (Result<Verdict, Error>, String) {
     let mut output = Vec::new();
-    let verdict = run(&args, &mut output);
+    let verdict = run(&args_of(dir, words), &mut output);
     (verdict, String::from_utf8(output).unwrap())
 }
 
@@ -43,6 +46,12 @@ fn a_recent_regression_fails_and_an_old_one_does_not() {
     assert!(text.contains("commits not known: commit 0000023 is not in the repository"), "{text}");
     let (verdict, _) = trend_of(&dir, &["--fail-on", "regression", "--within", "3"]);
     assert_eq!(verdict.unwrap(), Verdict::Ok, "it is four runs old");
+    let note = |within: &str| {
+        let args = args_of(&dir, &["--fail-on", "regression", "--within", within]);
+        too_old(&args, &analysed::read(&args.history, &args.asked).unwrap().1)
+    };
+    assert_eq!(note("5"), None);
+    assert!(note("3").unwrap().starts_with("1 finding from before the last 3 runs of a series"));
     let (verdict, _) = trend_of(&dir, &[]);
     assert_eq!(verdict.unwrap(), Verdict::Ok, "nothing was asked for");
 }
@@ -53,7 +62,7 @@ fn too_few_runs_are_counted_and_inconclusive() {
     assert_eq!(verdict.unwrap(), Verdict::Inconclusive);
     let (verdict, _) = trend_of(&history(14, 7), &["--fail-on", "regression"]);
     assert_eq!(verdict.unwrap(), Verdict::Ok, "a history begins with few");
-    assert!(text.contains("14 runs: 6 more make the 20") && text.contains("too few runs"), "{text}");
+    assert!(text.contains("14 runs: 6 more make the 20") && text.contains("Too few runs"), "{text}");
 }
 
 #[test]
@@ -171,7 +180,7 @@ fn what_neighbours_slowed_is_no_level() {
     assert!(text.contains("improvement: rtt latency.p50"), "{text}");
     let taken: Vec<(usize, f64)> = (0..12).map(|run| (run, 0.34)).collect();
     let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text"]);
-    assert!(text.contains("no change") && text.contains("12 runs are left out: others took a CPU meanwhile"), "{text}");
+    assert!(text.contains("No change") && text.contains("12 runs are left out: others took a CPU meanwhile"), "{text}");
     assert!(!text.contains("rtt cpu.taken"), "{text}");
     let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text", "--metric", "cpu.taken"]);
     assert!(text.contains("rtt cpu.taken"), "{text}");
