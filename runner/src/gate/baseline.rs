@@ -182,11 +182,10 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     Ok(run.said(&to, &replaced))
 }
 
-/// `baseline.source` of the run's plan, loaded with the `--set` of that run and then `sets`.
+/// `baseline.source` of the run's plan, loaded as for that run and then with `sets`.
 fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
     let plan = record.plans.first().cloned().unwrap_or_default();
-    let of_run = plan.overrides.iter().filter_map(|word| word.strip_prefix("--set ")).map(str::to_owned);
-    let options = LoadOptions { sets: of_run.chain(sets.iter().cloned()).collect(), ..LoadOptions::default() };
+    let options = LoadOptions { sets: sets.to_vec(), ..LoadOptions::default() }.after(&plan.overrides);
     let loaded = plan::load_str(known(&plan.path), &plan.text, &options)?;
     loaded.baseline.map(|(baseline, _)| found(&baseline.source, &plan.path)).ok_or_else(|| {
         Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())

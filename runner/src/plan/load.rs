@@ -45,6 +45,19 @@ pub struct LoadOptions {
     pub hosts: Vec<String>,
 }
 
+impl LoadOptions {
+    /// These, after those of a run, as its record has them: `--set a=b`. Its selection counts where there is no other.
+    pub fn after(mut self, overrides: &[String]) -> Self {
+        let of_run = |flag| overrides.iter().filter_map(move |word| word.strip_prefix(flag)).map(str::to_owned);
+        self.sets.splice(0..0, of_run("--set "));
+        self.hosts.splice(0..0, of_run("--host "));
+        if self.only.is_empty() {
+            self.only.extend(of_run("--only "));
+        }
+        self
+    }
+}
+
 /// Reads, checks and expands the plan at `path`, or the one of that name inside the program; `-` is standard input.
 pub fn load(path: &str, options: &LoadOptions) -> Result<Plan, Diagnostics> {
     let (name, text) = read(path)?;

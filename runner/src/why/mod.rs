@@ -61,17 +61,9 @@ pub struct Source {
 
 impl Source {
     /// The plan of a run, with the run's own overrides and then `options`. `Err`: the run is of several plans.
-    pub fn of_run(record: &RunRecord, mut options: LoadOptions) -> Result<Self, String> {
+    pub fn of_run(record: &RunRecord, options: LoadOptions) -> Result<Self, String> {
         let [plan] = &record.plans[..] else { return Err(format!("the run is of {} plans", record.plans.len())) };
-        let of_run = |flag: &'static str| {
-            plan.overrides.iter().filter_map(move |word| word.strip_prefix(flag)).map(str::to_owned)
-        };
-        options.sets.splice(0..0, of_run("--set "));
-        options.hosts.splice(0..0, of_run("--host "));
-        if options.only.is_empty() {
-            options.only.extend(of_run("--only "));
-        }
-        Ok(Self { name: plan.path.clone(), text: plan.text.clone(), options })
+        Ok(Self { name: plan.path.clone(), text: plan.text.clone(), options: options.after(&plan.overrides) })
     }
 
     /// The plan, which may run no programs.
