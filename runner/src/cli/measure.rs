@@ -292,7 +292,7 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
 /// The words of this command line behind `plumb measure`, for a shell.
 fn words() -> String {
     let quoted = |word: String| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%[]".contains(c);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%".contains(c);
         if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
     let words = std::env::args()
