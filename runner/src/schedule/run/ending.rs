@@ -110,7 +110,7 @@ impl Run<'_> {
         }
         if let Some(drift) = state.samples.drift() {
             doubts.push(format!(
-                "case {}: it drifts: {} from the first iteration to the last (p {:.4}): its mean describes no state of the \
+                "case {}: it drifts: {} of its mean from the first iteration to the last (p {:.4}): its mean describes no state of the \
                  machine",
                 step.name,
                 signed(drift.ratio),
