@@ -6,7 +6,7 @@ use crate::{
     error::{Error, Verdict, even_unread},
     first_few,
     judge::{
-        Judge, Severity, VerdictRow,
+        self, Judge, Severity, VerdictRow,
         baseline::{Baseline, Terms},
         environment::{self, Environment},
         statement::{Evidence, Statement},
@@ -126,9 +126,11 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         explain(row, args, record.as_ref());
     }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
-    even_unread(
-        args.tables.output.write(output, |w| verdicts::write(&rows, format, &Sheet::of(&args.tables.output), w)),
-    )?;
+    // A self-test has its answer in the table.
+    let answer = judge::answer(&rows, "the baseline").filter(|_| args.self_test.is_none());
+    let sheet = Sheet::of(&args.tables.output);
+    let answer = answer.as_ref().map(|(_, text)| &**text);
+    even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, answer, format, &sheet, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
         // A gate whose statements only warn cannot fail either.

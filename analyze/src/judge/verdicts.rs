@@ -36,18 +36,28 @@ pub enum Format {
     Md,
 }
 
-/// Writes the rows; text fits the sheet.
-pub fn write(rows: &[VerdictRow], format: Format, sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
-    match format {
-        Format::Csv => csv(rows, output)?,
-        Format::Text => {
-            layout::aligned(&columns(rows), sheet, output)?;
-            writeln!(output, "{}", summary(rows))?;
-        }
-        Format::Md => {
-            layout::markdown(&columns(rows), output)?;
-            writeln!(output, "\n{}", summary(rows))?;
-        }
+/// Writes the rows; text fits the sheet. For people, what they come to in a sentence is the first line, or, without one, the numbers
+/// of verdicts are the last.
+pub fn write(
+    rows: &[VerdictRow],
+    answer: Option<&str>,
+    format: Format,
+    sheet: &Sheet,
+    output: &mut dyn Write,
+) -> Result<(), Error> {
+    if format == Format::Csv {
+        return csv(rows, output);
+    }
+    let is_markdown = format == Format::Md;
+    layout::answer(answer.unwrap_or_default(), is_markdown, sheet, output)?;
+    let columns = columns(rows);
+    if is_markdown {
+        layout::markdown(&columns, output)?;
+    } else {
+        layout::aligned(&columns, sheet, output)?;
+    }
+    if answer.is_none() {
+        writeln!(output, "{}{}", if is_markdown { "\n" } else { "" }, summary(rows))?;
     }
     Ok(())
 }
@@ -340,7 +350,7 @@ mod tests {
             ..VerdictRow::default()
         };
         let mut out = Vec::new();
-        write(&[row], Format::Md, &Sheet::PLAIN, &mut out).unwrap();
+        write(&[row], None, Format::Md, &Sheet::PLAIN, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.matches("loss in 3 of 3 iterations").count(), 1, "{text}");
     }
@@ -390,7 +400,7 @@ mod tests {
             ..VerdictRow::default()
         };
         let mut out = Vec::new();
-        write(&[row], Format::Text, &Sheet::PLAIN, &mut out).unwrap();
+        write(&[row], None, Format::Text, &Sheet::PLAIN, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "verdict  case  assertion               observed\n\

@@ -148,6 +148,18 @@ pub fn paragraph(text: &str, indent: usize, width: Option<usize>, output: &mut d
     wrapped(text, room).iter().try_for_each(|line| writeln!(output, "{:indent$}{line}", ""))
 }
 
+/// Prints what a table says, before it; nothing for no text.
+pub fn answer(answer: &str, is_markdown: bool, sheet: &Sheet, output: &mut dyn Write) -> io::Result<()> {
+    if answer.is_empty() {
+        return Ok(());
+    }
+    if is_markdown {
+        return writeln!(output, "**{}**\n", escaped(answer));
+    }
+    paragraph(&text::plain(answer), sheet.indent, sheet.width, output)?;
+    writeln!(output)
+}
+
 /// Prints a Markdown table that is also readable as text.
 pub fn markdown(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     let widths: Vec<usize> = columns

@@ -140,7 +140,7 @@ impl Verdicts {
         if self.rows.is_empty() {
             return Ok(());
         }
-        Ok(verdicts::write(&self.rows, Format::Text, sheet, out)?)
+        Ok(verdicts::write(&self.rows, None, Format::Text, sheet, out)?)
     }
 
     /// Writes the `verdicts` table.

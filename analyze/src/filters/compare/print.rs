@@ -79,18 +79,12 @@ pub fn people(
     output: &mut dyn Write,
 ) -> Result<(), Error> {
     let columns = columns(comparisons);
+    layout::answer(answer, format == Format::Md, sheet, output)?;
     if format == Format::Md {
-        if !answer.is_empty() {
-            writeln!(output, "**{}**\n", escaped(answer))?;
-        }
         layout::markdown(&columns, output)?;
         // An empty line at the end, so that other Markdown may follow.
         writeln!(output, "\n{}\n", escaped(facts))?;
     } else {
-        if !answer.is_empty() {
-            layout::paragraph(&plain(answer), sheet.indent, sheet.width, output)?;
-            writeln!(output)?;
-        }
         layout::aligned(&columns, sheet, output)?;
         layout::paragraph(&plain(facts), sheet.indent, sheet.width, output)?;
     }
