@@ -83,6 +83,7 @@ impl Pairs {
 }
 
 /// A row of a pair.
+#[derive(Clone)]
 struct Measurement {
     /// The cells of [`Columns::apart`].
     apart: Vec<String>,
@@ -188,7 +189,7 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
     let columns = Columns::of(table, metric)?;
     let mut picker = Picker::of_any_status(selection, table)?;
     let mut kept: Preferred<IndexMap<Vec<String>, Vec<Measurement>>> = Preferred::default();
-    let mut never_ran: Vec<(Vec<String>, Measurement)> = Vec::new();
+    let mut never_ran: HashMap<Vec<String>, Vec<Measurement>> = HashMap::new();
     while let Some(row) = table.next_row()? {
         let Some(kind) = picker.pick(&row)? else { continue };
         let (from, to) = (row.text(Field::from), row.text(Field::to));
@@ -198,25 +199,24 @@ pub fn read(table: &mut Table, selection: &Selection, metric: Option<&str>) -> R
         }
         let key = || columns.key.iter().map(|c| row.get(*c).to_owned()).collect();
         if is_cut_short(&row) {
-            never_ran.push((key(), columns.measurement(&row)?));
+            never_ran.entry(key()).or_default().push(columns.measurement(&row)?);
         } else if let Some(groups) = kept.slot(kind) {
             groups.entry(key()).or_insert_with(Vec::new).push(columns.measurement(&row)?);
         }
     }
     picker.matched(table)?;
-    let mut groups = kept.of_observations("--record iteration")?;
-    for (key, measurement) in never_ran {
-        groups.entry(key).or_default().push(measurement);
-    }
+    let groups = kept.of_observations("--record iteration")?;
     let names: Vec<String> = columns.key.iter().map(|c| table.header().names()[*c].clone()).collect();
     let mut surveys = Vec::new();
     for (key, measurements) in groups {
+        let never_ran = never_ran.remove(&key).unwrap_or_default();
         let key: Key = names.iter().cloned().zip(key).collect();
         let mut parts = vec![(key, measurements)];
         for (at, (name, _)) in columns.apart.iter().enumerate() {
             parts = parts.into_iter().flat_map(|(key, part)| told_apart(key, part, name, at)).collect();
         }
-        for (key, part) in parts {
+        for (key, mut part) in parts {
+            part.extend(never_ran.iter().cloned());
             surveys.extend(pairs(key, &part, &columns.metrics)?);
         }
     }

@@ -209,6 +209,23 @@ fn a_load_that_adds_nothing_leaves_the_latency_itself_to_compare() {
 }
 
 #[test]
+fn pairs_that_a_signal_kept_from_being_measured_are_missing() {
+    // So few pairs that nothing but these rows tells what else was to be measured.
+    let text = "test,from,to,workload,record,status,error,message_bytes,throughput_bits_per_s\n\
+                t,n2,n3,tcp_stream,iteration,ok,,100,50\n\
+                t,n3,n4,tcp_stream,iteration,ok,,100,50\n\
+                t,n4,n3,tcp_stream,iteration,ok,,100,50\n\
+                t,n2,n1,tcp_stream,iteration,failed,no route,100,\n\
+                t,n1,n2,tcp_stream,iteration,cut,interrupted by SIGINT after 638 ms,100,7\n\
+                t,n1,n2,tcp_stream,summary,skipped,interrupted by SIGINT after 638 ms,,\n\
+                t,n1,n3,tcp_stream,summary,skipped,interrupted by SIGINT before it ran,,\n";
+    let mut read = survey::read(&mut Table::from_text("t", text).unwrap(), &Selection::default(), None).unwrap();
+    assert_eq!(read.len(), 1, "one survey, of one size");
+    let judged = Judged::of(read.remove(0));
+    assert_eq!((&judged.found.missing[..], &judged.found.failed[..]), (&[(0, 1), (0, 2)][..], &[(1, 0)][..]));
+}
+
+#[test]
 fn a_narrow_terminal_gets_a_table_of_hosts() {
     let args: Args = parsed(["survey"]).unwrap();
     let mut input = Table::from_text("t", table(10, slow)).unwrap();
