@@ -3,11 +3,7 @@
 mod report;
 mod sinks;
 
-use std::{
-    fmt::Write as _,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt::Write as _, path::PathBuf, sync::Arc};
 
 use analyze::{distinct, first_few, judge::environment::Environment};
 use netcore::control::key::Key;
@@ -24,7 +20,7 @@ use crate::{
     plan::{
         Format, Plan,
         case::{Endpoint, Member},
-        ranges, shipped,
+        ranges,
     },
     programs::{Surroundings, hooks::Programs},
     progress::Progress,
@@ -187,10 +183,10 @@ fn interruption(
         (Some(place), _) if !is_begun => {
             let _ = write!(sentence, "; nothing was measured, and {} stays as it was", place.display());
         }
-        // The words of `plumb measure` are no plan that can be named.
-        (Some(place), [plan]) if Path::new(&plan.path).exists() || shipped(&plan.path).is_some() => {
-            let command = resume_command(&plan.path, &options.overrides, place);
-            let _ = write!(sentence, "; go on with {command}");
+        (Some(place), [plan]) => {
+            if let Some(command) = resume_command(&plan.path, &options.overrides, place) {
+                let _ = write!(sentence, "; go on with {command}");
+            }
         }
         _ => {}
     }

@@ -15,9 +15,8 @@ use crate::{
     plan::{
         Format, LoadOptions,
         diagnostics::suggest,
-        keys,
-        load::{self, PLANS},
-        load_str,
+        keys, load_str,
+        shipped::{PLANS, shipped},
     },
 };
 
@@ -234,7 +233,7 @@ pub fn plans(args: &PlansArgs) -> Result<Exit, Error> {
     match &args.action {
         None => super::print(&plan_list(&Sheet::stdout()))?,
         Some(Action::Show { name }) => {
-            let Some(plan) = load::shipped(name) else {
+            let Some(plan) = shipped(name) else {
                 let names: Vec<&str> = PLANS.iter().map(|plan| plan.name).collect();
                 return Err(Error::Usage(format!("no plan `{name}` is inside: {}", suggest(name, &names))));
             };

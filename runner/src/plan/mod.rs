@@ -13,6 +13,7 @@
 //! - [`job`], `ranks`, [`answers`]: the kinds of tests, and what each answers
 //! - [`expand`], `member`, `policy`, [`spec`], [`check`]: from bodies to checked cases
 //! - [`pictures`]: the pictures of a plan
+//! - [`mod@shipped`]: the plans inside the program
 //! - [`mod@explain`]: which layers set a value
 
 pub mod answers;
@@ -42,6 +43,7 @@ pub mod ranges;
 mod ranks;
 pub mod resolve;
 mod responsiveness;
+pub mod shipped;
 pub mod spec;
 pub mod tree;
 pub mod vars;
@@ -51,5 +53,6 @@ pub use case::{Case, Plan};
 pub use diagnostics::{Diagnostics, Format};
 pub use explain::{Explanation, explain};
 pub use inventory::is_like_host;
-pub use load::{LoadOptions, load, load_str, read, shipped, tell_apart};
+pub use load::{LoadOptions, load, load_str, read, tell_apart};
+pub use shipped::shipped;
 pub use spec::bind_parts;

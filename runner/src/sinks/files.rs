@@ -20,12 +20,11 @@ use analyze::table::{
     sync_folder,
 };
 use netcore::control::child::shown;
-use schemas::run_record::RunRecord;
 
 use super::run_json;
 use crate::{
     error::{Error, replace},
-    plan::{Plan, model::Table, pictures::Picture},
+    plan::{Plan, model::Table, pictures::Picture, shipped},
 };
 
 /// The files of a run; what is `None` is not written.
@@ -396,22 +395,22 @@ fn spare(table: &Path, files: &Files, plans: &[Plan]) -> Result<(), Error> {
     }
     let place = files.dir.as_ref().filter(|dir| table.parent() == Some(dir.as_path()));
     let place = place.map_or_else(|| table.to_owned(), Clone::clone);
+    let overrides = own.plans.first().map(|plan| plan.overrides.as_slice()).unwrap_or_default();
     let remedy = match plans {
-        [plan] => format!("go on with it: {}; replace it: --overwrite", resume(&plan.path, &place, own)),
-        _ => "replace it: --overwrite".to_owned(),
+        [plan] => resume_command(&plan.path, overrides, &place),
+        _ => None,
     };
+    let remedy =
+        remedy.map(|command| format!("go on with it: {command}; ")).unwrap_or_default() + "replace it: --overwrite";
     let how = own.interrupted.as_ref().map_or_else(|| "has not ended".to_owned(), |by| format!("was ended by {by}"));
     refused(&format!("is of a run that {how} (begun {})", own.began), &remedy)
 }
 
-/// The command that goes on with a run.
-fn resume(plan: &str, place: &Path, run: &RunRecord) -> String {
-    let overrides = run.plans.first().map(|plan| plan.overrides.as_slice()).unwrap_or_default();
-    resume_command(plan, overrides, place)
-}
-
-/// `plumb run lab.yaml --set duration=1s --resume out`
-pub fn resume_command(plan: &str, overrides: &[String], place: &Path) -> String {
+/// `plumb run lab.yaml --set duration=1s --resume out`. `None`: the plan has no name, as that of `plumb measure`.
+pub fn resume_command(plan: &str, overrides: &[String], place: &Path) -> Option<String> {
+    if !Path::new(plan).exists() && shipped(plan).is_none() {
+        return None;
+    }
     let mut words = vec!["plumb".to_owned(), "run".to_owned(), plan.to_owned()];
     for word in overrides {
         // `--set a=b` is two words.
@@ -421,7 +420,7 @@ pub fn resume_command(plan: &str, overrides: &[String], place: &Path) -> String 
         );
     }
     words.extend(["--resume".to_owned(), place.display().to_string()]);
-    shown(&words)
+    Some(shown(&words))
 }
 
 #[cfg(test)]
