@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Folder, Ran, command, end, number, plumb, rows};
+use crate::program::{Folder, Ran, Serve, command, end, number, plumb, rows};
 
 /// A plan with the baseline `base.csv`; `terms` are further keys of the baseline, `more` of the test.
 fn plan(folder: &Folder, terms: &str, more: &str) -> String {
@@ -170,6 +170,11 @@ fn the_place_of_the_baseline_follows_variables_and_the_command_line() {
     assert_eq!(plumb(&[&run[..], &["--set", "vars.branch=other"]].concat()).code, Some(0));
     promote(&[], "other.csv");
     promote(&["--set", &format!("baseline.source={}", folder.name("set.csv"))], "set.csv");
+    // A host that only the command line names.
+    let far = Serve::start(&[]);
+    let to = ["--to", &far.address, "--set", "vars.branch=far"];
+    assert_eq!(plumb(&[&run[..], &to].concat()).code, Some(0));
+    promote(&[], "far.csv");
 }
 
 #[test]

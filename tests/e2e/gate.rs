@@ -66,6 +66,19 @@ fn table(folder: &Folder) -> String {
 }
 
 #[test]
+fn people_read_the_answer_first_and_once() {
+    let folder = Folder::new();
+    let table = table(&folder);
+    let both = ["gate", "--assert", "throughput >= 1Gbit/s", "--assert", "retransmits == 0", &table, "-f"];
+    let first = "1 of 2 assertions fails: bulk throughput >= 1Gbit/s (";
+    let ran = plumb(&[&both[..], &["text"]].concat());
+    assert!(ran.code == Some(1) && ran.stdout.starts_with(first), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("1 failed"), "{}", ran.stdout);
+    let ran = plumb(&[&both[..], &["md"]].concat());
+    assert!(ran.stdout.starts_with(&format!("**{first}")), "{}", ran.stdout);
+}
+
+#[test]
 fn a_gate_that_cannot_fail_is_found_out() {
     let folder = Folder::new();
     let table = table(&folder);

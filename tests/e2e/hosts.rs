@@ -3,7 +3,7 @@
 use crate::{
     fleet::Fleet,
     netns::Pair,
-    program::{Folder, Ran, Serve, count, despite_stalls, number, of, parse, plumb},
+    program::{Folder, Ran, Serve, command, count, despite_stalls, number, of, parse, plumb},
 };
 
 /// The words of the line about a host.
@@ -18,7 +18,7 @@ fn hosts_are_shown_before_a_campaign() {
     let folder = Folder::new();
     let plan = folder.plan(
         &format!(
-            "hosts:\n  h[1-2]: {{address: 127.0.0.1}}\n  here: {{address: 127.0.0.1, launch: {{command: {{run: [env], program: {program}}}}}}}\n  \
+            "hosts:\n  h[1-2]: {{address: 127.0.0.1}}\n  here: {{address: 127.0.0.1, launch: {{command: {{run: [env]}}}}}}\n  \
              there: {{address: 127.0.0.1, control: launcher, launch: {{command: {{run: [env], program: {program}}}}}}}\n  \
              unused: {{address: 192.0.2.1}}\n\
              require:\n  - {{host: \"h[1-2]\", check: mtu, at_least: 1000}}",
@@ -29,6 +29,8 @@ fn hosts_are_shown_before_a_campaign() {
     );
     let hosts = [format!("h1={}", one.address), format!("h2={}", two.address)];
     let arguments = ["hosts", &plan, "--host", &hosts[0], "--host", &hosts[1]];
+    // `here` is started by this program's name, which is on no path.
+    let plumb = |words: &[&str]| Ran::from(command(words).env("PATH", "/usr/bin:/bin").output().unwrap());
     let ran = plumb(&arguments);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let names: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();

@@ -332,6 +332,16 @@ fn an_interrupt_leaves_what_was_measured() {
         let line = ran.stdout.lines().find(|line| line.trim_start().starts_with(phase)).unwrap();
         assert!(line.contains("bit/s"), "{}", ran.stdout);
     }
+    // Its words are no plan that a run could go on with.
+    let table = folder.name("r.csv");
+    let mut child = command(&["measure", &far.address, "-i", "0.1", "-o", &table]).spawn().unwrap();
+    wait_for(&mut child, |line| is_interim(line) && line.contains("load  measure"));
+    let ran = interrupted(child);
+    let again = plumb(&["measure", &far.address, "-t", "2", "-o", &table]);
+    assert!(again.code == Some(2) && again.stderr.contains("--overwrite"), "{}", again.stderr);
+    for said in [ran.stdout, ran.stderr, again.stderr] {
+        assert!(!said.contains("--resume"), "{said}");
+    }
 }
 
 #[test]
