@@ -39,7 +39,7 @@ fn a_run_is_added_once_with_the_median_of_its_iterations() {
     run(&folder, "a.csv");
     let added = add(&folder, "a.csv", &["--label", "runner=lab2", "--metric", "retransmits"]);
     assert_eq!(added.code, Some(0), "{}", added.stderr);
-    assert!(added.stdout.contains("rows added (0123abc)"), "{}", added.stdout);
+    assert!(added.stdout.contains(" added (0123abc)"), "{}", added.stdout);
     let kept = rows(&file(&folder));
     let all = rows(&folder.path("a.csv"));
     for (metric, column, case) in [
@@ -205,7 +205,7 @@ fn the_lines_of_the_help_work_as_pasted() {
         let ran = shell(&folder.path(""), &format!("plumb history add nightly.csv {line}"));
         assert_eq!(ran.code, Some(0), "{line}\n{}{}", ran.stdout, ran.stderr);
         // The rows of the metric that is asked for are new in the one that has `--metric`.
-        assert_eq!(ran.stdout.contains("rows added"), !again || line.contains("--metric"), "{}", ran.stdout);
+        assert_eq!(ran.stdout.contains(" added "), !again || line.contains("--metric"), "{}", ran.stdout);
         again = true;
     }
     let help = plumb(&["history", "compact", "--help"]).stdout;

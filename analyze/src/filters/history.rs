@@ -9,6 +9,7 @@ use crate::{
 };
 use schemas::{
     metrics::Metric,
+    text::counted,
     units::{Unit, human},
     vocabulary,
 };
@@ -119,7 +120,7 @@ impl Add {
             let file = appended.file.display();
             match appended.rows {
                 0 => writeln!(output, "{file}: the run is there already")?,
-                rows => writeln!(output, "{file}: {rows} rows added ({commit})")?,
+                rows => writeln!(output, "{file}: {} added ({commit})", counted(rows, "row"))?,
             }
         }
         Ok(Verdict::Ok)

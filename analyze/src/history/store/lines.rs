@@ -113,6 +113,7 @@ impl<'a> Lines<'a> {
     }
 
     fn line(&mut self, bytes: &'a [u8]) -> Result<Line<'a>, Fault> {
+        let has_end = bytes.ends_with(b"\n");
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         if memchr::memchr(0, bytes).is_some() {
@@ -133,7 +134,11 @@ impl<'a> Lines<'a> {
         if first == Field::run_id.name() {
             return self.header(text, &fields);
         }
-        self.row(text, &fields, is_whole).map(|row| Line::Row(Box::new(row)))
+        let row = self.row(text, &fields, is_whole)?;
+        if !has_end {
+            return Err(Fault::of_line("the line was cut off: it has no end"));
+        }
+        Ok(Line::Row(Box::new(row)))
     }
 
     fn header(&mut self, text: &'a str, fields: &[Range<usize>]) -> Result<Line<'a>, Fault> {

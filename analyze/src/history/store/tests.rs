@@ -75,6 +75,10 @@ fn a_line_that_was_cut_off_is_named_and_left_out_on_request() {
     add(&dir, "r", 1.0);
     add(&dir, "rr", 2.0);
     let whole = fs::read_to_string(file(&dir)).unwrap();
+    // Within the last field of the last line.
+    fs::write(file(&dir), &whole[..whole.len() - 1]).unwrap();
+    let error = read(dir.path(), false).unwrap_err().to_string();
+    assert!(error.contains("m1.csv:3: the line was cut off: it has no end"), "{error}");
     // Within the quoted name of the case.
     fs::write(file(&dir), &whole[..whole.rfind("b=").unwrap()]).unwrap();
     let (_, notes) = add(&dir, "rrr", 3.0);
