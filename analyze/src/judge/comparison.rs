@@ -344,7 +344,7 @@ impl Comparison {
                 format!("p is above α = {alpha}, and the interval leaves room for a change that counts ({counts})")
             }
             (Some(interval), ..) if excludes_no_change(interval) => {
-                format!("there is a change, but the interval does not tell whether it reaches {counts}")
+                format!("there is a change, smaller than {counts}, and the interval leaves room for one that counts")
             }
             (Some(_), ..) => format!("equal values: the interval leaves room for no change and for one of {counts}"),
         })
