@@ -227,6 +227,9 @@ fn one(
         }
     }
     let seed = plan.run.seed.unwrap_or(shared.start.seed);
+    if let Some(note) = expectations.gone() {
+        sinks.note(note);
+    }
     sinks.record.facts.plans.push(plan_record(plan, options.overrides.clone(), seed));
     let settings = Settings {
         order: plan.run.order.unwrap_or_default(),

@@ -259,6 +259,9 @@ pub struct Promotion {
     /// The results file.
     pub from: String,
     pub tool_version: String,
+    /// Rows of the baseline: one per iteration, member and direction. A file with another number of them lost some.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rows: Option<u64>,
 }
 
 #[cfg(test)]

@@ -276,3 +276,46 @@ fn compare_says_whether_both_were_measured_on_one_machine() {
     };
     assert_eq!((fail_on("nothing"), fail_on("regression"), fail_on("change")), (Some(0), Some(1), Some(1)));
 }
+
+#[test]
+fn other_settings_a_missing_test_and_lost_rows_are_told() {
+    let folder = Folder::new();
+    let terms = format!(
+        "baseline:\n  source: {}\n  compare: [{{metric: transaction_rate, max_regression: 60%}}]\n",
+        folder.name("base.csv")
+    );
+    let test =
+        |name: &str, more: &str| format!("  {name}: {{workload: tcp_rr, transactions: 20, iterations: 5{more}}}\n");
+    let run = |tests: &str, table: &str| {
+        plumb(&["run", &folder.plan(&terms, tests), "-o", &folder.name(table), "--progress", "never"])
+    };
+    let (kept, gone) = (test("kept", ""), test("gone", ", request_size: 9"));
+    let changed = test("kept", ", request_size: 64");
+    assert_eq!(run(&format!("{kept}{gone}"), "r.csv").code, Some(0));
+    let promote = |table: &str| plumb(&["baseline", "promote", &folder.name(table)]);
+    let ran = promote("r.csv");
+    assert!(ran.stdout.contains("note: kept: no regression would be noticed below 6 iterations"), "{}", ran.stdout);
+    let ran = run(&changed, "new.csv");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let missing = format!("note: {} has what the plan no longer has: gone", folder.name("base.csv"));
+    assert!(ran.stdout.contains(&missing), "{}", ran.stdout);
+    let other = "has this case with other settings (sizes.request_bytes: 1 → 64): promote a run that has these";
+    assert!(ran.stdout.contains(other), "{}", ran.stdout);
+    let gate = plumb(&["gate", "-f", "text", &folder.name("new.csv")]);
+    assert!(gate.stdout.contains(other) && gate.stderr.contains(&missing), "{} {}", gate.stdout, gate.stderr);
+    // Rows that were lost with their line ends leave a table that can be read.
+    let base = folder.path("base.csv");
+    let whole = fs::read_to_string(&base).unwrap();
+    let cut: String = whole.split_inclusive('\n').take(4).collect();
+    fs::write(&base, cut).unwrap();
+    let lost = "base.csv: 3 iteration rows can be read, and 10 were promoted";
+    for ran in [run(&changed, "later.csv"), plumb(&["gate", &folder.name("new.csv")])] {
+        assert!(ran.code == Some(3) && ran.stderr.contains(lost), "{:?} {}", ran.code, ran.stderr);
+    }
+    fs::write(&base, whole).unwrap();
+    let ran = promote("new.csv");
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("  ")).collect();
+    let [kept, gone] = lines[..] else { panic!("{}", ran.stdout) };
+    assert!(kept.ends_with(", with other settings (sizes.request_bytes: 1 → 64)"), "{kept}");
+    assert_eq!(gone, "  gone: gone");
+}

@@ -48,7 +48,8 @@ fn it_judges_as_the_run_did() {
     let cause = rows.iter().find(|r| r["metric"] == "limited_by").unwrap();
     assert_eq!([&cause["verdict"], &cause["note"]], ["inconclusive", "unknown in 3 of 3 iterations"]);
     assert_eq!([&cause["observed"], &cause["limit"]], ["", ""], "a cause is no number");
-    assert_eq!(ran.stdout.matches("unknown in 3 of 3 iterations").count(), 1, "{}", ran.stdout);
+    let told = ran.stdout.matches("unknown in 3 of 3 iterations").count();
+    assert_eq!(told, 2, "in the answer and in the table: {}", ran.stdout);
     let failed = rows.iter().find(|r| r["verdict"] == "fail" && r["assertion"].contains("900Tbit/s")).unwrap();
     assert!((number(failed, "confidence_level") - 0.8).abs() < 1e-9, "the plan's own confidence");
     let other = plumb(&["gate", "--plan", &plan, "--level", "99%", "-f", "csv", &table]);
@@ -173,4 +174,50 @@ fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
     let is_named =
         |row: &crate::program::Row| row["case"] == "pings" && row["note"].contains(&format!("are of {plan}"));
     assert!(!rows.is_empty() && rows.iter().all(is_named), "{}", ran.stdout);
+}
+
+#[test]
+fn a_failed_case_is_an_error_of_every_reader() {
+    let folder = Folder::new();
+    let plan = folder.plan("", "  good: {workload: tcp_rr, transactions: 20, iterations: 3, assert: [errors == 0]}\n");
+    let whole = folder.name("whole.csv");
+    assert_eq!(plumb(&["run", &plan, "-o", &whole, "--progress", "never"]).code, Some(0));
+    // As a run leaves it whose far end has died.
+    let text = fs::read_to_string(&whole).unwrap();
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let place = |name: &str| header.iter().position(|h| h == name).unwrap();
+    let mut out = csv::Writer::from_path(folder.path("cut.csv")).unwrap();
+    out.write_record(&header).unwrap();
+    for row in reader.records() {
+        let mut cells: Vec<String> = row.unwrap().iter().map(str::to_owned).collect();
+        if cells[place("iteration")] == "3" {
+            (cells[place("status")], cells[place("error")]) = ("failed".to_owned(), "the far end is gone".to_owned());
+        }
+        out.write_record(cells).unwrap();
+    }
+    out.flush().unwrap();
+    fs::copy(folder.path("whole.run.json"), folder.path("cut.run.json")).unwrap();
+    let cut = folder.name("cut.csv");
+    let said = "1 of 1 case failed: good (the far end is gone).";
+    let gate = plumb(&["gate", "-f", "text", &cut]);
+    assert!(gate.code == Some(3) && gate.stdout.starts_with(said), "{:?} {}", gate.code, gate.stdout);
+    let rows = plumb(&["gate", &cut]);
+    assert!(rows.code == Some(3) && rows.stderr.contains(said), "{:?} {}", rows.code, rows.stderr);
+    let compared = plumb(&["compare", "--fail-on", "regression", "-f", "text", &whole, &cut]);
+    assert!(compared.code == Some(3), "{:?} {}", compared.code, compared.stdout);
+    assert!(compared.stdout.starts_with(&format!("{cut}: {said} Of 1 case")), "{}", compared.stdout);
+    let report = plumb(&["report", &cut, "-o", &folder.name("cut.md")]);
+    assert_eq!(report.code, Some(0), "{}", report.stderr);
+    let page = fs::read_to_string(folder.path("cut.md")).unwrap();
+    assert!(page.contains(&format!("**{said}")), "{page}");
+    // A failure says more than that something was not measured.
+    assert_eq!(plumb(&["gate", "--assert", "transactions > 1M", &cut]).code, Some(1));
+    // A run that was cut off is told likewise.
+    let record = fs::read_to_string(folder.path("whole.run.json")).unwrap();
+    let record = record.replacen("\"ended\"", "\"interrupted\": \"SIGINT\", \"ended\"", 1);
+    fs::write(folder.path("whole.run.json"), record).unwrap();
+    let gate = plumb(&["gate", "-f", "text", &whole]);
+    assert_eq!(gate.code, Some(3));
+    assert!(gate.stdout.starts_with("The run was interrupted (SIGINT). The assertion holds: "), "{}", gate.stdout);
 }

@@ -79,7 +79,7 @@ fn a_number_is_measured_confident_and_judged_as_any_other() {
     assert_eq!((summary["workload"].as_str(), summary["confident"].as_str()), ("command", "true"));
     assert_eq!((summary["from"].as_str(), summary["to"].as_str()), ("local", ""));
     assert!(ran.stdout.contains("100 Mbit/s"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("1 failed"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n1 of 3 assertions fails: "), "{}", ran.stdout);
     let facts: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.path("r.run.json")).unwrap()).unwrap();
     let record = &facts["cases"][&summary["case_id"]]["command"];
@@ -102,7 +102,7 @@ fn a_table_has_a_summary_for_each_line() {
         of(&rows, "summary").iter().map(|r| (number(r, "message_bytes"), number(r, "latency_mean_us"))).collect();
     assert_eq!(sizes, [(1.0, 7.5), (64.0, 8.5), (1024.0, 9.0)]);
     assert!(of(&rows, "summary").iter().all(|r| r["iterations"] == "2"));
-    assert!(ran.stderr.contains("line 2") && ran.stderr.contains("2 failed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("line 2") && ran.stderr.contains("2 of 3 assertions fail: "), "{}", ran.stderr);
     let ran = run(
         &folder,
         &format!("{body}, iterations: {{margin: 5%, metrics: [latency.mean]}}").replace("iterations: 2, ", ""),

@@ -266,10 +266,11 @@ impl Case {
         }
     }
 
-    /// Whether it has nothing to show although it should.
+    /// Whether an iteration of it failed, or it has nothing to show although it should.
     pub fn failed(&self) -> bool {
         let status = self.summary.as_ref().and_then(|r| r.status).or(self.left_out.last().map(|(s, _)| *s));
-        self.count() == 0 && !matches!(status, None | Some(Status::Ok | Status::Skipped))
+        self.left_out.iter().any(|(status, _)| matches!(status, Status::Failed | Status::Timeout))
+            || self.count() == 0 && !matches!(status, None | Some(Status::Ok | Status::Skipped))
     }
 
     pub fn family(&self) -> Family {

@@ -1,7 +1,7 @@
 //! `plumb compare`: two runs, or two values of a setting, against each other.
 
 mod print;
-pub(super) mod settings;
+mod settings;
 
 use super::aggregate::parse_level;
 use crate::{
@@ -11,8 +11,9 @@ use crate::{
     judge::{
         self, VerdictRow,
         comparison::{self, Comparison, Rule, Test},
-        environment,
+        environment, incomplete,
         samples::{self, Case, Index, Samples},
+        setting::Setting,
         verdicts::{self, Format},
         worsening::{self, Worse},
     },
@@ -33,7 +34,7 @@ use schemas::{
         Verdict::{Improvement, Inconclusive, Missing, Regression},
     },
 };
-use settings::{Contrast, Setting};
+use settings::Contrast;
 use std::{
     ffi::OsStr,
     io::Write,
@@ -185,7 +186,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let args = &Args { by: args.by.clone().filter(|by| by != FILE), ..args.clone() };
     let (base, new) = files(args)?;
     let self_test = args.self_test.is_some();
-    let records = [records(&base)?, records(if self_test || args.by.is_some() { &base } else { &new })?];
+    let records = [&base, if self_test || args.by.is_some() { &base } else { &new }];
+    let records = [environment::read_all(records[0])?, environment::read_all(records[1])?];
     let mut sides = read(args, base.clone(), new.clone(), &records)?;
     if let Some(worse) = args.self_test {
         for contrast in &mut sides.contrasts {
@@ -213,14 +215,17 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     // A self-test has its answer in the table.
     let named = |row: &VerdictRow| VerdictRow { case: short_names(&row.case), ..row.clone() };
     let named: Vec<VerdictRow> = rows.iter().filter(|_| !self_test).map(named).collect();
-    let answer = judge::answer(&named, &against(&sides, &base));
-    let answer = answer.map(|(_, text)| text).unwrap_or_default();
+    let answer = judge::answer(&named, &against(&sides, &base)).map(|(_, text)| text);
+    let incomplete = if self_test { Vec::new() } else { incomplete(&sides, &base, &new, &records) };
+    let answer = incomplete.iter().cloned().chain(answer).collect::<Vec<_>>().join(" ");
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => verdicts::csv(&rows, w),
         _ => print::people(&comparisons, &answer, &facts, format, &Sheet::of(&args.tables.output), w),
     }))?;
     if format == Format::Csv {
-        crate::warn(&facts);
+        for text in incomplete.iter().chain([&facts]) {
+            crate::warn(text);
+        }
     }
     // A renamed test must not pass as an unchanged one.
     if !self_test && comparisons.iter().all(|c| c.found.verdict == Missing) {
@@ -237,7 +242,24 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             },
         });
     }
-    Ok(verdict(args, &comparisons))
+    let verdict = verdict(args, &comparisons);
+    Ok(if args.fail_on == FailOn::Nothing { verdict } else { incomplete::outcome(verdict, &incomplete) })
+}
+
+/// Sentences about what was not measured, each with its side.
+fn incomplete(sides: &Sides, base: &[PathBuf], new: &[PathBuf], records: &[Vec<RunRecord>; 2]) -> Vec<String> {
+    let cases = |of: fn(&Contrast) -> &Samples| -> Vec<Case> {
+        sides.contrasts.iter().flat_map(|contrast| of(contrast).cases.iter().cloned()).collect()
+    };
+    let said = |files: &[PathBuf], records: &[RunRecord], cases: &[Case]| -> Vec<String> {
+        let name = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+        incomplete::sentences(records, cases).into_iter().map(|text| format!("{name}: {text}")).collect()
+    };
+    let [of_base, of_new] = [cases(|contrast| &contrast.base), cases(|contrast| &contrast.new)];
+    if new.is_empty() {
+        return said(base, &records[0], &[of_base, of_new].concat());
+    }
+    [said(base, &records[0], &of_base), said(new, &records[1], &of_new)].concat()
 }
 
 /// A comparison as a report shows it.
@@ -254,7 +276,7 @@ pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
     let words = [OsStr::new("compare"), OsStr::new("--"), base.as_os_str(), new.as_os_str()];
     let args: Args = parsed(words).map_err(|e| Error::Usage(e.to_string()))?;
     let (base, new) = files(&args)?;
-    let records = [records(&base)?, records(&new)?];
+    let records = [environment::read_all(&base)?, environment::read_all(&new)?];
     let sides = read(&args, base, new, &records)?;
     let comparisons = compare(&args, &sides);
     let facts = print::facts(&sides, &comparisons, &records);
@@ -266,14 +288,8 @@ pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
 fn say_least(args: &Args, comparisons: &mut [Compared]) {
     let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
     for compared in comparisons {
-        let values = &compared.base;
-        let worse = Worse::of(better(compared.metric));
-        let least = worsening::least_noticed(worse, |by| {
-            let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
-            let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
-            found.decide_among(tested);
-            found.verdict == Regression
-        });
+        let rule = rule(args, compared.metric);
+        let least = worsening::least_regression(&compared.base, compared.metric, rule, tested);
         compared.found.notes.insert(
             0,
             match least {
@@ -446,15 +462,6 @@ fn files(args: &Args) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Error> {
         ));
     }
     Ok((base, new))
-}
-
-/// The records that the runs left beside their tables.
-fn records(files: &[PathBuf]) -> Result<Vec<RunRecord>, Error> {
-    let mut found = Vec::new();
-    for file in files {
-        found.extend(environment::read(file)?);
-    }
-    Ok(found)
 }
 
 fn read(args: &Args, base: Vec<PathBuf>, new: Vec<PathBuf>, records: &[Vec<RunRecord>; 2]) -> Result<Sides, Error> {

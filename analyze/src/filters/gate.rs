@@ -1,18 +1,17 @@
 //! `plumb gate`: assertions over a results file.
 
-use super::{aggregate::parse_level, compare::settings};
+use super::aggregate::parse_level;
 use crate::{
-    distinct,
     error::{Error, Verdict, even_unread},
-    first_few,
     judge::{
         self, Judge, Severity, VerdictRow,
         baseline::{Baseline, Terms},
         environment::{self, Environment},
+        incomplete, setting,
         statement::{Evidence, Statement},
         verdicts::{self, Format},
     },
-    table::{InputArgs, Table, TableArgs, layout::Sheet},
+    table::{Table, TableArgs, layout::Sheet},
 };
 use schemas::{
     assertion, metrics,
@@ -30,8 +29,8 @@ use std::{io::Write, path::PathBuf};
 /// A statement holds if at least half of all iterations would keep it. With three or more iterations the confidence
 /// interval of their median is judged; what every iteration violates fails. A case without a sample of the metric fails.
 /// With --plan, the promises of the plan's baseline are judged too. Exit code: 1 if something failed, 3 if a
-/// comparison may not be made, 4 if nothing failed but something is inconclusive and that counts. The CSV is the
-/// `verdicts` table.
+/// comparison may not be made, or the run was cut off or a case of it failed, 4 if nothing failed but something is
+/// inconclusive and that counts. The CSV is the `verdicts` table.
 ///
 /// --self-test 10% shows that this gate can fail: each case is made worse by that much, by itself, in each judged
 /// metric's bad direction. Exit code 0 if every one is noticed, 1 if one is not, or if all statements only warn
@@ -58,7 +57,7 @@ pub struct Args {
     pub terms: Option<Terms>,
     /// The plan's cases by their keys in a `run.json`, filled in likewise.
     #[arg(skip)]
-    pub planned: Vec<(String, CaseRecord)>,
+    pub planned: setting::Planned,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
     #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
     self_test: Option<f64>,
@@ -90,7 +89,10 @@ pub enum OnInconclusive {
 impl Args {
     /// The record of the run whose own plan is judged: where neither a plan nor a statement is named.
     pub fn own_record(&self) -> Result<Option<RunRecord>, Error> {
-        if self.plan.is_some() || !self.assertions.is_empty() { Ok(None) } else { record(&self.tables.input) }
+        if self.plan.is_some() || !self.assertions.is_empty() {
+            return Ok(None);
+        }
+        Ok(environment::read_all(&self.tables.input.files)?.into_iter().next())
     }
 }
 
@@ -117,20 +119,30 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }));
     }
     let mut table = Table::open(&args.tables.input)?;
-    let record = record(&args.tables.input)?;
-    let here = record.as_ref().map(Environment::of).unwrap_or_default();
+    let records = environment::read_all(&args.tables.input.files)?;
+    let record = records.first();
+    let here = record.map(Environment::of).unwrap_or_default();
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
+    if let Some(note) = baseline.as_ref().and_then(Baseline::gone) {
+        crate::warn(&note);
+    }
     let evidence = Evidence::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
     let mut rows = evidence.judge(&statements, baseline.as_ref(), &here, args.self_test);
     for row in &mut rows {
-        explain(row, args, record.as_ref());
+        explain(row, args, record);
     }
     let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let incomplete = incomplete::sentences(&records, evidence.cases());
+    if format == Format::Csv || args.self_test.is_some() {
+        for sentence in &incomplete {
+            crate::warn(sentence);
+        }
+    }
     // A self-test has its answer in the table.
     let answer = judge::answer(&rows, "the baseline").filter(|_| args.self_test.is_none());
+    let answer = answer.map(|(_, text)| incomplete.iter().cloned().chain([text]).collect::<Vec<_>>().join(" "));
     let sheet = Sheet::of(&args.tables.output);
-    let answer = answer.as_ref().map(|(_, text)| &**text);
-    even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, answer, format, &sheet, w)))?;
+    even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, answer.as_deref(), format, &sheet, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
     if args.self_test.is_some() {
         // A gate whose statements only warn cannot fail either.
@@ -140,21 +152,8 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             Verdict::Ok
         });
     }
-    Ok(verdicts::outcome(&rows, args.inconclusive == Some(OnInconclusive::Fail)))
+    Ok(incomplete::outcome(verdicts::outcome(&rows, args.inconclusive == Some(OnInconclusive::Fail)), &incomplete))
 }
-
-/// The record of the run, from the first file that has it beside it.
-fn record(input: &InputArgs) -> Result<Option<RunRecord>, Error> {
-    for file in input.files.iter().filter(|f| f.as_os_str() != "-") {
-        if let Some(run) = environment::read(file)? {
-            return Ok(Some(run));
-        }
-    }
-    Ok(None)
-}
-
-/// Most settings that are named of a case.
-const SETTINGS: usize = 5;
 
 /// Names a case of the plan that the table lacks, and says what it has instead.
 fn explain(row: &mut VerdictRow, args: &Args, record: Option<&RunRecord>) {
@@ -162,18 +161,13 @@ fn explain(row: &mut VerdictRow, args: &Args, record: Option<&RunRecord>) {
     let of_case = |(key, _): &&(String, CaseRecord)| key.split('/').next() == Some(id);
     let planned: Vec<_> = args.planned.iter().filter(of_case).collect();
     let Some((_, CaseRecord { case, .. })) = planned.first().filter(|_| row.n == 0 && row.case == *id) else { return };
-    let same = |(key, wanted): &&(String, CaseRecord)| {
-        let member = |key: &str| key.split_once('/').map(|(_, member)| member.to_owned());
-        let is_same =
-            |(other, found): &(&String, &CaseRecord)| found.case == wanted.case && member(other) == member(key);
-        record?.cases.iter().find(is_same).map(|(_, found)| settings::differences(wanted, found))
-    };
-    let differences: Vec<_> = planned.iter().filter_map(same).flatten().collect();
+    let counterparts = record.map(|run| setting::counterparts(id, &args.planned, &run.cases)).unwrap_or_default();
+    let differences: Vec<_> =
+        counterparts.iter().flat_map(|[wanted, found]| setting::differences(wanted, found)).collect();
     let plan = args.plan.as_deref().map(|plan| plan.display().to_string()).unwrap_or_default();
     let of_run = record.and_then(|run| run.plans.first()).map(|plan| plan.path.as_str());
     let why = if !differences.is_empty() {
-        let texts = first_few(distinct(differences).iter().map(ToString::to_string), SETTINGS);
-        format!("{plan} and these results have other settings: {}", texts.join(", "))
+        format!("{plan} and these results have other settings: {}", setting::listed(&differences))
     } else if let Some(other) = of_run.filter(|other| *other != plan) {
         format!("these results are of {other}, and the case of {plan} is not among them")
     } else {

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Verdict},
     export::page::{self, Block, Page},
     history::analysed::Asked,
-    judge::verdicts,
+    judge::{incomplete, verdicts},
     site,
     survey::{self, Pairs},
     table::{
@@ -215,7 +215,7 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
         &answer::Facts {
             verdicts: &judged,
             against: other.as_ref().map(|o| (other_name.as_str(), o.rows.as_slice())),
-            cut_short: facts.and_then(facts::cut_short),
+            cut_short: facts.and_then(incomplete::cut_short),
         },
     );
     blocks.push(answer);
@@ -227,7 +227,6 @@ fn assemble(results_path: &Path, against: Option<&Path>, title: Option<&str>) ->
     if !judged.is_empty() {
         blocks.push(heading("Verdicts"));
         blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(&judged) });
-        blocks.push(Block::Paragraph(format!("{}.", verdicts::summary(&judged))));
     }
     if let Some(other) = other {
         blocks.push(Block::Heading(format!("Compared with {other_name}")));

@@ -5,10 +5,12 @@ use super::{
     comparison::{self, Comparison, Rule},
     environment::{Difference, Environment},
     samples::{self, Case, Index, Key, Samples},
+    setting::{self, Planned},
     worsening::{self, Worse},
 };
 use crate::{
-    error::Error,
+    distinct,
+    error::{Error, Place},
     first_few,
     table::{
         InputArgs, Selection, Table,
@@ -19,11 +21,13 @@ use schemars::JsonSchema;
 use schemas::{
     columns,
     metrics::{Better, Metric},
+    run_record::{CaseRecord, RunRecord},
+    text::{counted, short_names},
     words::Verdict,
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -65,6 +69,8 @@ pub struct Terms {
     /// Facts that must be the same. `None`: no verdict for another machine. Empty: a verdict wherever it was measured.
     pub require_same: Option<Vec<String>>,
     pub promises: Vec<Promise>,
+    /// All cases of the plan.
+    pub planned: Planned,
 }
 
 /// An earlier run.
@@ -75,6 +81,8 @@ pub struct Baseline {
     samples: Option<Samples>,
     /// The machine it was measured on, or why that is unknown.
     environment: Result<Environment, String>,
+    /// What its run recorded of its cases.
+    measured: BTreeMap<String, CaseRecord>,
 }
 
 /// Effect of the machine of the measurement on the verdict.
@@ -88,18 +96,32 @@ enum Comparability {
 }
 
 impl Baseline {
-    /// Reads the table and the facts about its machine. A missing file is handled by `on_missing`.
+    /// Reads the table and the facts about its machine. A missing file is handled by `on_missing`; one that lost rows since it was
+    /// promoted is an error.
     pub fn read(terms: Terms) -> Result<Self, Error> {
         if !terms.source.exists() {
             let environment = Err(format!("there is no {}", terms.source.display()));
-            return Ok(Self { terms, samples: None, environment });
+            return Ok(Self { terms, samples: None, environment, measured: BTreeMap::new() });
         }
         let mut table = Table::open(&InputArgs { files: vec![terms.source.clone()] })?;
         let columns = terms.promises.iter().map(|p| table.require(p.metric.column)).collect::<Result<Vec<_>, _>>()?;
         let mut samples = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
+        let record = known(&terms.source)?;
+        let promoted = record.as_ref().ok().and_then(|record| record.promoted.as_ref()?.rows);
+        let rows: u64 = samples.cases.iter().map(|case| case.rows.len() as u64).sum();
+        if let Some(promoted) = promoted.filter(|promoted| *promoted != rows) {
+            return Err(Error::Data {
+                place: Place { file: terms.source.display().to_string(), line: 0, column: None },
+                reason: format!(
+                    "{} can be read, and {promoted} were promoted: restore the file, or promote a run again",
+                    counted(rows, "iteration row")
+                ),
+            });
+        }
         samples.keep_totals();
-        let environment = known(&terms.source)?;
-        Ok(Self { terms, samples: Some(samples), environment })
+        let environment = record.as_ref().map(Environment::of).map_err(Clone::clone);
+        let measured = record.map(|record| record.cases).unwrap_or_default();
+        Ok(Self { terms, samples: Some(samples), environment, measured })
     }
 
     /// The promises; each case has its values in this order.
@@ -124,6 +146,19 @@ impl Baseline {
         let mut differences = was.differences(here);
         differences.retain(|d| d.machine);
         Ok(said(&differences))
+    }
+
+    /// A note about cases that the baseline has, and the plan no longer has.
+    pub fn gone(&self) -> Option<String> {
+        const MOST: usize = 5;
+        let is = |case: &Case, (key, planned): &(String, CaseRecord)| {
+            planned.case == case.name || key.split('/').next() == Some(&*case.key.id)
+        };
+        let is_gone = |case: &&Case| !self.terms.planned.iter().any(|planned| is(case, planned));
+        let cases = self.samples.iter().flat_map(|samples| &samples.cases);
+        let gone = distinct(cases.filter(is_gone).map(|case| &case.name));
+        let names = first_few(gone.iter().map(|name| short_names(name)), MOST).join(", ");
+        (!gone.is_empty()).then(|| format!("{} has what the plan no longer has: {names}", self.source().display()))
     }
 
     /// The baseline's file.
@@ -259,6 +294,19 @@ impl Baseline {
         format!("there is no {source} in plumb's working directory, {}, nor beside the plan: {remedy}", here.display())
     }
 
+    /// A sentence about a case that the baseline does not have.
+    fn lacks(&self, case: &Case) -> String {
+        let source = self.terms.source.display();
+        let counterparts = setting::counterparts(&case.key.id, &self.terms.planned, &self.measured);
+        let differences: Vec<_> =
+            counterparts.iter().flat_map(|[wanted, was]| setting::differences(was, wanted)).collect();
+        if differences.is_empty() {
+            return format!("{source} does not have this case: promote a run that has it");
+        }
+        let differences = setting::listed(&differences);
+        format!("{source} has this case with other settings ({differences}): promote a run that has these")
+    }
+
     /// The baseline's cases.
     fn index(&self) -> Index<'_> {
         Index::new(self.samples.as_ref().map(|s| s.cases.as_slice()).unwrap_or_default())
@@ -292,11 +340,7 @@ impl Baseline {
             return (row, None);
         }
         let Some(base) = base.find(&case.key).filter(|c| !c.values[m].is_empty()) else {
-            let why = if self.samples.is_none() {
-                self.no_source()
-            } else {
-                format!("{source} does not have this case: promote a run that has it")
-            };
+            let why = if self.samples.is_none() { self.no_source() } else { self.lacks(case) };
             row.note = why;
             (row.verdict, row.severity) = match self.terms.on_missing {
                 OnMissing::Warn => (Verdict::Inconclusive, Severity::Warn),
@@ -346,10 +390,10 @@ pub fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
     }
 }
 
-/// The facts about the machine of a table, or a sentence that says why they are unknown.
-fn known(source: &Path) -> Result<Result<Environment, String>, Error> {
+/// The record of the run of a table, or a sentence that says why it is unknown.
+fn known(source: &Path) -> Result<Result<RunRecord, String>, Error> {
     Ok(match beside::run_record(source)? {
-        Beside::Own(run) => Ok(Environment::of(&run)),
+        Beside::Own(run) => Ok(run),
         Beside::Foreign(_) => {
             Err(format!("what stands beside {} is about another run: promote it again", source.display()))
         }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use schemas::run_record::RunRecord;
@@ -87,6 +87,11 @@ pub struct Difference {
 /// The `run.json` beside a table; `None` if there is none of its run. A note says if there is one of another run.
 pub fn read(results: &Path) -> Result<Option<RunRecord>, Error> {
     Ok(beside::run_record(results)?.or_note())
+}
+
+/// The records that the runs left beside their tables.
+pub fn read_all(results: &[PathBuf]) -> Result<Vec<RunRecord>, Error> {
+    results.iter().filter_map(|file| read(file).transpose()).collect()
 }
 
 fn text(value: &Value) -> Option<String> {

@@ -50,8 +50,8 @@ pub struct Case {
     pub rows: Vec<Observation>,
     /// Place and time of the measurement; the time is that of its last row.
     pub origin: Origin,
-    /// Whether an iteration failed.
-    pub failed: bool,
+    /// Why an iteration failed, if one did.
+    pub failed: Option<String>,
 }
 
 /// When a row was measured.
@@ -201,7 +201,9 @@ impl Reading {
         });
         let status = row.text(Field::status);
         if !status.is_empty() && status != Status::Ok.as_str() {
-            case.failed |= matches!(status.parse(), Ok(Status::Failed | Status::Timeout));
+            if matches!(status.parse(), Ok(Status::Failed | Status::Timeout)) {
+                case.failed.get_or_insert_with(|| text(Field::error));
+            }
             self.left_out.add(status, row.text(Field::error));
             return Ok(());
         }

@@ -156,6 +156,11 @@ impl Evidence {
         Indices { samples, totals, streams }
     }
 
+    /// The cases, with their directions apart.
+    pub fn cases(&self) -> &[Case] {
+        &self.samples.cases
+    }
+
     /// The samples of every case, in the order of a baseline's promises.
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
         let values =
@@ -254,7 +259,8 @@ impl Evidence {
             way: way(case),
             values: self.values(case, survey.metric.column).to_vec(),
             // A row without a value says as much as a failure.
-            failed: case.failed || !case.rows.is_empty() && self.values(case, survey.metric.column).is_empty(),
+            failed: case.failed.is_some()
+                || !case.rows.is_empty() && self.values(case, survey.metric.column).is_empty(),
             cpu_taken: self.cpu_taken(case, survey.metric.column),
         };
         let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();

@@ -36,8 +36,8 @@ pub enum Format {
     Md,
 }
 
-/// Writes the rows; text fits the sheet. For people, what they come to in a sentence is the first line, or, without one, the numbers
-/// of verdicts are the last.
+/// Writes the rows; text fits the sheet. For people, what they come to in a sentence is the first line, but where it is empty since it was
+/// said before; without one, the numbers of verdicts are the last.
 pub fn write(
     rows: &[VerdictRow],
     answer: Option<&str>,

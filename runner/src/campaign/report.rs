@@ -8,14 +8,16 @@ use std::{
 
 use analyze::{
     cases::overview::{self, Overview},
-    export::page::{self, Block},
-    judge::{survey::Surveyed, verdicts},
-    table::layout::Sheet,
+    distinct,
+    export::page::{self, Block, Tone},
+    judge::{self, incomplete, survey::Surveyed, verdicts},
+    table::layout::{self, Sheet},
 };
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
-    text::counted,
+    text::{counted, plain},
+    words::Verdict,
 };
 
 use crate::{
@@ -161,6 +163,16 @@ impl Report {
         self.cases.iter().filter_map(|case| Some((&*case.case, case.failed.as_deref()?)))
     }
 
+    /// The verdicts and the failed cases in a sentence, and the worst of them; `None`: nothing was judged, and nothing failed.
+    fn answer(&self) -> Option<(Verdict, String)> {
+        let cases = distinct(self.cases.iter().map(|case| &*case.case)).len();
+        let failed = incomplete::failed_of(cases, &self.failures().collect::<Vec<_>>());
+        let judged = judge::answer(self.verdicts.rows(), "the baseline");
+        let worst = if failed.is_some() { Verdict::Fail } else { judged.as_ref()?.0 };
+        let said: Vec<String> = failed.into_iter().chain(judged.map(|(_, text)| text)).collect();
+        Some((worst, said.join(" ")))
+    }
+
     /// The first statement that failed; `None`: none did.
     pub fn broken(&self) -> Option<String> {
         self.verdicts.rows().iter().find(|row| row.fails()).map(verdicts::broken)
@@ -186,10 +198,12 @@ impl Report {
         let questions: Vec<&str> = plans.iter().filter_map(|p| p.description.as_deref()).collect();
         let results = table::summary(&self.summaries);
         let limits = table::limits(&self.summaries);
-        let surveys: Vec<Block> =
-            self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name))).collect();
+        let answer =
+            self.answer().map(|(verdict, text)| Block::Answer { tone: Tone::of(verdict), text, more: String::new() });
+        let surveys = self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name)));
+        let head = answer.into_iter().chain(surveys).collect();
         let notes: Vec<String> = self.notes.iter().filter(|note| !self.shown.contains(*note)).cloned().collect();
-        let text = ci::markdown(&name, &questions, surveys, results, &limits, self.verdicts.rows(), &notes);
+        let text = ci::markdown(&name, &questions, head, results, &limits, self.verdicts.rows(), &notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
             progress.print(ci::annotations(&self.cases).trim_end());
@@ -215,7 +229,7 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the summary for people: results, notes, verdicts, and the file of the rows. Beside rows on standard output
+    /// Writes the summary for people: the answer, results, notes, verdicts, and the file of the rows. Beside rows on standard output
     /// (`with_rows`) it says nothing of a file, and nothing at all but verdicts if their reader has left. Where the same reader has
     /// seen standard error (`has_seen`), it does not repeat the warnings there.
     pub fn write_summary(
@@ -225,6 +239,11 @@ impl Report {
         sheet: &Sheet,
         out: &mut dyn Write,
     ) -> Result<(), Error> {
+        if let Some((_, answer)) = self.answer() {
+            let fault = Error::output("standard output");
+            let print = |out: &mut dyn Write| layout::paragraph(&plain(&answer), sheet.indent, sheet.width, out);
+            writeln!(out).and_then(|()| print(out)).map_err(fault)?;
+        }
         if !self.closed {
             self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
         }

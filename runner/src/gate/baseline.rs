@@ -13,14 +13,15 @@ use analyze::{
         comparison::Rule,
         environment::{self, Environment},
         samples::{self, Index, Key, Samples},
+        setting, worsening,
     },
-    stats::quantiles,
+    stats::{compare::needed_per_side, quantiles},
     table::{InputArgs, Rows, Selection, Table, beside},
 };
 use schemas::{
     columns::results::column,
     metrics::{self, Family, Metric},
-    run_record::{Promotion, RunRecord},
+    run_record::{CaseRecord, Promotion, RunRecord},
     text::counted,
     units,
     words::{Phase, Record, Status},
@@ -96,6 +97,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
             .map(promise)
             .filter(|promise| !promise.case_ids.is_empty() || promise.metric.name != TRANSACTION_RATE)
             .collect(),
+        planned: plan.cases.iter().flat_map(run_json::planned).collect(),
     })
 }
 
@@ -145,9 +147,17 @@ struct Run {
 /// reason.
 pub fn promote(request: &Request) -> Result<String, Error> {
     let run = Run::read(&request.run)?;
-    let to = match &request.to {
-        Some(to) => to.clone(),
-        None => source(&run.record, &request.sets)?,
+    let plan = loaded(&run.record, &request.sets);
+    let (to, terms) = match (&request.to, plan) {
+        (Some(to), plan) => (to.clone(), plan.ok().and_then(|plan| terms(&plan))),
+        (None, plan) => {
+            let terms = terms(&plan?).ok_or_else(|| {
+                Error::Usage(
+                    "the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into(),
+                )
+            })?;
+            (terms.source.clone(), Some(terms))
+        }
     };
     if fs::canonicalize(&to).is_ok_and(|to| fs::canonicalize(&run.results).is_ok_and(|from| from == to)) {
         return Err(Error::Usage(format!("{} is that run itself: name another file with --to", to.display())));
@@ -177,19 +187,42 @@ pub fn promote(request: &Request) -> Result<String, Error> {
             faults.join("\n       - ")
         )));
     }
-    let replaced = replaced(&run, &to)?;
+    let medians = medians(&run.results)?;
+    let replaced = replaced(&run, &medians, &to)?;
     run.write(&to)?;
-    Ok(run.said(&to, &replaced))
+    let promises = terms.map(|terms| terms.promises).unwrap_or_default();
+    Ok(run.said(&to, &replaced, &unnoticed(&medians, &promises)))
 }
 
-/// `baseline.source` of the run's plan, loaded as for that run and then with `sets`.
-fn source(record: &RunRecord, sets: &[String]) -> Result<PathBuf, Error> {
+/// Cases whose values scatter so much that only a change of more than twice what counts would be noticed, as lines for people.
+fn unnoticed(medians: &[Median], promises: &[Promise]) -> Vec<String> {
+    let told = |median: &Median| {
+        let metric = metrics::find(&median.column)?;
+        let own = promises.iter().find(|p| p.metric.column == metric.column && p.case_ids.contains(&median.key.id));
+        let default = Rule { better: metric.better, range: metric.range(), ..Rule::DEFAULT };
+        let rule = own.map_or(default, |promise| promise.rule);
+        let least = worsening::least_regression(&median.values, Some(metric), rule, medians.len());
+        let what = match least {
+            Some(least) if least <= 2.0 * rule.min_ratio => return None,
+            Some(least) => format!("only a regression from {} on would be noticed", units::margin(least)),
+            None => match needed_per_side(rule.alpha / medians.len() as f64)
+                .filter(|needed| *needed > median.values.len())
+            {
+                Some(needed) => format!("no regression would be noticed below {needed} iterations"),
+                None => "no regression would be noticed".to_owned(),
+            },
+        };
+        let counts = units::margin(rule.min_ratio);
+        Some(format!("note: {}: {what}, and {counts} counts: measure more iterations, or longer ones", median.name))
+    };
+    medians.iter().filter_map(told).collect()
+}
+
+/// The run's plan, loaded as for that run and then with `sets`.
+fn loaded(record: &RunRecord, sets: &[String]) -> Result<Plan, Error> {
     let plan = record.plans.first().cloned().unwrap_or_default();
     let options = LoadOptions { sets: sets.to_vec(), ..LoadOptions::default() }.after(&plan.overrides);
-    let loaded = plan::load_str(known(&plan.path), &plan.text, &options)?;
-    loaded.baseline.map(|(baseline, _)| found(&baseline.source, &plan.path)).ok_or_else(|| {
-        Error::Usage("the run's plan names no baseline.source: say with --to FILE where the baseline is kept".into())
-    })
+    Ok(plan::load_str(known(&plan.path), &plan.text, &options)?)
 }
 
 impl Run {
@@ -248,6 +281,7 @@ impl Run {
             at: schemas::time::now().0,
             from: self.results.display().to_string(),
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            rows: Some(self.table.rows.len() as u64),
         });
         let mut text = serde_json::to_vec_pretty(&record).map_err(|e| Error::output(to.display())(e.into()))?;
         text.push(b'\n');
@@ -256,7 +290,7 @@ impl Run {
         replace(to, &table)
     }
 
-    fn said(&self, to: &Path, replaced: &[String]) -> String {
+    fn said(&self, to: &Path, replaced: &[String], unnoticed: &[String]) -> String {
         let iterations: usize = self.cases.values().map(|(_, i)| i.len()).sum();
         let mut lines = vec![format!(
             "{}: {}, {iterations} iterations of run {}, begun {}",
@@ -268,6 +302,7 @@ impl Run {
         lines.extend_from_slice(replaced);
         lines
             .extend(self.skipped.iter().map(|(case, why)| format!("no baseline for {case}, which was skipped: {why}")));
+        lines.extend_from_slice(unnoticed);
         lines.push(format!("keep it: git add {} {}", to.display(), run_json::beside(to).display()));
         lines.join("\n") + "\n"
     }
@@ -309,7 +344,7 @@ fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// The baseline that is replaced and what changes, as lines for people.
-fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
+fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
     if !to.exists() {
         return Ok(vec!["it replaces nothing".to_owned()]);
     }
@@ -323,18 +358,41 @@ fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
         }
         None => lines.push("it replaces a table about whose run nothing is known".to_owned()),
     }
-    let (was, is) = (medians(to)?, medians(&run.results)?);
-    let (before, after) = (by_key(&was), by_key(&is));
-    for now in &is {
-        match before.get(&now.key) {
-            Some(before) if before.column == now.column => lines.push(change(before, now)),
-            Some(_) => {}
-            None => lines.push(format!("  {}: new", now.name)),
+    let was = medians(to)?;
+    let (before, after) = (by_key(&was), by_key(is));
+    let gone: Vec<&Median> = was.iter().filter(|before| !after.contains_key(&before.key)).collect();
+    let mut paired = Vec::new();
+    for now in is {
+        if let Some(before) = before.get(&now.key) {
+            lines.extend((before.column == now.column).then(|| change(before, now)));
+        } else if let Some(before) = gone.iter().find(|before| before.is_of_same_name(now)) {
+            paired.push(&before.key);
+            let settings = old.as_ref().map(|old| differing(&old.cases, before, &run.record.cases, now));
+            let settings = settings.filter(|text| !text.is_empty()).map(|text| format!(" ({text})"));
+            lines.push(format!("{}, with other settings{}", change(before, now), settings.unwrap_or_default()));
+        } else {
+            lines.push(format!("  {}: new", now.name));
         }
     }
-    let gone = was.iter().filter(|before| !after.contains_key(&before.key));
+    let gone = gone.iter().filter(|before| !paired.contains(&&before.key));
     lines.extend(gone.map(|m| format!("  {}: gone", m.name)));
     Ok(lines)
+}
+
+/// The settings in which two cases of the same name differ.
+fn differing(
+    old: &BTreeMap<String, CaseRecord>,
+    before: &Median,
+    new: &BTreeMap<String, CaseRecord>,
+    now: &Median,
+) -> String {
+    let of = |cases: &BTreeMap<String, CaseRecord>, key: &Key| {
+        let members = cases.iter().filter(|(recorded, _)| recorded.split('/').next() == Some(&*key.id));
+        members.map(|(recorded, case)| (recorded.clone(), case.clone())).collect::<BTreeMap<_, _>>()
+    };
+    let (was, is) = (of(old, &before.key), of(new, &now.key).into_iter().collect::<Vec<_>>());
+    let pairs = setting::counterparts(&now.key.id, &is, &was);
+    setting::listed(&pairs.iter().flat_map(|[is, was]| setting::differences(was, is)).collect::<Vec<_>>())
 }
 
 fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
@@ -346,7 +404,15 @@ struct Median {
     key: Key,
     name: String,
     column: String,
+    values: Vec<f64>,
     value: f64,
+}
+
+impl Median {
+    fn is_of_same_name(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.name.clone(), one.key.member.clone(), one.column.clone());
+        of(self) == of(other)
+    }
 }
 
 fn change(before: &Median, now: &Median) -> String {
@@ -377,6 +443,7 @@ fn medians(path: &Path) -> Result<Vec<Median>, Error> {
             name: cases.label(case),
             column: names[m].clone(),
             value: quantiles::median(&sorted)?,
+            values: case.values[m].clone(),
         })
     };
     Ok(read.cases.iter().filter_map(median).collect())

@@ -71,6 +71,11 @@ impl<'a> Expectations<'a> {
         })
     }
 
+    /// A note about cases that the baseline has, and the plan no longer has.
+    pub fn gone(&self) -> Option<String> {
+        self.baseline.as_ref().filter(|_| !self.plan.partial)?.gone()
+    }
+
     /// Judges cases of the plan. One list of verdicts per case: its assertions, then its comparisons.
     pub fn judge(&self, cases: &[(&Step, &Finished)], here: &Environment) -> Vec<Vec<VerdictRow>> {
         // Assertions of cases that were skipped on purpose do not count.
@@ -135,12 +140,12 @@ impl Verdicts {
         }
     }
 
-    /// Writes the table for people and a line with counts; nothing if nothing was judged.
+    /// Writes the table for people; nothing if nothing was judged.
     pub fn write_table(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        Ok(verdicts::write(&self.rows, None, Format::Text, sheet, out)?)
+        Ok(verdicts::write(&self.rows, Some(""), Format::Text, sheet, out)?)
     }
 
     /// Writes the `verdicts` table.
@@ -282,7 +287,7 @@ impl Of<'_> {
             let of = finished.summaries.iter().find(|(m, w, _)| (*m, *w) == (member, way));
             of.map(|(.., row)| row)
         };
-        case.failed = finished.failed.is_some();
+        case.failed = finished.failed.as_ref().map(|fault| fault.message.clone());
         case.transactions = summary(step.headline_way(member)).and_then(|row| row.transactions);
         case.origin = summary(way).map_or_else(|| Origin::from(&step.identity(member)), Origin::from);
         case

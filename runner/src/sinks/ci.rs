@@ -10,9 +10,9 @@ use analyze::{
     export::{
         annotations::{self, At},
         junit,
-        page::{self, Block, Tone},
+        page::{self, Block},
     },
-    judge::{self, verdicts},
+    judge::verdicts,
     table::layout::Column,
 };
 use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus};
@@ -65,11 +65,11 @@ fn junit_cases(case: &CaseResult) -> Vec<TestCase> {
     }
 }
 
-/// The summary in Markdown: question, answer, results, what limited them, verdicts, notes.
+/// The summary in Markdown: question, answer and surveys (`head`), results, what limited them, verdicts, notes.
 pub fn markdown(
     name: &str,
     questions: &[&str],
-    surveys: Vec<Block>,
+    head: Vec<Block>,
     results: Vec<Column>,
     limits: &[String],
     rows: &[VerdictRow],
@@ -77,12 +77,8 @@ pub fn markdown(
 ) -> String {
     let mut blocks = vec![Block::Heading(name.to_owned())];
     blocks.extend(questions.iter().map(|question| Block::Paragraph((*question).to_owned())));
-    if let Some((verdict, text)) = judge::answer(rows, "the baseline") {
-        blocks.push(Block::Answer { tone: Tone::of(verdict), text, more: String::new() });
-    }
-    let is_alone = surveys.is_empty();
-    blocks.extend(surveys);
-    if is_alone || results.iter().any(|column| !column.cells.is_empty()) {
+    blocks.extend(head);
+    if results.iter().any(|column| !column.cells.is_empty()) {
         blocks.push(Block::Table { about: "Results".to_owned(), columns: results });
     }
     if !limits.is_empty() {
@@ -90,7 +86,6 @@ pub fn markdown(
     }
     if !rows.is_empty() {
         blocks.push(Block::Table { about: "Verdicts".to_owned(), columns: verdicts::columns(rows) });
-        blocks.push(Block::Paragraph(verdicts::summary(rows)));
     }
     if !notes.is_empty() {
         blocks.push(Block::List(notes.to_vec()));
@@ -197,17 +192,17 @@ mod tests {
         let text = markdown(
             "lab",
             &["How fast?"],
-            Vec::new(),
+            vec![Block::Paragraph("Fast.".to_owned())],
             cases,
             &["a: limited by wire".to_owned()],
             &rows,
             &["<b> is a note".to_owned()],
         );
-        assert!(text.starts_with("## lab\n\nHow fast?\n\n**1 of 1 assertion fails: "), "{text}");
+        assert!(text.starts_with("## lab\n\nHow fast?\n\nFast.\n\n"), "{text}");
         assert!(text.contains("\n\n| case ") && text.contains("| a\\|b |"), "{text}");
         assert!(text.contains("|\n\n- a: limited by wire\n\n"), "{text}");
         // A table may be appended: a list would swallow it without the empty line.
-        assert!(text.ends_with(" |\n\n1 failed\n\n- \\<b> is a note\n\n"), "{text}");
+        assert!(text.ends_with(" |\n\n- \\<b> is a note\n\n"), "{text}");
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Comparisons for people.
 
-use super::{Compared, Sides, settings::Setting};
+use super::{Compared, Sides};
 use crate::{
     distinct,
     error::Error,
     first_few,
-    judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, verdicts::Format},
+    judge::{
+        baseline::said, comparison::p_text, environment::Environment, samples::Samples, setting::Setting,
+        verdicts::Format,
+    },
     table::{
         layout::{self, Column, Sheet},
         markdown::escaped,

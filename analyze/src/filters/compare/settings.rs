@@ -2,45 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use schemas::{
-    columns::axis_column,
-    metrics,
-    run_record::{CaseRecord, RunRecord},
-    text::case_parts,
-    words::Way,
+use schemas::{columns::axis_column, metrics, run_record::RunRecord, text::case_parts, words::Way};
+
+use crate::{
+    distinct,
+    error::Error,
+    judge::{
+        samples::{Case, Index, Key, Samples},
+        setting::{Setting, differences},
+    },
+    table::select,
 };
-use serde_json::Value;
-
-use crate::distinct;
-use crate::error::Error;
-use crate::judge::samples::{Case, Index, Key, Samples};
-use crate::table::select;
-
-/// A setting in which two sides differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    pub name: String,
-    /// The baseline's value and the new side's; empty: not set.
-    pub values: [String; 2],
-    /// Settings that change together with it.
-    pub with: Vec<String>,
-}
-
-impl Setting {
-    /// `cubic → bbr`
-    pub fn change(&self) -> String {
-        let [base, new] = self.values.each_ref().map(|v| if v.is_empty() { "(not set)" } else { v });
-        format!("{base} → {new}")
-    }
-}
-
-impl std::fmt::Display for Setting {
-    /// `socket.congestion_control: cubic → bbr`
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.name, self.change())?;
-        if self.with.is_empty() { Ok(()) } else { write!(f, " (and with it {})", self.with.join(", ")) }
-    }
-}
 
 /// The key of the test's name among the settings.
 const TEST: &str = "test";
@@ -300,45 +272,4 @@ fn but_one(base: &mut Samples, new: &mut Samples, olds: &[usize], news: &[usize]
 fn of_records(ids: [&String; 2], records: [&[RunRecord]; 2]) -> Vec<Setting> {
     let of = |side: usize| records[side].iter().find_map(|record| record.cases.get(ids[side]));
     of(0).zip(of(1)).map(|(base, new)| differences(base, new)).unwrap_or_default()
-}
-
-/// The settings in which two recorded cases differ.
-pub fn differences(base: &CaseRecord, new: &CaseRecord) -> Vec<Setting> {
-    let [base, new] = [base, new].map(|case| {
-        let mut flat = BTreeMap::new();
-        if let Some(settings) = case.spec.as_ref().or(case.command.as_ref()) {
-            flatten("", settings, &mut flat);
-        }
-        flat
-    });
-    let keys: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
-    let mut found: Vec<Setting> = Vec::new();
-    for key in keys {
-        let values = [&base, &new].map(|side| side.get(key).cloned().unwrap_or_default());
-        // A setting of both ends is one setting.
-        let name = key.strip_prefix("near.").or_else(|| key.strip_prefix("far.")).unwrap_or(key);
-        let setting = Setting { name: name.to_owned(), values, with: Vec::new() };
-        if setting.values[0] != setting.values[1] && !found.contains(&setting) {
-            found.push(setting);
-        }
-    }
-    found
-}
-
-fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                flatten(&path, value, into);
-            }
-        }
-        Value::Null => {}
-        Value::String(text) => {
-            into.insert(path.to_owned(), text.clone());
-        }
-        other => {
-            into.insert(path.to_owned(), other.to_string());
-        }
-    }
 }

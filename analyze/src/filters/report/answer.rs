@@ -3,7 +3,7 @@
 use schemas::{
     columns::VerdictRow,
     metrics::{self, Metric},
-    text::{counted, short_names},
+    text::short_names,
     units,
 };
 
@@ -11,7 +11,7 @@ use crate::{
     cases::Case,
     distinct,
     export::page::{Block, Tone},
-    judge,
+    judge::{self, incomplete},
 };
 
 /// Cases that are named one by one; of more, the smallest and the largest result.
@@ -69,25 +69,14 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
     Block::Answer { tone, text: short_names(&text), more: short_names(&more.unwrap_or_default()) }
 }
 
-/// `1 of 8 cases failed: loaded (the members started too far apart).`
 fn failed(cases: &[Case]) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
-    let all = distinct(cases.iter().map(Case::name));
-    let mut reason = "";
-    for case in cases {
-        if case.failed() && !names.contains(&case.name()) {
-            names.push(case.name());
-            reason = match case.left_out.last() {
-                Some((_, why)) if reason.is_empty() => why,
-                _ => reason,
-            };
+    let mut failed: Vec<(&str, &str)> = Vec::new();
+    for case in cases.iter().filter(|case| case.failed()) {
+        if failed.iter().all(|(name, _)| *name != case.name()) {
+            failed.push((case.name(), case.left_out.last().map_or("", |(_, why)| why)));
         }
     }
-    let first = names.first()?;
-    let why = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-    let all = counted(all.len(), "case");
-    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    Some(format!("{} of {all} failed: {first}{why}{more}.", names.len()))
+    incomplete::failed_of(distinct(cases.iter().map(Case::name)).len(), &failed)
 }
 
 /// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`

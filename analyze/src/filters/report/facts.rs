@@ -57,19 +57,6 @@ pub fn origin(facts: &RunRecord) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// Why the run ended early; `None` if it ended by itself.
-pub fn cut_short(facts: &RunRecord) -> Option<String> {
-    match (&facts.interrupted, &facts.ended) {
-        (Some(signal), _) => Some(match facts.unfinished.len() {
-            0 => format!("The run was interrupted ({signal})"),
-            1 => format!("The run was interrupted ({signal}); 1 case was not measured to its end"),
-            n => format!("The run was interrupted ({signal}); {n} cases were not measured to their end"),
-        }),
-        (None, None) if !facts.began.is_empty() => Some("The run has not ended, or it crashed".to_owned()),
-        _ => None,
-    }
-}
-
 /// Command line and times, and a table with a row per fact and a column per host.
 pub fn environment(facts: &RunRecord) -> Block {
     let (argv, none) = (facts.argv.join(" "), String::new());
@@ -143,6 +130,5 @@ mod tests {
         }));
         assert_eq!(origin(&facts), "plan lab · 2026-11-22 11:32 UTC · host local · run r1");
         assert_eq!(origin(&RunRecord::default()), "");
-        assert_eq!(cut_short(&facts).as_deref(), Some("The run has not ended, or it crashed"));
     }
 }

@@ -31,10 +31,11 @@ fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> Verdic
         on_missing: OnMissing::Warn,
         require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
         promises: vec![promise()],
+        planned: Vec::new(),
     };
     let samples = Samples { cases: vec![case(&around(100.0))], skipped: HashSet::new(), note: None };
     let environment = Ok(self::here("A", "6.1"));
-    let baseline = Baseline { terms, samples: Some(samples), environment };
+    let baseline = Baseline { terms, samples: Some(samples), environment, measured: BTreeMap::new() };
     baseline.judge(&[case(&around(new))], here).remove(0)
 }
 
@@ -61,9 +62,11 @@ fn a_side_from_which_others_took_a_cpu_decides_nothing_against_itself() {
             on_missing: OnMissing::Warn,
             require_same: None,
             promises: vec![promise()],
+            planned: Vec::new(),
         };
         let samples = Samples::of(vec![taken(case(&around(100.0)), base)]);
-        let baseline = Baseline { terms, samples: Some(samples), environment: Ok(here("A", "6.1")) };
+        let baseline =
+            Baseline { terms, samples: Some(samples), environment: Ok(here("A", "6.1")), measured: BTreeMap::new() };
         let row = baseline.judge(&[taken(case(&around(new.0)), new.1)], &here("A", "6.1")).remove(0);
         (row.verdict.to_string(), row.note)
     };
@@ -119,8 +122,13 @@ fn nothing_to_compare_with_is_what_the_plan_says() {
     for (on_missing, verdict, fails) in
         [(OnMissing::Warn, "inconclusive", false), (OnMissing::Fail, "fail", true), (OnMissing::Pass, "missing", false)]
     {
-        let terms =
-            Terms { source: "/nowhere/b.csv".into(), on_missing, require_same: None, promises: vec![promise()] };
+        let terms = Terms {
+            source: "/nowhere/b.csv".into(),
+            on_missing,
+            require_same: None,
+            promises: vec![promise()],
+            planned: Vec::new(),
+        };
         let row = Baseline::read(terms).unwrap().judge(&[case(&around(1.0))], &here("A", "6.1")).remove(0);
         assert_eq!((row.verdict.as_str(), row.fails()), (verdict, fails));
         assert!(row.note.contains("plumb baseline promote"), "{}", row.note);
@@ -131,8 +139,13 @@ fn nothing_to_compare_with_is_what_the_plan_says() {
 fn a_case_without_a_sample_fails() {
     let row = judged(None, &here("A", "6.1"), 100.0);
     assert_eq!(row.verdict, Verdict::Same);
-    let terms =
-        Terms { source: "/b.csv".into(), on_missing: OnMissing::Pass, require_same: None, promises: vec![promise()] };
+    let terms = Terms {
+        source: "/b.csv".into(),
+        on_missing: OnMissing::Pass,
+        require_same: None,
+        promises: vec![promise()],
+        planned: Vec::new(),
+    };
     let row = Baseline::read(terms).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);
     assert_eq!((row.verdict.as_str(), row.note.as_str()), ("fail", "there is no sample of throughput"));
 }

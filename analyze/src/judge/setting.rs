@@ -1,0 +1,99 @@
+//! Settings in which two cases differ, from what their runs recorded of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemas::run_record::CaseRecord;
+use serde_json::Value;
+
+use crate::{distinct, first_few};
+
+/// A setting in which two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub name: String,
+    /// The baseline's value and the new side's; empty: not set.
+    pub values: [String; 2],
+    /// Settings that change together with it.
+    pub with: Vec<String>,
+}
+
+impl Setting {
+    /// `cubic → bbr`
+    pub fn change(&self) -> String {
+        let [base, new] = self.values.each_ref().map(|v| if v.is_empty() { "(not set)" } else { v });
+        format!("{base} → {new}")
+    }
+}
+
+impl std::fmt::Display for Setting {
+    /// `socket.congestion_control: cubic → bbr`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.name, self.change())?;
+        if self.with.is_empty() { Ok(()) } else { write!(f, " (and with it {})", self.with.join(", ")) }
+    }
+}
+
+/// The cases of a plan by their keys in a `run.json`.
+pub type Planned = Vec<(String, CaseRecord)>;
+
+/// The cases of the same name and member that a run measured, beside those of the plan with this `case_id`: the planned one first.
+pub fn counterparts<'a>(
+    id: &str,
+    planned: &'a [(String, CaseRecord)],
+    measured: &'a BTreeMap<String, CaseRecord>,
+) -> Vec<[&'a CaseRecord; 2]> {
+    let parts = |key: &'a str| key.split_once('/').map_or((key, None), |(id, member)| (id, Some(member)));
+    let of = |(key, wanted): &'a (String, CaseRecord)| {
+        let is_same =
+            |(other, found): &(&'a String, &'a CaseRecord)| found.case == wanted.case && parts(other).1 == parts(key).1;
+        measured.iter().find(is_same).map(|(_, found)| [wanted, found])
+    };
+    planned.iter().filter(|(key, _)| parts(key).0 == id).filter_map(of).collect()
+}
+
+/// The first few settings, as a list.
+pub fn listed(settings: &[Setting]) -> String {
+    const MOST: usize = 5;
+    first_few(distinct(settings).iter().map(ToString::to_string), MOST).join(", ")
+}
+
+/// The settings in which two recorded cases differ.
+pub fn differences(base: &CaseRecord, new: &CaseRecord) -> Vec<Setting> {
+    let [base, new] = [base, new].map(|case| {
+        let mut flat = BTreeMap::new();
+        if let Some(settings) = case.spec.as_ref().or(case.command.as_ref()) {
+            flatten("", settings, &mut flat);
+        }
+        flat
+    });
+    let keys: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
+    let mut found: Vec<Setting> = Vec::new();
+    for key in keys {
+        let values = [&base, &new].map(|side| side.get(key).cloned().unwrap_or_default());
+        // A setting of both ends is one setting.
+        let name = key.strip_prefix("near.").or_else(|| key.strip_prefix("far.")).unwrap_or(key);
+        let setting = Setting { name: name.to_owned(), values, with: Vec::new() };
+        if setting.values[0] != setting.values[1] && !found.contains(&setting) {
+            found.push(setting);
+        }
+    }
+    found
+}
+
+fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(&path, value, into);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => {
+            into.insert(path.to_owned(), text.clone());
+        }
+        other => {
+            into.insert(path.to_owned(), other.to_string());
+        }
+    }
+}
