@@ -13,12 +13,12 @@ use crate::{
         comparison::{self, Comparison, Rule, Test},
         environment,
         samples::{self, Case, Index, Samples},
-        verdicts::{self, Format},
+        verdicts,
         worsening::{self, Worse},
     },
     parsed,
     table::{
-        FILE, InputArgs, Table, TableArgs,
+        FILE, Format, InputArgs, Table, TableArgs,
         layout::{Column, Sheet},
     },
 };
@@ -207,7 +207,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if !self_test && args.by.is_none() && print::is_one_run(&sides) {
         sides.said.push("both sides are of the same run".to_owned());
     }
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     let facts = print::facts(&sides, &comparisons, &records);
     let rows: Vec<VerdictRow> = comparisons.iter().map(Compared::row).collect();
     // A self-test has its answer in the table.

@@ -10,9 +10,9 @@ use crate::{
         baseline::{Baseline, Terms},
         environment::{self, Environment},
         statement::{Evidence, Statement},
-        verdicts::{self, Format},
+        verdicts,
     },
-    table::{InputArgs, Table, TableArgs, layout::Sheet},
+    table::{Format, InputArgs, Table, TableArgs, layout::Sheet},
 };
 use schemas::{
     assertion, metrics,
@@ -125,7 +125,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     for row in &mut rows {
         explain(row, args, record.as_ref());
     }
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     // A self-test has its answer in the table.
     let answer = judge::answer(&rows, "the baseline").filter(|_| args.self_test.is_none());
     let sheet = Sheet::of(&args.tables.output);

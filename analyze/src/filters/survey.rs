@@ -5,7 +5,7 @@ use crate::{
     distinct,
     error::{Error, Verdict, even_unread},
     survey::{self, DISTURBED, FAILED, Kind, Limit, Pairs, Role, Rule, Survey, survey},
-    table::{Table, TableArgs, csv_table, layout::Sheet, write_csv},
+    table::{Format, Table, TableArgs, csv_table, formats, layout::Sheet, write_csv},
 };
 use schemas::columns::number;
 use std::{io::Write, sync::LazyLock};
@@ -13,6 +13,12 @@ use std::{io::Write, sync::LazyLock};
 /// `3%`
 static LEAST_EFFECT: LazyLock<String> =
     LazyLock::new(|| format!("{}%", number((Rule::LEAST_EFFECT * 1e6).round() / 1e4)));
+
+const FORMATS: [(Format, &str); 3] = [
+    (Format::Csv, "One row per finding"),
+    (Format::Text, "Tables and sentences"),
+    (Format::Md, "The same in Markdown"),
+];
 
 /// Suspects of a survey of a fabric: which hosts and which links are slow, by how much, and the pairs that show it.
 ///
@@ -46,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     fail_on: FailOn,
     /// csv, text or md [default: text on a terminal, else csv]
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(FORMATS))]
     format: Option<Format>,
     #[command(flatten)]
     tables: TableArgs,
@@ -61,16 +67,6 @@ pub enum FailOn {
     Suspects,
     /// A suspect, or a pair that failed, was disturbed or was not measured
     Incomplete,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One row per finding
-    Csv,
-    /// Tables and sentences
-    Text,
-    /// The same in Markdown
-    Md,
 }
 
 fn parse_least_effect(text: &str) -> Result<f64, String> {
@@ -115,7 +111,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     };
     let surveys: Vec<Judged> =
         survey::read(&mut table, &args.tables.selection, args.metric.as_deref())?.into_iter().map(judge).collect();
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     let sheet = Sheet::of(&args.tables.output);
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => csv(&surveys, w),

@@ -5,8 +5,9 @@ use crate::{
     distinct,
     error::Error,
     first_few,
-    judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, verdicts::Format},
+    judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples},
     table::{
+        Format,
         layout::{self, Column, Sheet},
         markdown::escaped,
     },
