@@ -1,6 +1,9 @@
 //! `plumb gate`: assertions over a results file.
 
-use super::{aggregate::parse_level, compare::settings};
+use super::{
+    aggregate::parse_level,
+    compare::{parse_share, settings},
+};
 use crate::{
     distinct,
     error::{Error, Verdict, even_unread},
@@ -60,7 +63,7 @@ pub struct Args {
     #[arg(skip)]
     pub planned: Vec<(String, CaseRecord)>,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
-    #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_share("10%"))]
     self_test: Option<f64>,
     /// The rows that are judged
     #[arg(long, value_name = "WHAT", default_value = "ci")]

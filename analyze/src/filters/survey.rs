@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "ALPHA", default_value_t = Rule::ALPHA, value_parser = parse_level)]
     alpha: f64,
     /// Smallest effect that counts
-    #[arg(long, value_name = "RATIO", default_value = LEAST_EFFECT.as_str(), value_parser = parse_least_effect)]
+    #[arg(long, value_name = "RATIO", default_value = LEAST_EFFECT.as_str(), value_parser = parse_share("3%"))]
     min_effect: f64,
     /// Exit with code 1 when there is one of these, with 4 when too few pairs have a value to tell
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
@@ -67,10 +67,6 @@ pub enum FailOn {
     Suspects,
     /// A suspect, or a pair that failed, was disturbed or was not measured
     Incomplete,
-}
-
-fn parse_least_effect(text: &str) -> Result<f64, String> {
-    parse_share(text, "3%")
 }
 
 /// A survey and what it tells.
