@@ -156,6 +156,18 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     }
 }
 
+/// A word as it is typed in a shell: in single quotes, unless it has only letters, digits, `-_./:=,+@%` and those that are
+/// named here.
+#[must_use]
+pub fn shell_word(word: &str, as_they_are: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c) || as_they_are.contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// `1 case`, `3 cases`.
 #[must_use]
 pub fn counted(n: impl Display, noun: &str) -> String {

@@ -10,6 +10,7 @@ use std::{
 
 use memchr::memmem;
 use netcore::measure::host::HostFacts;
+use schemas::text::shell_word;
 use sha2::{Digest, Sha256};
 
 /// Exit code of [`RECEIVE`] where it could not start the program. Its last line says why.
@@ -137,18 +138,9 @@ impl Remote {
 
     /// The command as a line for a login shell, which may be of any kind.
     pub fn line(&self) -> String {
-        let words: Vec<String> = self.argv().iter().map(|word| quoted(word)).collect();
+        // A path in the home (`~/bin/plumb`) stays as it is.
+        let words: Vec<String> = self.argv().iter().map(|word| shell_word(word, "~")).collect();
         format!("exec {}", words.join(" "))
-    }
-}
-
-/// A word for any shell. A path in the home (`~/bin/plumb`) stays as it is.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,~".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 
