@@ -156,6 +156,16 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     }
 }
 
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// A word as it is typed in a shell: in single quotes, unless it has only letters, digits, `-_./:=,+@%` and those that are
 /// named here.
 #[must_use]

@@ -1,16 +1,14 @@
 //! The command that starts the daemon at the far end, with the program there or with a copy of this one.
 
 use std::{
-    env,
-    fmt::Write as _,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use memchr::memmem;
 use netcore::measure::host::HostFacts;
-use schemas::text::shell_word;
+use schemas::text::{hex, shell_word};
 use sha2::{Digest, Sha256};
 
 /// Exit code of [`RECEIVE`] where it could not start the program. Its last line says why.
@@ -99,12 +97,8 @@ impl Copy {
     }
 
     fn of(path: &Path, program: &[u8], machine: &str) -> Self {
-        let mut label = format!("{}:", program.len());
-        for byte in Sha256::digest(program) {
-            // Writing to a String cannot fail.
-            let _ = write!(label, "{byte:02x}");
-        }
-        Self { path: path.to_owned(), label: format!("{label}:{machine}") }
+        let label = format!("{}:{}:{machine}", program.len(), hex(&Sha256::digest(program)));
+        Self { path: path.to_owned(), label }
     }
 }
 
