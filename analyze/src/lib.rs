@@ -35,6 +35,7 @@ pub mod survey;
 pub mod table;
 pub mod wire;
 
+use schemas::units::parse_ratio;
 use std::ffi::OsString;
 
 pub(crate) use error::warn;
@@ -47,6 +48,12 @@ pub(crate) fn parsed<A: clap::Args>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<A, clap::Error> {
     A::from_arg_matches(&A::augment_args(clap::Command::new("plumb")).try_get_matches_from(words)?)
+}
+
+/// More than nothing and less than all; `otherwise` tells of any other ratio.
+pub(crate) fn share(text: &str, otherwise: impl FnOnce() -> String) -> Result<f64, String> {
+    let ratio = parse_ratio(text).map_err(|e| e.to_string())?;
+    if ratio > 0.0 && ratio < 1.0 { Ok(ratio) } else { Err(otherwise()) }
 }
 
 /// A value as the command line has it.

@@ -24,7 +24,7 @@ pub mod rows;
 pub mod select;
 
 pub use blocks::RECORD_LIMIT;
-pub use output::{OutputArgs, replace, sync_folder, write_csv, write_whole};
+pub use output::{Format, OutputArgs, formats, replace, sync_folder, write_csv, write_whole};
 pub use row::{Cells, Row, parse_number};
 pub use rows::Rows;
 pub use schemas::{columns::results::Field, words::Record};

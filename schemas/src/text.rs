@@ -156,6 +156,28 @@ fn of_key(key: &str, value: &str, is_alone: bool) -> String {
     }
 }
 
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A word as it is typed in a shell: in single quotes, unless it has only letters, digits, `-_./:=,+@%` and those that are
+/// named here.
+#[must_use]
+pub fn shell_word(word: &str, as_they_are: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c) || as_they_are.contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// `1 case`, `3 cases`.
 #[must_use]
 pub fn counted(n: impl Display, noun: &str) -> String {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
+use indexmap::IndexMap;
 use schemas::metrics;
 
 use crate::error::Error;
@@ -54,7 +55,7 @@ pub fn write(
     }
     let data = data(&curves);
     let labels = (axis(&rows.columns[0]), axis(&rows.columns[1]));
-    let logarithmic = rows.columns[0].ends_with("_bytes") && curves.iter().flat_map(|(_, c)| c).all(|p| p.x > 0.0);
+    let logarithmic = rows.columns[0].ends_with("_bytes") && curves.values().flatten().all(|p| p.x > 0.0);
     let script = |source: &str, finish: &str| {
         let mut script = format!(
             "# gnuplot script; run it with: gnuplot -persist FILE\n{source}set key left top\nset xlabel {}\nset ylabel \
@@ -66,7 +67,7 @@ pub fn write(
             script.push_str("set logscale x 2\n");
         }
         script.push_str("plot ");
-        for (index, (name, _)) in curves.iter().enumerate() {
+        for (index, name) in curves.keys().enumerate() {
             let more = if index + 1 < curves.len() { ", \\\n     " } else { "\n" };
             let _ = write!(
                 script,
@@ -102,16 +103,12 @@ pub fn write(
 }
 
 /// Points of each curve by rising x. Rows that lack a value are left out.
-fn curves(rows: &Rows) -> Result<Vec<(String, Vec<Point>)>, Error> {
-    let mut curves: Vec<(String, Vec<Point>)> = Vec::new();
+fn curves(rows: &Rows) -> Result<IndexMap<String, Vec<Point>>, Error> {
+    let mut curves = IndexMap::<String, Vec<Point>>::new();
     for row in &rows.rows {
         let (Some(x), Some(y)) = (rows.number(row, 0)?, rows.number(row, 1)?) else { continue };
         let name = if rows.columns.len() > 2 { row.get(2) } else { "" };
-        let at = curves.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
-            curves.push((name.to_owned(), Vec::new()));
-            curves.len() - 1
-        });
-        let points = &mut curves[at].1;
+        let points = curves.entry(name.to_owned()).or_default();
         match points.binary_search_by(|p| p.x.total_cmp(&x)) {
             Ok(found) => points[found].ys.push(y),
             Err(place) => points.insert(place, Point { x, ys: vec![y] }),
@@ -121,7 +118,7 @@ fn curves(rows: &Rows) -> Result<Vec<(String, Vec<Point>)>, Error> {
 }
 
 /// Data blocks (gnuplot's indices) with lines of `x median smallest largest n`.
-fn data(curves: &[(String, Vec<Point>)]) -> String {
+fn data(curves: &IndexMap<String, Vec<Point>>) -> String {
     let mut out = String::new();
     for (name, points) in curves {
         let _ = writeln!(out, "# {}\n# x median smallest largest n", name.replace('\n', " "));

@@ -5,6 +5,7 @@ use crate::{
     judge::verdicts,
     table::{Field, Picker, Row, Selection, Table},
 };
+use indexmap::IndexMap;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
     columns::{VerdictRow, results::column},
@@ -48,23 +49,21 @@ pub fn report(
     cases: impl IntoIterator<Item = (String, TestCase)>,
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    let mut suites: Vec<(TestSuite, BTreeMap<String, Duration>)> = Vec::new();
+    let mut suites: IndexMap<String, (TestSuite, BTreeMap<String, Duration>)> = IndexMap::new();
     for (name, case) in cases {
-        let at = suites.iter().position(|(s, _)| s.name.as_str() == name).unwrap_or_else(|| {
-            suites.push((TestSuite::new(name), BTreeMap::new()));
-            suites.len() - 1
-        });
+        let empty = |name: &String| (TestSuite::new(name), BTreeMap::new());
+        let (suite, times) = suites.entry(name).or_insert_with_key(empty);
         if let Some(time) = case.time {
             // The name of a verdict begins with its case.
             let measured = case.name.as_str().split(": ").next().unwrap_or_default().to_owned();
-            let longest = suites[at].1.entry(measured).or_default();
+            let longest = times.entry(measured).or_default();
             *longest = time.max(*longest);
         }
-        suites[at].0.add_test_case(case);
+        suite.add_test_case(case);
     }
     let mut report = Report::new(name);
     let mut whole = Duration::ZERO;
-    for (mut suite, times) in suites {
+    for (mut suite, times) in suites.into_values() {
         let time = times.values().sum();
         suite.set_time(time);
         whole += time;

@@ -6,7 +6,7 @@ pub use group::Method;
 
 use crate::{
     error::{Error, Verdict},
-    parallel,
+    parallel, share,
     stats::{bootstrap, quantiles},
     table::{Header, Picker, Record, Table, TableArgs, no_repeats, output::CsvCell, select::Preferred, write_csv},
 };
@@ -15,7 +15,6 @@ use rayon::prelude::*;
 use schemas::{
     columns::{self, AXIS_PREFIX, Column, results::column},
     metrics::{self, Family, Kind},
-    units,
     words::Way,
 };
 use std::io::Write;
@@ -64,8 +63,7 @@ pub struct Args {
 
 /// A confidence level as people write it: `95%` or `0.95`.
 pub(crate) fn parse_level(text: &str) -> Result<f64, String> {
-    let level = units::parse_ratio(text).map_err(|e| e.to_string())?;
-    if level > 0.0 && level < 1.0 { Ok(level) } else { Err("it lies between 0 and 100 %".to_owned()) }
+    share(text, || "it lies between 0 and 100 %".to_owned())
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {

@@ -14,12 +14,12 @@ use crate::{
         environment, incomplete,
         samples::{self, Case, Index, Samples},
         setting::Setting,
-        verdicts::{self, Format},
+        verdicts,
         worsening::{self, Worse},
     },
-    parsed,
+    parsed, share,
     table::{
-        FILE, InputArgs, Table, TableArgs,
+        FILE, Format, InputArgs, Table, TableArgs,
         layout::{Column, Sheet},
     },
 };
@@ -106,7 +106,7 @@ pub struct Args {
     fail_on: FailOn,
     /// Make the baseline worse by this much and compare it with itself. Exits with 1 if a case would not be noticed,
     /// and says from which change on each is
-    #[arg(long, value_name = "RATIO", value_parser = parse_worsening)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_share("10%"))]
     self_test: Option<f64>,
     /// csv, text or md [default: text on a terminal, else csv]
     #[arg(short, long, value_name = "FORMAT")]
@@ -131,18 +131,9 @@ pub enum FailOn {
     Change,
 }
 
-pub(super) fn parse_worsening(text: &str) -> Result<f64, String> {
-    parse_share(text, "10%")
-}
-
-/// More than nothing and less than all; such as this one.
-pub fn parse_share(text: &str, such_as: &str) -> Result<f64, String> {
-    let ratio = units::parse_ratio(text).map_err(|e| e.to_string())?;
-    if ratio > 0.0 && ratio < 1.0 {
-        Ok(ratio)
-    } else {
-        Err(format!("`{text}`: write a share between 0 and 100 %, such as {such_as}"))
-    }
+/// The parser of a share, such as this one.
+pub fn parse_share(such_as: &'static str) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| share(text, || format!("`{text}`: write a share between 0 and 100 %, such as {such_as}"))
 }
 
 /// One metric of one case on both sides.
@@ -209,7 +200,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     if !self_test && args.by.is_none() && print::is_one_run(&sides) {
         sides.said.push("both sides are of the same run".to_owned());
     }
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     let facts = print::facts(&sides, &comparisons, &records);
     let rows: Vec<VerdictRow> = comparisons.iter().map(Compared::row).collect();
     // A self-test has its answer in the table.

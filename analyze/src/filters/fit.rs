@@ -7,7 +7,7 @@ mod path;
 use crate::{
     error::{Error, Verdict},
     stats::{hockney, moments::Moments},
-    table::{Field, Rows, Selection, Table, TableArgs, cells, write_csv},
+    table::{Field, Format, Rows, Selection, Table, TableArgs, cells, formats, write_csv},
     wire::{Load, Packets, QUIC_DATAGRAM, TIMESTAMPS, in_records},
 };
 use indexmap::IndexMap;
@@ -21,6 +21,8 @@ use std::{
     collections::BTreeMap,
     io::{IsTerminal, Write},
 };
+
+const FORMATS: [(Format, &str); 2] = [(Format::Csv, "One row per fit"), (Format::Text, "One line per fit")];
 
 /// Latency, asymptotic bandwidth, half-bandwidth and saturation size from a sweep over message sizes.
 ///
@@ -65,18 +67,10 @@ pub struct Args {
     #[arg(long, value_name = "KIND", requires = "output")]
     to: Option<Laboratory>,
     /// csv or text [default: text on a terminal, else csv]
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(FORMATS))]
     format: Option<Format>,
     #[command(flatten)]
     tables: TableArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One row per fit
-    Csv,
-    /// One line per fit
-    Text,
 }
 
 /// The means by which a laboratory is built.
@@ -131,7 +125,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         timestamps: !args.no_timestamps,
         tags: args.vlan.into(),
     });
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     if let Some(wire) = wire.as_ref().filter(|_| args.tables.input.is_absent()) {
         let loads = wire.loads(&args.message_size)?;
         args.tables.output.write(output, |w| wire.write(&loads, format == Format::Text, w))?;
@@ -166,7 +160,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     args.tables.output.write(output, |w| match format {
         Format::Csv => csv(&titles, &fits, args.operations, w),
-        Format::Text => text(&fits, args.operations, w),
+        _ => text(&fits, args.operations, w),
     })?;
     Ok(Verdict::Ok)
 }

@@ -1,6 +1,6 @@
 //! `plumb gate`: assertions over a results file.
 
-use super::aggregate::parse_level;
+use super::{aggregate::parse_level, compare::parse_share};
 use crate::{
     error::{Error, Verdict, even_unread},
     judge::{
@@ -9,9 +9,9 @@ use crate::{
         environment::{self, Environment},
         incomplete, setting,
         statement::{Evidence, Statement},
-        verdicts::{self, Format},
+        verdicts,
     },
-    table::{Table, TableArgs, layout::Sheet},
+    table::{Format, Table, TableArgs, layout::Sheet},
 };
 use schemas::{
     assertion, metrics,
@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(skip)]
     pub planned: setting::Planned,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
-    #[arg(long, value_name = "RATIO", value_parser = super::compare::parse_worsening)]
+    #[arg(long, value_name = "RATIO", value_parser = parse_share("10%"))]
     self_test: Option<f64>,
     /// The rows that are judged
     #[arg(long, value_name = "WHAT", default_value = "ci")]
@@ -131,7 +131,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     for row in &mut rows {
         explain(row, args, record);
     }
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     let incomplete = incomplete::sentences(&records, evidence.cases());
     if format == Format::Csv || args.self_test.is_some() {
         for sentence in &incomplete {

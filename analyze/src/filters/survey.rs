@@ -5,7 +5,7 @@ use crate::{
     distinct,
     error::{Error, Verdict, even_unread},
     survey::{self, DISTURBED, FAILED, Kind, Limit, Pairs, Role, Rule, Survey, survey},
-    table::{Table, TableArgs, csv_table, layout::Sheet, write_csv},
+    table::{Format, Table, TableArgs, csv_table, formats, layout::Sheet, write_csv},
 };
 use schemas::columns::number;
 use std::{io::Write, sync::LazyLock};
@@ -13,6 +13,12 @@ use std::{io::Write, sync::LazyLock};
 /// `3%`
 static LEAST_EFFECT: LazyLock<String> =
     LazyLock::new(|| format!("{}%", number((Rule::LEAST_EFFECT * 1e6).round() / 1e4)));
+
+const FORMATS: [(Format, &str); 3] = [
+    (Format::Csv, "One row per finding"),
+    (Format::Text, "Tables and sentences"),
+    (Format::Md, "The same in Markdown"),
+];
 
 /// Suspects of a survey of a fabric: which hosts and which links are slow, by how much, and the pairs that show it.
 ///
@@ -40,13 +46,13 @@ pub struct Args {
     #[arg(long, value_name = "ALPHA", default_value_t = Rule::ALPHA, value_parser = parse_level)]
     alpha: f64,
     /// Smallest effect that counts
-    #[arg(long, value_name = "RATIO", default_value = LEAST_EFFECT.as_str(), value_parser = parse_least_effect)]
+    #[arg(long, value_name = "RATIO", default_value = LEAST_EFFECT.as_str(), value_parser = parse_share("3%"))]
     min_effect: f64,
     /// Exit with code 1 when there is one of these, with 4 when too few pairs have a value to tell
     #[arg(long, value_name = "WHAT", default_value = "nothing")]
     fail_on: FailOn,
     /// csv, text or md [default: text on a terminal, else csv]
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(FORMATS))]
     format: Option<Format>,
     #[command(flatten)]
     tables: TableArgs,
@@ -61,20 +67,6 @@ pub enum FailOn {
     Suspects,
     /// A suspect, or a pair that failed, was disturbed or was not measured
     Incomplete,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One row per finding
-    Csv,
-    /// Tables and sentences
-    Text,
-    /// The same in Markdown
-    Md,
-}
-
-fn parse_least_effect(text: &str) -> Result<f64, String> {
-    parse_share(text, "3%")
 }
 
 /// A survey and what it tells.
@@ -115,7 +107,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     };
     let surveys: Vec<Judged> =
         survey::read(&mut table, &args.tables.selection, args.metric.as_deref())?.into_iter().map(judge).collect();
-    let format = args.format.unwrap_or(if args.tables.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.tables.output.format(args.format);
     let sheet = Sheet::of(&args.tables.output);
     even_unread(args.tables.output.write(output, |w| match format {
         Format::Csv => csv(&surveys, w),

@@ -6,7 +6,7 @@ use crate::{
     cases::Cases,
     error::{Error, Verdict},
     table::{
-        InputArgs, OutputArgs, Table,
+        Format, InputArgs, OutputArgs, Table, formats,
         layout::{self, Sheet},
     },
 };
@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["columns", "sort", "all", "phase", "record", "conditions", "raw"])]
     summary: bool,
     /// text or md (a Markdown table)
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = formats([(Format::Text, "Aligned columns"), (Format::Md, "A Markdown table")]))]
     format: Format,
     /// `--format md`
     #[arg(long, hide = true, num_args = 0, default_missing_value = "md")]
@@ -58,14 +58,6 @@ pub struct Args {
     output: OutputArgs,
     #[command(flatten)]
     input: InputArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// Aligned columns
-    Text,
-    /// A Markdown table
-    Md,
 }
 
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {

@@ -11,7 +11,7 @@ use crate::{
     },
     style,
     table::{
-        OutputArgs, csv_table,
+        Format, OutputArgs, csv_table, formats,
         layout::{self, Column, Sheet},
         write_csv,
     },
@@ -24,6 +24,12 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
+
+const FORMATS: [(Format, &str); 3] = [
+    (Format::Csv, "One row per series and finding"),
+    (Format::Text, "Sentences"),
+    (Format::Md, "The same in Markdown"),
+];
 
 /// Changes of level in a history: in which series, by how much, how surely, and which commits lie between.
 ///
@@ -62,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "RUNS", default_value_t = 5)]
     within: usize,
     /// csv, text or md [default: text on a terminal, else csv]
-    #[arg(short, long, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = formats(FORMATS))]
     format: Option<Format>,
     /// Annotations of GitHub Actions, at the line of the first run after a change: errors for what --fail-on counts, warnings
     /// for other regressions. They go to standard error
@@ -85,19 +91,9 @@ pub enum FailOn {
     Change,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One row per series and finding
-    Csv,
-    /// Sentences
-    Text,
-    /// The same in Markdown
-    Md,
-}
-
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let (reading, analysed) = analysed::read(&args.history, &args.asked)?;
-    let format = args.format.unwrap_or(if args.output.is_for_people() { Format::Text } else { Format::Csv });
+    let format = args.output.format(args.format);
     let sheet = Sheet::of(&args.output);
     even_unread(args.output.write(output, |w| match format {
         Format::Csv => csv(&reading, &analysed, w),

@@ -1,5 +1,6 @@
 //! The rows that readers fill, and helpers to fill them.
 
+use indexmap::IndexSet;
 use schemas::columns::{COLUMNS, ColumnType, Row};
 use schemas::words::{LatencyKind, Phase, Record, Status, Way};
 use std::collections::HashMap;
@@ -84,17 +85,13 @@ impl ImportedRows {
     /// Names the cases and numbers the iterations: runs of one case are its iterations.
     pub fn finish(mut self) -> Vec<Row> {
         self.name_intervals();
-        let mut runs: HashMap<String, Vec<u64>> = HashMap::new();
+        let mut runs: HashMap<String, IndexSet<u64>> = HashMap::new();
         let mut rows = Vec::with_capacity(self.rows.len());
         for (run, mut row) in self.rows {
             let case = case_of(&row);
             name_sizes(&mut row);
             let case_id = format!("c{:016x}", fnv1a(&format!("{case} {:?}", (&row.plan, &row.transport, row.streams))));
-            let seen = runs.entry(case_id.clone()).or_default();
-            let iteration = seen.iter().position(|r| *r == run).unwrap_or_else(|| {
-                seen.push(run);
-                seen.len() - 1
-            });
+            let (iteration, _) = runs.entry(case_id.clone()).or_default().insert_full(run);
             row.test = row.test.or_else(|| row.workload.clone());
             row.case = Some(case);
             row.case_id = Some(case_id);

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     error::{Error, Verdict as Outcome},
     table::{
-        Table,
+        Format, Table,
         layout::{self, Column, Sheet},
         write_csv,
     },
@@ -24,17 +24,6 @@ use schemas::{
     words::{Severity, Verdict},
 };
 use std::io::Write;
-
-/// Format of verdicts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// The `verdicts` table
-    Csv,
-    /// Aligned columns
-    Text,
-    /// A Markdown table
-    Md,
-}
 
 /// Writes the rows; text fits the sheet. For people, what they come to in a sentence is the first line, but where it is empty since it was
 /// said before; without one, the numbers of verdicts are the last.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::Error,
-    parsed,
+    parsed, share,
     table::{InputArgs, Record, Selection},
 };
 use schemars::JsonSchema;
@@ -68,12 +68,7 @@ impl std::str::FromStr for Size {
 }
 
 fn level(text: &str) -> Result<f64, String> {
-    let level = units::parse_ratio(text).map_err(|e| e.to_string())?;
-    if level > 0.0 && level < 1.0 {
-        Ok(level)
-    } else {
-        Err(format!("`{text}` is not a confidence level: write 95% or 99%"))
-    }
+    share(text, || format!("`{text}` is not a confidence level: write 95% or 99%"))
 }
 
 fn density(text: &str) -> Result<f64, String> {

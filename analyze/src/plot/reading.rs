@@ -13,6 +13,7 @@ use crate::{
         select::{Picker, Preferred, Selection},
     },
 };
+use indexmap::{IndexMap, IndexSet};
 use schemas::{columns::AXIS_PREFIX, units::parse_with_unit};
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 #[derive(Default)]
 struct Places {
     /// The columns of the table. `None` stands for `file`, which tells rows apart like a column.
-    columns: Vec<Option<usize>>,
+    columns: IndexSet<Option<usize>>,
     /// Those that hold numbers.
     numbers: Vec<usize>,
     /// Columns that hold numbers, or quantities with their units.
@@ -43,10 +44,7 @@ impl Places {
 
     /// The place of a column, which gets the name by which it was asked for, and its own.
     fn of(&mut self, name: &str, column: Option<usize>, table: &Table, known: &mut HashMap<String, usize>) -> usize {
-        let place = self.columns.iter().position(|known| *known == column).unwrap_or_else(|| {
-            self.columns.push(column);
-            self.columns.len() - 1
-        });
+        let (place, _) = self.columns.insert_full(column);
         let own = column.map(|column| table.header().names()[column].as_str());
         known.extend(std::iter::once(name).chain(own).map(|name| (name.to_owned(), place)));
         place
@@ -92,7 +90,7 @@ impl Records {
         let summaries = Selection { record: Some(RecordKind::Summary.to_string()), ..selection.clone() };
         let mut answers = if probes { Some(Picker::new(&summaries, table)?) } else { None };
         let mut kept: Preferred<Vec<Record>> = Preferred::default();
-        let mut lacking: Vec<(RecordKind, Lacking)> = Vec::new();
+        let mut lacking = IndexMap::<RecordKind, Lacking>::new();
         while let Some(row) = table.next_row()? {
             if test.is_some_and(|column| !options.tests.iter().any(|name| name == row.get(column))) {
                 continue;
@@ -116,11 +114,8 @@ impl Records {
                     }
                 }
                 Some(column) => {
-                    let index = lacking.iter().position(|known| known.0 == kind).unwrap_or_else(|| {
-                        lacking.push((kind, Lacking::new()));
-                        lacking.len() - 1
-                    });
-                    *lacking[index].1.entry((column, records.case_of(&record))).or_default() += 1;
+                    let of_kind = lacking.entry(kind).or_default();
+                    *of_kind.entry((column, records.case_of(&record))).or_default() += 1;
                 }
             }
         }
@@ -131,8 +126,8 @@ impl Records {
             records.list = list;
         }
         // Rows of other kinds were not asked for.
-        lacking.retain(|known| records.kind.is_none_or(|kind| kind == known.0));
-        records.lacking = lacking.into_iter().flat_map(|known| known.1).collect();
+        lacking.retain(|kind, _| records.kind.is_none_or(|kept| kept == *kind));
+        records.lacking = lacking.into_values().flatten().collect();
         records.find_swept();
         records.read_units();
         records.scale_offered();

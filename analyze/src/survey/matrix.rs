@@ -1,6 +1,7 @@
 //! The values of a survey: one per ordered pair of hosts.
 
 use crate::stats::{moments::Moments, quantiles};
+use indexmap::IndexSet;
 use schemas::metrics::Better;
 use std::{
     cmp::Ordering,
@@ -87,14 +88,8 @@ impl Matrix {
         known: impl IntoIterator<Item = H>,
         measurements: impl IntoIterator<Item = (S, S, Cell)>,
     ) -> Self {
-        let mut seen: HashMap<String, usize> = HashMap::new();
-        let mut hosts: Vec<String> = Vec::new();
-        let mut index = |name: &str| -> usize {
-            *seen.entry(name.to_owned()).or_insert_with(|| {
-                hosts.push(name.to_owned());
-                hosts.len() - 1
-            })
-        };
+        let mut hosts = IndexSet::<String>::new();
+        let mut index = |name: &str| hosts.insert_full(name.to_owned()).0;
         for name in known {
             index(name.as_ref());
         }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use clap::{ValueEnum, builder::TypedValueParser};
 use schemas::columns::number;
 
 use crate::error::Error;
@@ -84,6 +85,23 @@ where
     Ok(writer.flush()?)
 }
 
+/// Format of an output. The help is that of verdicts; [`formats`] gives that of other tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The `verdicts` table
+    Csv,
+    /// Aligned columns
+    Text,
+    /// A Markdown table
+    Md,
+}
+
+/// The parser of an option that takes these formats, each with its help.
+pub fn formats<const N: usize>(of: [(Format, &'static str); N]) -> impl TypedValueParser<Value = Format> {
+    let values = of.into_iter().filter_map(|(format, help)| Some(format.to_possible_value()?.help(help)));
+    clap::builder::PossibleValuesParser::new(values).try_map(|name| Format::from_str(&name, false))
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
     /// Write to FILE instead of standard output (`-`); it is replaced only when the result is complete
@@ -92,6 +110,11 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// The format that was asked for, else text on a terminal and CSV anywhere else.
+    pub fn format(&self, asked: Option<Format>) -> Format {
+        asked.unwrap_or(if self.is_for_people() { Format::Text } else { Format::Csv })
+    }
+
     /// Whether the output goes to a terminal.
     pub fn is_for_people(&self) -> bool {
         self.file().is_none() && std::io::stdout().is_terminal()

@@ -22,6 +22,7 @@ use nix::{
     },
     unistd::Pid,
 };
+use schemas::text::shell_word;
 
 use super::{
     netns,
@@ -328,15 +329,7 @@ impl fmt::Display for Said {
 
 /// An argv as a person would type it.
 pub fn shown(argv: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    let word = |word: &String| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    argv.iter().map(word).collect::<Vec<_>>().join(" ")
+    argv.iter().map(|word| shell_word(word, "")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

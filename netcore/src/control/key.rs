@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemas::text::hex;
 use snow::{Builder, HandshakeState, TransportState};
 
 use crate::transport::stamp::Secret;
@@ -131,12 +132,7 @@ impl Key {
     }
 
     pub fn to_hex(&self) -> String {
-        use fmt::Write as _;
-        self.0.iter().fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&self.0)
     }
 
     /// Reads the text form; `None` unless it is 64 hexadecimal digits.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use analyze::{
+    filters::compare::parse_share,
     judge::power::{FOUND, MOST},
     table::layout::{Column, Sheet, aligned},
 };
@@ -26,10 +27,7 @@ use super::{Selection, run::announce};
 use crate::{
     campaign::{self, Options},
     error::{Error, Exit},
-    gate::{
-        confirm::parse_effect,
-        power::{Need, Power, TooFew, too_few},
-    },
+    gate::power::{Need, Power, TooFew, too_few},
     hosts::{
         Hosts,
         gather::{Found, ends},
@@ -78,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     error_format: Format,
     /// Measure how much results scatter, and say how many iterations show a change of this size, such as 3%.
-    #[arg(long, value_name = "CHANGE", value_parser = parse_effect, conflicts_with_all = ["list", "explain"])]
+    #[arg(long, value_name = "CHANGE", value_parser = parse_share("3%"), conflicts_with_all = ["list", "explain"])]
     power: Option<f64>,
     #[command(flatten)]
     selection: Selection,

@@ -14,7 +14,10 @@ use netcore::{
     peers::Program,
     spec::Pattern,
 };
-use schemas::columns::Row;
+use schemas::{
+    columns::Row,
+    text::{plain, shell_word},
+};
 
 use super::{run::announce, serve::KeyFile};
 use crate::{
@@ -291,13 +294,6 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
 
 /// The words of this command line behind `plumb measure`, for a shell.
 fn words() -> String {
-    let quoted = |word: String| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+%".contains(c);
-        if !word.is_empty() && word.chars().all(is_plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    let words = std::env::args()
-        .skip(2)
-        .filter(|word| word != "--why")
-        .map(|word| format!(" {}", quoted(schemas::text::plain(&word))));
-    words.collect()
+    let words = std::env::args().skip(2).filter(|word| word != "--why");
+    words.flat_map(|word| [" ".to_owned(), shell_word(&plain(&word), "")]).collect()
 }

@@ -198,7 +198,7 @@ pub struct Question {
     #[arg(short, long, value_name = "METRIC", value_parser = vocabulary::metric)]
     metric: Option<&'static Metric>,
     /// Smallest change for the worse that makes a commit bad; half of the change that is looked for is a good choice.
-    #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_effect)]
+    #[arg(long, value_name = "RATIO", default_value = "3%", value_parser = parse_share("3%"))]
     min_effect: f64,
     /// Chance of a false answer of a step.
     #[arg(long, value_name = "ALPHA", default_value_t = Rule::DEFAULT.alpha, value_parser = parse_alpha)]
@@ -209,10 +209,6 @@ pub struct Question {
     /// Longest time of a step.
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     budget: Option<Duration>,
-}
-
-pub fn parse_effect(text: &str) -> Result<f64, String> {
-    parse_share(text, "3%")
 }
 
 fn parse_alpha(text: &str) -> Result<f64, String> {

@@ -17,9 +17,9 @@ use analyze::{
         samples::{Case as Measured, Key, Observation},
         statement::{self, Evidence, Statement},
         survey::Surveyed,
-        verdicts::{self, Format},
+        verdicts,
     },
-    table::layout::Sheet,
+    table::{Format, layout::Sheet},
 };
 use netcore::spec::Direction;
 use schemas::{columns::results::column, metrics::Family, words::Way};

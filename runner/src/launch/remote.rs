@@ -1,15 +1,14 @@
 //! The command that starts the daemon at the far end, with the program there or with a copy of this one.
 
 use std::{
-    env,
-    fmt::Write as _,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 use memchr::memmem;
 use netcore::measure::host::HostFacts;
+use schemas::text::{hex, shell_word};
 use sha2::{Digest, Sha256};
 
 /// Exit code of [`RECEIVE`] where it could not start the program. Its last line says why.
@@ -98,12 +97,8 @@ impl Copy {
     }
 
     fn of(path: &Path, program: &[u8], machine: &str) -> Self {
-        let mut label = format!("{}:", program.len());
-        for byte in Sha256::digest(program) {
-            // Writing to a String cannot fail.
-            let _ = write!(label, "{byte:02x}");
-        }
-        Self { path: path.to_owned(), label: format!("{label}:{machine}") }
+        let label = format!("{}:{}:{machine}", program.len(), hex(&Sha256::digest(program)));
+        Self { path: path.to_owned(), label }
     }
 }
 
@@ -137,18 +132,9 @@ impl Remote {
 
     /// The command as a line for a login shell, which may be of any kind.
     pub fn line(&self) -> String {
-        let words: Vec<String> = self.argv().iter().map(|word| quoted(word)).collect();
+        // A path in the home (`~/bin/plumb`) stays as it is.
+        let words: Vec<String> = self.argv().iter().map(|word| shell_word(word, "~")).collect();
         format!("exec {}", words.join(" "))
-    }
-}
-
-/// A word for any shell. A path in the home (`~/bin/plumb`) stays as it is.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,~".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -13,6 +13,7 @@ use netcore::{
 use schemas::{
     columns::Row,
     metrics::{self, Family, Metric},
+    text::hex,
     vocabulary,
     words::Severity,
 };
@@ -444,11 +445,5 @@ pub fn case_id(members: &[Member], salt: &str) -> String {
         hash.update([0]);
     }
     hash.update(salt.as_bytes());
-    let digest = hash.finalize();
-    let mut id = String::from("c");
-    for byte in &digest[..6] {
-        use std::fmt::Write as _;
-        let _ = write!(id, "{byte:02x}");
-    }
-    id
+    format!("c{}", hex(&hash.finalize()[..6]))
 }

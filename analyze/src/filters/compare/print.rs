@@ -5,11 +5,9 @@ use crate::{
     distinct,
     error::Error,
     first_few,
-    judge::{
-        baseline::said, comparison::p_text, environment::Environment, samples::Samples, setting::Setting,
-        verdicts::Format,
-    },
+    judge::{baseline::said, comparison::p_text, environment::Environment, samples::Samples, setting::Setting},
     table::{
+        Format,
         layout::{self, Column, Sheet},
         markdown::escaped,
     },

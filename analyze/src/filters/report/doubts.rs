@@ -5,6 +5,7 @@ use crate::{
     cases::{Case, Cases, by_status},
     stats::{quantiles, series},
 };
+use indexmap::{IndexMap, IndexSet};
 use schemas::{
     run_record::{Discarded, RunRecord},
     units,
@@ -21,7 +22,7 @@ const REASONS: usize = 3;
 #[derive(Default)]
 pub struct Doubts {
     /// Sentences, each with the cases it is about.
-    sentences: Vec<(String, Vec<String>)>,
+    sentences: IndexMap<String, IndexSet<String>>,
     /// Cases, each with a reason that a sentence names for tries of it that were discarded.
     discarded: Vec<(String, String)>,
 }
@@ -32,25 +33,13 @@ impl Doubts {
     }
 
     fn about(&mut self, sentence: impl Into<String>, case: Option<&str>) {
-        let sentence = sentence.into();
-        let at = self.sentences.iter().position(|(known, _)| *known == sentence).unwrap_or_else(|| {
-            self.sentences.push((sentence, Vec::new()));
-            self.sentences.len() - 1
-        });
-        if let Some(case) = case
-            && !self.sentences[at].1.iter().any(|known| known == case)
-        {
-            self.sentences[at].1.push(case.to_owned());
-        }
+        self.sentences.entry(sentence.into()).or_default().extend(case.map(str::to_owned));
     }
 
     pub fn append(&mut self, later: Self) {
         self.discarded.extend(later.discarded);
         for (sentence, cases) in later.sentences {
-            self.add(sentence.clone());
-            for case in &cases {
-                self.about(sentence.clone(), Some(case));
-            }
+            self.sentences.entry(sentence).or_default().extend(cases);
         }
     }
 
@@ -60,14 +49,13 @@ impl Doubts {
 
     /// With the cases behind each sentence. `all` has the names of all cases, and those with members and directions.
     pub fn sentences(self, all: [&BTreeSet<&str>; 2]) -> Vec<String> {
-        let whole = |cases: &[String]| {
-            let cases: BTreeSet<&str> = cases.iter().map(String::as_str).collect();
-            all.iter().any(|all| **all == cases)
+        let whole = |cases: &IndexSet<String>| {
+            all.iter().any(|all| **all == cases.iter().map(String::as_str).collect::<BTreeSet<_>>())
         };
-        let with_cases = |(sentence, cases): (String, Vec<String>)| match cases.len() {
+        let with_cases = |(sentence, cases): (String, IndexSet<String>)| match cases.len() {
             0 => sentence,
             2.. if whole(&cases) => format!("{sentence} (all cases)"),
-            1..=NAMED => format!("{sentence} ({})", cases.join(", ")),
+            1..=NAMED => format!("{sentence} ({})", Vec::from_iter(cases).join(", ")),
             n => format!("{sentence} ({n} cases, first {})", cases[0]),
         };
         self.sentences.into_iter().map(with_cases).collect()

@@ -3,6 +3,7 @@
 use std::{fs, process};
 
 use netcore::measure::{addresses::addresses, host::HostFacts};
+use schemas::text::hex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -197,8 +198,7 @@ fn launcher() -> String {
     let facts = HostFacts::collect();
     let processes = fs::read_link("/proc/self/ns/pid").ok();
     let here = (facts.boot_id, facts.hostname, processes, addresses().unwrap_or_default());
-    let hash = Sha256::digest(format!("{here:?}"));
-    hash.iter().take(8).fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    hex(&Sha256::digest(format!("{here:?}"))[..8])
 }
 
 /// A process, so that another one with its number is told from it.
