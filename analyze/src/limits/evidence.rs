@@ -13,6 +13,9 @@ use schemas::{
 /// ticks of 10 ms: in 0.2 s one tick is 5 %.
 pub const SHORTEST_S: f64 = 0.2;
 
+/// Share of the window for which nothing arrived, from which on its rates tell of no cause.
+pub const SILENT: f64 = 0.1;
+
 /// Share of the time from which on a thread that runs, waits for a CPU or waits for its quota counts as one that never sleeps.
 /// A thread that waits for its peer sleeps once per wake-up, which costs it more than a tenth.
 pub const FULL: f64 = 0.9;

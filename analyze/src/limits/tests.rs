@@ -512,6 +512,21 @@ fn rows_of_other_work_have_no_answer() {
     );
 }
 
+#[test]
+fn a_time_in_which_nothing_arrived_is_no_full_link() {
+    let full = Row {
+        elapsed_s: Some(8.0),
+        bytes_sent: Some(100_000_000),
+        delivery_rate_bits_per_s: Some(100e6),
+        rtt_us: Some(60_000.0),
+        ..stream()
+    };
+    expect(&full, LimitedBy::Path, &["a link between the ends is full"]);
+    let silent = |us| Row { silence_us: Some(us), ..full.clone() };
+    expect(&silent(2e6), LimitedBy::Unknown, &["nothing arrived for 2.00 s of 8.00 s: the path was down"]);
+    expect(&silent(6e5), LimitedBy::Path, &["nothing arrived for 600 ms; for the rest, a link between the ends"]);
+}
+
 proptest! {
     /// Any numbers in any columns: an answer without a panic, with a ratio that is a share.
     #[test]

@@ -34,6 +34,11 @@ impl Raw {
         Ok(Self { bytes, length })
     }
 
+    fn u16_at(&self, offset: usize) -> Option<u16> {
+        let field = self.bytes[..self.length].get(offset..offset + size_of::<u16>())?;
+        Some(u16::from_ne_bytes(field.try_into().ok()?))
+    }
+
     fn u32_at(&self, offset: usize) -> Option<u32> {
         let field = self.bytes[..self.length].get(offset..offset + size_of::<u32>())?;
         Some(u32::from_ne_bytes(field.try_into().ok()?))
@@ -97,6 +102,8 @@ impl Raw {
             peer_window_bytes: self.u32_at(228),
             delivered_ce: self.u32_at(196).map(u64::from),
             ecn: self.has_option(TCPI_OPT_ECN),
+            timeouts: self.u16_at(242).map(u64::from),
+            timeouts_ms: self.u32_at(244).map(u64::from),
         }
     }
 }
