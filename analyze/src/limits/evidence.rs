@@ -124,6 +124,10 @@ pub const HANDED_OVER: f64 = 0.5;
 /// A receive buffer of at most this many segments has room for two: the kernel uses half of a buffer for data.
 pub const BUFFER_OF_TWO: f64 = 4.0;
 
+/// A receive buffer of at most this many bytes is small on any path: it holds five Ethernet segments, and the kernel's own choice
+/// begins with eight times as much.
+pub const SMALL_BUFFER: f64 = 16_384.0;
+
 /// Share of a CPU's time in soft interrupts from which on that CPU is full with them.
 const SOFTIRQ_FULL: f64 = 0.9;
 

@@ -513,6 +513,24 @@ fn rows_of_other_work_have_no_answer() {
 }
 
 #[test]
+fn a_window_of_4_kib_is_named_before_the_reader_that_wakes_for_each_segment() {
+    let row = Row {
+        rwnd_limited_ratio: Some(0.86),
+        remote_receive_buffer_bytes: Some(8192),
+        receive_window_bytes: Some(1024),
+        remote_thread_busy_ratio: Some(0.49),
+        remote_thread_waiting_ratio: Some(0.44),
+        ..stream()
+    };
+    expect(&row, LimitedBy::ReceiverWindow, &["86 % of the time; b has a buffer of 8 KiB only", "receive_buffer: 16KiB"]);
+    let busy = Row { remote_thread_busy_ratio: Some(0.9), remote_thread_waiting_ratio: Some(0.09), ..row.clone() };
+    expect(&busy, LimitedBy::ReceiverWindow, &[]);
+    expect(&Row { remote_throttled_ratio: Some(0.5), ..row.clone() }, LimitedBy::ReceiverCpu, &["its CPU quota"]);
+    expect(&Row { remote_receive_buffer_bytes: Some(131_072), ..row.clone() }, LimitedBy::ReceiverCpu, &["waited 44 %"]);
+    expect(&Row { rwnd_limited_ratio: Some(0.4), ..row }, LimitedBy::ReceiverCpu, &["waited 44 %"]);
+}
+
+#[test]
 fn a_time_in_which_nothing_arrived_is_no_full_link() {
     let full = Row {
         elapsed_s: Some(8.0),
