@@ -316,7 +316,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
     let rate = human(Unit::BitsPerSecond, rate);
     let because = if is_bbr {
         format!(
-            "BBR spaced the segments at {rate}, its estimate of the path; `congestion_control: cubic` shows whether that carries more"
+            "it spaced the segments at {rate}, its estimate of the path; `congestion_control: cubic` shows whether that carries more"
         )
     } else {
         format!(
@@ -324,7 +324,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
             evidence.sender.key("socket")
         )
     };
-    Some(Limit::named(LimitedBy::Pacing, used.min(1.0), because))
+    Some(Limit::named(if is_bbr { LimitedBy::Bbr } else { LimitedBy::Pacing }, used.min(1.0), because))
 }
 
 /// Losses that explain the throughput: at a place that counts its drops, or somewhere on the path.

@@ -360,9 +360,9 @@ fn pacing_is_named_by_the_plans_rate_and_by_the_kernels() {
     let derived = Row { cwnd_bytes: Some(110_000), ..kernel.clone() };
     assert_ne!(answer(&derived).by, LimitedBy::Pacing);
     let bbr = Row { congestion_control: Some("bbr".into()), ..kernel };
-    expect(&Row { pacing_rate_bits_per_s: Some(125e6), ..bbr.clone() }, LimitedBy::Pacing, &["BBR"]);
+    expect(&Row { pacing_rate_bits_per_s: Some(125e6), ..bbr.clone() }, LimitedBy::Bbr, &["it spaced the segments"]);
     let unbound = Row { pacing_rate_bits_per_s: Some(33e12), ..bbr };
-    assert_ne!(answer(&unbound).by, LimitedBy::Pacing);
+    assert_ne!(answer(&unbound).by, LimitedBy::Bbr);
 }
 
 #[test]
