@@ -106,7 +106,8 @@ fn tells_of_silence() {
     let Some(chain) = Chain::new(3) else { return };
     let (_daemon, hosts) = chain.serve(false);
     let folder = Folder::new();
-    let plan = folder.plan(&hosts, "  it: {to: far, workload: tcp_stream, duration: 5s, interval: 100ms, iterations: 1}");
+    let plan =
+        folder.plan(&hosts, "  it: {to: far, workload: tcp_stream, duration: 5s, interval: 100ms, iterations: 1}");
     let mut router = Waiting::new(&chain.0[1]);
     let child = chain.0[0].start(&plan);
     under_load(&chain.0[1]);

@@ -522,11 +522,19 @@ fn a_window_of_4_kib_is_named_before_the_reader_that_wakes_for_each_segment() {
         remote_thread_waiting_ratio: Some(0.44),
         ..stream()
     };
-    expect(&row, LimitedBy::ReceiverWindow, &["86 % of the time; b has a buffer of 8 KiB only", "receive_buffer: 16KiB"]);
+    expect(
+        &row,
+        LimitedBy::ReceiverWindow,
+        &["86 % of the time; b has a buffer of 8 KiB only", "receive_buffer: 16KiB"],
+    );
     let busy = Row { remote_thread_busy_ratio: Some(0.9), remote_thread_waiting_ratio: Some(0.09), ..row.clone() };
     expect(&busy, LimitedBy::ReceiverWindow, &[]);
     expect(&Row { remote_throttled_ratio: Some(0.5), ..row.clone() }, LimitedBy::ReceiverCpu, &["its CPU quota"]);
-    expect(&Row { remote_receive_buffer_bytes: Some(131_072), ..row.clone() }, LimitedBy::ReceiverCpu, &["waited 44 %"]);
+    expect(
+        &Row { remote_receive_buffer_bytes: Some(131_072), ..row.clone() },
+        LimitedBy::ReceiverCpu,
+        &["waited 44 %"],
+    );
     expect(&Row { rwnd_limited_ratio: Some(0.4), ..row }, LimitedBy::ReceiverCpu, &["waited 44 %"]);
 }
 

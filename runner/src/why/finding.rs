@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_a_signal_cut_says_so_in_each_format() {
-        let row = Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
+        let row =
+            Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
         let change = Change { key: "streams", from: "1".into(), tries: Vec::new(), metric: None };
         let found = Finding::of(&change, "2", metrics::find("throughput").unwrap(), Expected::Better);
         let cause = Cause { findings: vec![Finding { is_cut: true, ..found }], ..Cause::of(&row) };
@@ -346,7 +347,8 @@ mod tests {
 
     #[test]
     fn a_sentence_that_stands_above_is_not_told_again() {
-        let row = Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
+        let row =
+            Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
         let answers = [Answer { causes: vec![Cause::of(&row)], ..Answer::new("a".into()) }];
         assert!(written(&answers, false).contains("a: limited by wire: it is full"));
         let told = written(&answers, true);
