@@ -2,7 +2,8 @@
 
 use crate::{
     fleet::Fleet,
-    netns::Pair,
+    needs::has_program,
+    netns::{Chain, Pair},
     program::{Folder, Ran, Serve, command, count, despite_stalls, number, of, parse, plumb},
 };
 
@@ -319,4 +320,22 @@ fn a_namespace_that_cannot_be_is_said_before_anything_runs() {
     let ran = run(&folder, "hosts: {b: {netns: blue, address: 10.0.0.2, control: \"10.0.0.3:1\"}}", test);
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
     assert!(ran.stderr.contains("`netns` and `control` exclude each other"), "{}", ran.stderr);
+}
+
+/// The link behind a router is shorter than both ends think, and the router's errors about it are dropped.
+#[test]
+fn a_path_that_drops_full_packets_is_told_from_a_host_that_is_silent() {
+    let Some(chain) = Chain::new(3).filter(|_| has_program("iptables", "iptables")) else { return };
+    let (_daemon, hosts) = chain.serve(false);
+    chain.0[1].read("ip", &["link", "set", "east", "mtu", "1000"]);
+    chain.0[1].read("iptables", &["-A", "OUTPUT", "-p", "icmp", "-j", "DROP"]);
+    for (host, link) in [(0, "east"), (2, "west")] {
+        // A packet of several segments passes as one, whatever the length of the link.
+        chain.0[host].read("ip", &["link", "set", link, "gso_max_segs", "1"]);
+    }
+    let folder = Folder::new();
+    let plan = folder.plan(&hosts, "  it: {workload: tcp_rr, to: far, duration: 1s}");
+    let ran = Ran::from(chain.0[0].command(env!("CARGO_BIN_EXE_plumb")).args(["hosts", &plan]).output().unwrap());
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("the connection is up, but") && said.contains("full packets may not pass (MTU)"), "{said}");
 }

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     netns::{Chain, Namespace, Waiting},
-    program::{Folder, Row, despite_stalls, is_interim, number, of, parse, plumb, until},
+    program::{Folder, Row, despite_stalls, end, is_interim, number, of, parse, plumb, until},
 };
 
 /// Sets the router's link to the far end down and up again after so long, at least; returns the longest and the least that it was down,
@@ -94,6 +94,31 @@ fn tells_each_direction() {
         assert_eq!((&*row[&format!("{other}_variation_p99_us")], &*row["forward_delay_p50_us"]), ("", ""));
         assert!(row["one_way_because"].starts_with("above the least delay: "), "{}", row["one_way_because"]);
     }
+}
+
+/// The link goes down for a second under a stream that does not look for outages: it is no full link, by the receiver's intervals.
+#[test]
+fn a_stream_tells_of_a_time_in_which_nothing_arrived() {
+    despite_stalls(tells_of_silence);
+}
+
+fn tells_of_silence() {
+    let Some(chain) = Chain::new(3) else { return };
+    let (_daemon, hosts) = chain.serve(false);
+    let folder = Folder::new();
+    let plan =
+        folder.plan(&hosts, "  it: {to: far, workload: tcp_stream, duration: 5s, interval: 100ms, iterations: 1}");
+    let mut router = Waiting::new(&chain.0[1]);
+    let child = chain.0[0].start(&plan);
+    under_load(&chain.0[1]);
+    let (_, least) = interrupt(&mut router, Duration::from_secs(1));
+    let ran = end(child);
+    let rows = parse(&ran.stdout);
+    let row = of(&rows, "iteration").into_iter().find(|row| row["phase"] == "measure").unwrap();
+    // An interval at either edge had some data.
+    assert!(number(row, "silence_us") >= least - 200_000.0, "{row:?}");
+    assert_eq!(row["limited_by"], "unknown", "{row:?}");
+    assert!(row["limited_because"].starts_with("nothing arrived for "), "{row:?}");
 }
 
 /// A hook takes the link down while the test runs: its instant stands in the row, and the time until the path was back.

@@ -13,6 +13,9 @@ use schemas::{
 /// ticks of 10 ms: in 0.2 s one tick is 5 %.
 pub const SHORTEST_S: f64 = 0.2;
 
+/// Share of the window for which nothing arrived, from which on its rates tell of no cause.
+pub const SILENT: f64 = 0.1;
+
 /// Share of the time from which on a thread that runs, waits for a CPU or waits for its quota counts as one that never sleeps.
 /// A thread that waits for its peer sleeps once per wake-up, which costs it more than a tenth.
 pub const FULL: f64 = 0.9;
@@ -120,6 +123,10 @@ pub const HANDED_OVER: f64 = 0.5;
 
 /// A receive buffer of at most this many segments has room for two: the kernel uses half of a buffer for data.
 pub const BUFFER_OF_TWO: f64 = 4.0;
+
+/// A receive buffer of at most this many bytes is small on any path: it holds five Ethernet segments, and the kernel's own choice
+/// begins with eight times as much.
+pub const SMALL_BUFFER: f64 = 16_384.0;
 
 /// Share of a CPU's time in soft interrupts from which on that CPU is full with them.
 const SOFTIRQ_FULL: f64 = 0.9;

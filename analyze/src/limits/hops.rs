@@ -114,6 +114,11 @@ pub fn judge(path: &[Trips], reached: bool) -> (Vec<Judged>, Verdict) {
         };
         return (judged, verdict);
     }
+    if total.low <= 0.0 {
+        let [low, high] = [total.low, total.high].map(signed);
+        let grew = format!("the round trip to hop {} grew by {} under load", last + 1, signed(total.centre));
+        return (judged, unknown(&format!("{grew} ({low} … {high}), which may be nothing")));
+    }
     for at in 0..last {
         judged[at].side = side(&path[at], &path[last]);
     }
@@ -322,6 +327,21 @@ mod tests {
         two[2].loaded_us = two[1].loaded_us.clone();
         let because = judge(&two, true).1.because;
         assert!(because.contains("between hop 1 (10.0.0.1) and hop 4 (10.0.3.1)"), "{because}");
+    }
+
+    #[test]
+    fn an_added_delay_that_may_be_nothing_is_no_queue() {
+        let mut noisy = path(3, None, 0.0, 5);
+        for (round, late) in [0.0, 20_000.0, 0.0, 30_000.0, 25_000.0, 0.0, 22_000.0].into_iter().enumerate() {
+            for hop in &mut noisy[1..] {
+                hop.loaded_us[round] = hop.loaded_us[round].map(|us| us + late);
+            }
+        }
+        let (judged, verdict) = judge(&noisy, true);
+        let added = judged[2].added.unwrap();
+        assert!(added.centre > LEAST_US && added.low <= 0.0, "{added:?}");
+        assert_eq!(verdict.place, None);
+        assert!(verdict.because.starts_with("unknown where a queue stands: ") && verdict.because.ends_with("nothing"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub use tally::{Tally, advised_once, agreed, both_ways, intro, lines};
 pub use tcp::late;
 
 use ends::Support;
-use evidence::{CLOSED_LOOP, End, Evidence, NAMED_WAIT};
+use evidence::{CLOSED_LOOP, End, Evidence, NAMED_WAIT, SILENT};
 use schemas::{
     columns::{COLUMNS, Row},
     metrics::Family,
@@ -77,11 +77,21 @@ fn judged(row: &Row, unseen: &str) -> Option<Limit> {
     let row = finite(row);
     let evidence = Evidence::of(&row)?;
     let window_s = row.elapsed_s.unwrap_or(0.0);
+    let window = human(Unit::Seconds, window_s);
+    let silent = silent(&row);
     let found = if window_s < evidence::SHORTEST_S {
-        let window = human(Unit::Seconds, window_s);
         Err(format!("the kernel's counters are too coarse for a window of {window}"))
+    } else if let Some(silent) = silent.as_ref().filter(|_| row.silence_us >= Some(SILENT * window_s * 1e6)) {
+        Err(format!(
+            "{silent} of {window}: the path was down, or an end stood still; a `udp_rr` test with `outage` tells when"
+        ))
     } else {
-        rule(&evidence)
+        rule(&evidence).map(|mut limit| {
+            if let Some(silent) = silent {
+                limit.because = format!("{silent}; for the rest, {}", limit.because);
+            }
+            limit
+        })
     };
     let mut limit = found.unwrap_or_else(|why| {
         let numbers = ends::numbers(&evidence);
@@ -92,6 +102,12 @@ fn judged(row: &Row, unseen: &str) -> Option<Limit> {
         limit.because.push_str(unseen);
     }
     Some(limit)
+}
+
+/// `nothing arrived for 2.00 s`
+#[must_use]
+pub fn silent(row: &Row) -> Option<String> {
+    row.silence_us.map(|us| format!("nothing arrived for {}", human(Unit::Seconds, us / 1e6)))
 }
 
 /// The row as it is written: numbers that are not finite are empty cells.

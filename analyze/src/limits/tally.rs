@@ -61,9 +61,12 @@ impl Tally {
     /// The number of iterations, and the answer on which they agree.
     fn most(&self) -> Option<(usize, Option<&Iterations>)> {
         let total: usize = self.causes.iter().map(Iterations::count).sum();
-        let main = self.causes.iter().max_by_key(|of| (of.count(), of.by() == LimitedBy::Path))?;
+        let weight = |of: &&Iterations| (of.count(), of.by() == LimitedBy::Path);
+        let main = self.causes.iter().max_by_key(weight)?;
         let (agreeing, others): (Vec<_>, Vec<_>) = self.causes.iter().partition(|of| agree(of.by(), main.by()));
-        let most: usize = agreeing.into_iter().map(Iterations::count).sum();
+        let most: usize = agreeing.iter().map(|of| of.count()).sum();
+        // BBR's estimate is the link's rate, which another iteration shows.
+        let main = agreeing.into_iter().filter(|of| of.by() != LimitedBy::Bbr).max_by_key(weight).unwrap_or(main);
         let is_contradicted = others.iter().any(|of| of.by() != LimitedBy::Unknown);
         let (agreeing, needed) = (most as f64, total as f64 * AGREEMENT);
         let agree = agreeing > needed || (!is_contradicted && agreeing >= needed);
@@ -92,7 +95,9 @@ impl Tally {
         let (_, typical) = main.typical();
         let unseen = typical.because.split_once(UNSEEN).map_or("", |(_, unseen)| unseen);
         let of_means = (mean.direction != Some(Way::Both)).then(|| judged(mean, unseen)).flatten();
-        Some(of_means.filter(|limit| agree(limit.by, typical.by) && !main.scatter()).unwrap_or_else(|| {
+        let is_bbr = |by| by == LimitedBy::Bbr;
+        let same = |by| agree(by, typical.by) && is_bbr(by) == is_bbr(typical.by);
+        Some(of_means.filter(|limit| same(limit.by) && !main.scatter()).unwrap_or_else(|| {
             // The means show another cause than the iterations do, where these differ much.
             let because =
                 if total == 1 { typical.because.clone() } else { format!("in one iteration, {}", typical.because) };
@@ -101,10 +106,10 @@ impl Tally {
     }
 }
 
-/// Whether two iterations have one cause. A full link reads as the wire where it carried all it can, and as the path where the data
-/// behind a lost segment came after the window.
+/// Whether two iterations have one cause. A full link reads as the wire where it carried all it can, as the path where the data
+/// behind a lost segment came after the window, and as BBR where an end was too busy to tell.
 fn agree(a: LimitedBy, b: LimitedBy) -> bool {
-    let is_full_link = |by| matches!(by, LimitedBy::Path | LimitedBy::Wire);
+    let is_full_link = |by| matches!(by, LimitedBy::Path | LimitedBy::Wire | LimitedBy::Bbr);
     a == b || is_full_link(a) && is_full_link(b)
 }
 

@@ -9,7 +9,7 @@ use super::{
     evidence::{
         BBR_LOSS, BUFFER_FILLED, BUFFER_OF_TWO, BUSY, EXPLAINED, End, Evidence, FEW_LOSSES, FEW_PACKETS, FULL,
         FULL_WITH_SUPPORT, HANDED_OVER, LITTLE, LOSS, MATHIS_SLACK, ONE_PACKET, PACED, PACED_BBR, PACING_OF_WINDOW,
-        PROVEN, Place, QUEUED, QUEUED_US, RATE_SLACK, SLOW_READER, TRACE, WINDOW_FILLED,
+        PROVEN, Place, QUEUED, QUEUED_US, RATE_SLACK, SLOW_READER, SMALL_BUFFER, TRACE, WINDOW_FILLED,
     },
     of_the_time,
 };
@@ -38,6 +38,11 @@ pub fn rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
         window: share(row.rwnd_limited_ratio),
         buffer: share(row.sndbuf_limited_ratio),
     };
+    // With such a buffer a reader wakes for each segment: its thread is full, or waits for its CPU, since the window is small.
+    let small = evidence.buffers().1.filter(|buffer| *buffer <= SMALL_BUFFER && !evidence.receiver.is_throttled());
+    if let Some(buffer) = small.filter(|_| is_most(times.window) && times.buffer < LITTLE) {
+        return small_buffer(evidence, times, buffer);
+    }
     let support = match () {
         () if times.window >= LITTLE => Support::Receiver,
         () if times.window < TRACE && times.busy < BUSY => Support::Sender,
@@ -87,6 +92,22 @@ fn undisputed(limit: Limit, times: Times) -> Result<Limit, String> {
         _ => return Ok(limit),
     };
     Err(format!("{}, {other}", limit.because))
+}
+
+/// A receive buffer that is small on any path.
+fn small_buffer(evidence: &Evidence<'_>, times: Times, buffer: f64) -> Result<Limit, String> {
+    // On a link slow enough for a queue of so little data it is the link. A reader that waits for its CPU delays answers, too.
+    if let Some(queue) = ends::queue(evidence).filter(|_| !evidence.receiver.waits()) {
+        return ends::full(evidence).ok_or(queue);
+    }
+    let because = format!(
+        "{}; {} has a buffer of {} only; try {}",
+        of_the_time(times.window),
+        evidence.receiver.host,
+        human(Unit::Bytes, buffer),
+        advice(evidence, true, buffer)
+    );
+    Ok(Limit::named(LimitedBy::ReceiverWindow, times.window, because))
 }
 
 fn receiver_window(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
@@ -295,7 +316,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
     let rate = human(Unit::BitsPerSecond, rate);
     let because = if is_bbr {
         format!(
-            "BBR spaced the segments at {rate}, its estimate of the path; `congestion_control: cubic` shows whether that carries more"
+            "it spaced the segments at {rate}, its estimate of the path; `congestion_control: cubic` shows whether that carries more"
         )
     } else {
         format!(
@@ -303,7 +324,7 @@ fn paced(evidence: &Evidence<'_>) -> Option<Limit> {
             evidence.sender.key("socket")
         )
     };
-    Some(Limit::named(LimitedBy::Pacing, used.min(1.0), because))
+    Some(Limit::named(if is_bbr { LimitedBy::Bbr } else { LimitedBy::Pacing }, used.min(1.0), because))
 }
 
 /// Losses that explain the throughput: at a place that counts its drops, or somewhere on the path.

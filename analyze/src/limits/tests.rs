@@ -360,9 +360,9 @@ fn pacing_is_named_by_the_plans_rate_and_by_the_kernels() {
     let derived = Row { cwnd_bytes: Some(110_000), ..kernel.clone() };
     assert_ne!(answer(&derived).by, LimitedBy::Pacing);
     let bbr = Row { congestion_control: Some("bbr".into()), ..kernel };
-    expect(&Row { pacing_rate_bits_per_s: Some(125e6), ..bbr.clone() }, LimitedBy::Pacing, &["BBR"]);
+    expect(&Row { pacing_rate_bits_per_s: Some(125e6), ..bbr.clone() }, LimitedBy::Bbr, &["it spaced the segments"]);
     let unbound = Row { pacing_rate_bits_per_s: Some(33e12), ..bbr };
-    assert_ne!(answer(&unbound).by, LimitedBy::Pacing);
+    assert_ne!(answer(&unbound).by, LimitedBy::Bbr);
 }
 
 #[test]
@@ -510,6 +510,47 @@ fn rows_of_other_work_have_no_answer() {
         LimitedBy::Unknown,
         &[],
     );
+}
+
+#[test]
+fn a_window_of_4_kib_is_named_before_the_reader_that_wakes_for_each_segment() {
+    let row = Row {
+        rwnd_limited_ratio: Some(0.86),
+        remote_receive_buffer_bytes: Some(8192),
+        receive_window_bytes: Some(1024),
+        remote_thread_busy_ratio: Some(0.49),
+        remote_thread_waiting_ratio: Some(0.44),
+        ..stream()
+    };
+    expect(
+        &row,
+        LimitedBy::ReceiverWindow,
+        &["86 % of the time; b has a buffer of 8 KiB only", "receive_buffer: 16KiB"],
+    );
+    let busy = Row { remote_thread_busy_ratio: Some(0.9), remote_thread_waiting_ratio: Some(0.09), ..row.clone() };
+    expect(&busy, LimitedBy::ReceiverWindow, &[]);
+    expect(&Row { remote_throttled_ratio: Some(0.5), ..row.clone() }, LimitedBy::ReceiverCpu, &["its CPU quota"]);
+    expect(
+        &Row { remote_receive_buffer_bytes: Some(131_072), ..row.clone() },
+        LimitedBy::ReceiverCpu,
+        &["waited 44 %"],
+    );
+    expect(&Row { rwnd_limited_ratio: Some(0.4), ..row }, LimitedBy::ReceiverCpu, &["waited 44 %"]);
+}
+
+#[test]
+fn a_time_in_which_nothing_arrived_is_no_full_link() {
+    let full = Row {
+        elapsed_s: Some(8.0),
+        bytes_sent: Some(100_000_000),
+        delivery_rate_bits_per_s: Some(100e6),
+        rtt_us: Some(60_000.0),
+        ..stream()
+    };
+    expect(&full, LimitedBy::Path, &["a link between the ends is full"]);
+    let silent = |us| Row { silence_us: Some(us), ..full.clone() };
+    expect(&silent(2e6), LimitedBy::Unknown, &["nothing arrived for 2.00 s of 8.00 s: the path was down"]);
+    expect(&silent(6e5), LimitedBy::Path, &["nothing arrived for 600 ms; for the rest, a link between the ends"]);
 }
 
 proptest! {

@@ -123,7 +123,7 @@ impl<'s> Daemons<'s> {
             }
             let Some(first) = still.first() else { return Ok(()) };
             if Instant::now() >= deadline {
-                let late = ChannelError::TimedOut { what: "no answer came", seconds: patience.as_secs_f64() };
+                let late = self.0[*first].channel.late("no answer came", patience.as_secs_f64());
                 return Err(self.0[*first].channel_error(late));
             }
             let fds: Vec<_> = still.iter().map(|at| Some(self.0[*at].channel.as_fd())).collect();

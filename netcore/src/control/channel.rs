@@ -21,7 +21,7 @@ use super::{
     key::{Cipher, Handshake, Key, Undecipherable},
     stop::{StopFlag, Urgency, wait, wait_writable},
 };
-use crate::foreign;
+use crate::{foreign, measure::tcp_info};
 
 /// The protocols that this end speaks. Both ends name their newest one, and the older of the two is spoken. Any change of the
 /// messages or of the types in them is a new protocol.
@@ -52,9 +52,9 @@ pub const KEEPALIVE: Duration = Duration::from_secs((IDLE_S + REPEAT_S * REPEATS
 pub enum ChannelError {
     #[error("the other end closed the control connection")]
     Closed,
-    /// `what` did not happen in time.
-    #[error("{what} within {seconds:.1} s")]
-    TimedOut { what: &'static str, seconds: f64 },
+    /// `what` did not happen in time. `stuck`: evidence of the kernel, behind a semicolon.
+    #[error("{what} within {seconds:.1} s{stuck}")]
+    TimedOut { what: &'static str, seconds: f64, stuck: String },
     /// A message was given up because this end must end at once.
     #[error("this end is being stopped")]
     Stopped,
@@ -324,8 +324,19 @@ impl Channel {
         let io = |source| ChannelError::Io { what: "waiting for the control connection failed", source };
         match wait([Some(self.stream.as_fd())], Some(deadline)).map_err(io)? {
             [true] => Ok(()),
-            [false] => Err(timed_out("no answer came", since, deadline)),
+            [false] => Err(self.timed_out("no answer came", since, deadline)),
         }
+    }
+
+    fn timed_out(&self, what: &'static str, since: Instant, deadline: Instant) -> ChannelError {
+        let seconds = deadline.max(since + Duration::from_millis(1)).duration_since(since).as_secs_f64();
+        self.late(what, seconds)
+    }
+
+    /// `what` did not happen in time, with what the kernel knows about it.
+    pub fn late(&self, what: &'static str, seconds: f64) -> ChannelError {
+        let stuck = tcp_info::stuck(self.as_fd()).map(|why| format!("; {why}")).unwrap_or_default();
+        ChannelError::TimedOut { what, seconds, stuck }
     }
 
     /// The deadline is for each [`PROGRESS`] bytes: a long message may take long over a slow path.
@@ -351,7 +362,7 @@ impl Channel {
                         }
                         let stop = self.stop.as_ref().and_then(|stop| stop.beyond(Urgency::Orderly));
                         if !wait_writable(self.stream.as_fd(), stop, deadline).map_err(io)? {
-                            return Err(timed_out("a message could not be sent", since, deadline));
+                            return Err(self.timed_out("a message could not be sent", since, deadline));
                         }
                     }
                     kind if is_closed(kind) => return Err(ChannelError::Closed),
@@ -372,11 +383,6 @@ impl AsFd for Channel {
 /// Whether the peer has gone away. One that leaves bytes of ours unread resets the connection.
 fn is_closed(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::BrokenPipe)
-}
-
-fn timed_out(what: &'static str, since: Instant, deadline: Instant) -> ChannelError {
-    let seconds = deadline.max(since + Duration::from_millis(1)).duration_since(since).as_secs_f64();
-    ChannelError::TimedOut { what, seconds }
 }
 
 pub(crate) fn preamble(key: Option<&Key>) -> [u8; PREAMBLE] {

@@ -21,6 +21,14 @@ const TCPI_OPT_ECN: u8 = 8;
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
 const DELIVERY_RATE: usize = 160;
 
+/// `TCP_ESTABLISHED`, the state in byte 0.
+const ESTABLISHED: u8 = 1;
+/// Retransmissions without an acknowledgement, with twice the pause after each, from which on a packet may not pass.
+const FEWEST_TIMES: u64 = 3;
+/// What to conclude from full packets that do not pass, and what to try.
+const MTU: &str =
+    "full packets may not pass (MTU); `ip link set dev IFACE mtu 1280` at one end shows whether that is it";
+
 /// The returned bytes: `struct tcp_info` of `linux/tcp.h`.
 struct Raw {
     bytes: [u8; LENGTH],
@@ -32,6 +40,11 @@ impl Raw {
         let mut bytes = [0_u8; LENGTH];
         let length = opt::get(&socket, opt::TCP_INFO, &mut bytes)?;
         Ok(Self { bytes, length })
+    }
+
+    fn u16_at(&self, offset: usize) -> Option<u16> {
+        let field = self.bytes[..self.length].get(offset..offset + size_of::<u16>())?;
+        Some(u16::from_ne_bytes(field.try_into().ok()?))
     }
 
     fn u32_at(&self, offset: usize) -> Option<u32> {
@@ -87,6 +100,24 @@ impl Raw {
         u64::try_from(bytes * delivered.saturating_sub(1) / sent).ok()
     }
 
+    fn stuck(&self) -> Option<String> {
+        // The retransmissions since the last acknowledgement, and the mean length of all of them.
+        let times = u64::from(*self.bytes[..self.length].get(2)?);
+        let mss = u64::from(self.u32_at(16)?);
+        let resent = self.u64_at(208)? / u64::from(self.u32_at(100)?).max(1);
+        // A path that is down lets no small packet through either: one behind the full ones was acknowledged (SACK), or came.
+        let [sacked, has_holes] = [self.u32_at(28)? > 0, self.u32_at(224)? > 0];
+        let why = match () {
+            () if self.bytes[0] != ESTABLISHED => return None,
+            () if sacked && times >= FEWEST_TIMES && resent >= mss * 3 / 4 => {
+                format!("packets of {mss} bytes were sent again {times} times without an answer")
+            }
+            () if has_holes => "later packets of the other end came and earlier ones did not".to_owned(),
+            () => return None,
+        };
+        Some(format!("the connection is up, but {why}: {MTU}"))
+    }
+
     fn limits(&self) -> TcpLimits {
         // The bit came together with the rate that it marks; before, its byte was padding.
         let delivery_rate = self.u64_at(DELIVERY_RATE);
@@ -97,6 +128,8 @@ impl Raw {
             peer_window_bytes: self.u32_at(228),
             delivered_ce: self.u32_at(196).map(u64::from),
             ecn: self.has_option(TCPI_OPT_ECN),
+            timeouts: self.u16_at(242).map(u64::from),
+            timeouts_ms: self.u32_at(244).map(u64::from),
         }
     }
 }
@@ -116,6 +149,11 @@ pub fn has_ecn(socket: BorrowedFd<'_>) -> Option<bool> {
 /// Time since the last packet with an acknowledgement came, milliseconds.
 pub fn silence_ms(socket: BorrowedFd<'_>) -> Option<u32> {
     Raw::read(socket).ok()?.u32_at(56)
+}
+
+/// Evidence that a connection is up and its full packets do not pass, in words; `None`: there is none, or this is no connection.
+pub fn stuck(socket: BorrowedFd<'_>) -> Option<String> {
+    Raw::read(socket).ok()?.stuck()
 }
 
 /// Congestion controls that the kernel has loaded, in its order.
@@ -241,6 +279,28 @@ mod tests {
                 assert_eq!(read(near.as_fd(), true).unwrap().limits.unwrap().pacing_rate_bytes_per_s, Some(5_000_000));
             }
         });
+    }
+
+    #[test]
+    fn full_packets_that_are_sent_again_in_vain_are_told() {
+        let stuck = |state: u8, times: u8, resent: u64, sacked: u8, holes: u32| {
+            let mut raw = Raw { bytes: [0; LENGTH], length: 248 };
+            (raw.bytes[0], raw.bytes[2], raw.bytes[28]) = (state, times, sacked);
+            raw.bytes[16..20].copy_from_slice(&1448_u32.to_ne_bytes());
+            raw.bytes[100..104].copy_from_slice(&u32::from(times).to_ne_bytes());
+            raw.bytes[208..216].copy_from_slice(&(resent * u64::from(times)).to_ne_bytes());
+            raw.bytes[224..228].copy_from_slice(&holes.to_ne_bytes());
+            raw.stuck().unwrap_or_default()
+        };
+        let said = stuck(ESTABLISHED, 5, 1448, 1, 0);
+        let packets = "the connection is up, but packets of 1448 bytes were sent again 5 times without an answer: full packets may";
+        assert!(said.starts_with(packets), "{said}");
+        assert!(stuck(ESTABLISHED, 0, 0, 0, 1).contains("later packets of the other end came"));
+        assert_eq!(stuck(ESTABLISHED, 5, 1448, 0, 0), "", "the path may be down");
+        assert_eq!(stuck(ESTABLISHED, 5, 100, 1, 0), "", "small ones do not pass either");
+        assert_eq!((stuck(ESTABLISHED, 1, 1448, 1, 0), stuck(2, 5, 1448, 1, 0)), (String::new(), String::new()));
+        let (near, _far) = pair();
+        assert_eq!(super::stuck(near.as_fd()), None);
     }
 
     #[test]

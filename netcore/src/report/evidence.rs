@@ -79,6 +79,10 @@ pub struct TcpLimits {
     pub delivered_ce: Option<u64>,
     /// Whether the two ends agreed on Explicit Congestion Notification.
     pub ecn: Option<bool>,
+    /// Times that nothing was acknowledged until the retransmission timeout, since the connection began.
+    pub timeouts: Option<u64>,
+    /// Time from these timeouts until something was acknowledged again, milliseconds.
+    pub timeouts_ms: Option<u64>,
 }
 
 /// The clocks of a host, read at one instant. Two readings tell what happened to the clocks between them

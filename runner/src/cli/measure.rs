@@ -243,7 +243,7 @@ fn prove(asked: &Asked, report: &Report, key: Option<Key>, interrupts: &Interrup
     let mut means = Means { key, interrupts, progress: Progress::brief() };
     let answers = super::why::prove(&source, &rows, &mut means)?;
     let mut out = anstream::stdout().lock();
-    super::shown(writeln!(out).and_then(|()| why::finding::write(&answers, &Sheet::stdout(), &mut out)))
+    super::shown(writeln!(out).and_then(|()| why::finding::write(&answers, true, &Sheet::stdout(), &mut out)))
 }
 
 fn load(asked: &Asked) -> Result<Plan, Error> {

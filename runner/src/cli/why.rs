@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     let is_table = Path::new(&args.of).is_dir() || results.extension().is_some_and(|ending| ending == "csv");
     let (source, rows) = if is_table { of_results(&results, args)? } else { of_plan(args, &mut means)? };
     let answers = match prove(&source, &rows, &mut means)? {
-        none if none.is_empty() => {
+        none if none.is_empty() && !interrupts.requested() => {
             let what = "no test with a limit is there: rates of two ends have one, windows of 0.2 s and more";
             return Err(Error::Usage(format!("{}: {what}", args.of)));
         }
@@ -103,17 +103,22 @@ pub(super) fn prove(source: &Source, rows: &[Row], means: &mut Means<'_>) -> Res
     let mut answers = Vec::new();
     for row in rows {
         let Some(case) = plan.cases.iter().find(|case| Some(&case.id) == row.case_id.as_ref()) else { continue };
+        if means.interrupts.requested() {
+            answers.push(Answer::cut(why::name(case, row), row));
+            continue;
+        }
         match why::ask(source, case, row, means) {
             Ok(answer) => answers.push(answer),
+            Err(error) if means.interrupts.requested() => {
+                error.print();
+                answers.push(Answer::cut(why::name(case, row), row));
+            }
             // The other answers are shown.
-            Err(error) if !answers.is_empty() || means.interrupts.requested() => {
+            Err(error) if !answers.is_empty() => {
                 error.print();
                 break;
             }
             Err(error) => return Err(error),
-        }
-        if means.interrupts.requested() {
-            break;
         }
     }
     means.progress.clear();
@@ -153,7 +158,7 @@ fn of_plan(args: &Args, means: &mut Means<'_>) -> Result<(Source, Vec<Row>), Err
 fn show(args: &Args, answers: &[Answer]) -> Result<(), Error> {
     let mut out = anstream::stdout().lock();
     let written = match args.format {
-        Format::Text => finding::write(answers, &Sheet::stdout(), &mut out),
+        Format::Text => finding::write(answers, false, &Sheet::stdout(), &mut out),
         Format::Csv => finding::csv(answers, &mut out).map_err(Into::into),
         Format::Md => finding::markdown(answers, &mut out),
         Format::Json => writeln!(out, "{:#}", finding::json(answers)),

@@ -51,10 +51,10 @@ fn asked(head: &str) -> Asked {
     let accepts = accepts.filter(|(name, _)| name.eq_ignore_ascii_case("accept")).map(|(_, value)| value);
     let path = target.split('?').next().unwrap_or_default();
     match (path, method) {
-        ("/metrics" | "/", _) if method != "GET" => Asked::Refused(405),
+        ("/metrics" | "/" | "/healthz" | "/readyz" | "/probe", _) if method != "GET" => Asked::Refused(405),
         ("/metrics", _) => Asked::Metrics(format(accepts)),
         ("/", _) => Asked::Hint,
-        ("/healthz" | "/readyz" | "/probe", "GET") => Asked::OfWatch(target.to_owned()),
+        ("/healthz" | "/readyz" | "/probe", _) => Asked::OfWatch(target.to_owned()),
         _ => Asked::Refused(404),
     }
 }
@@ -130,6 +130,7 @@ mod tests {
             ("GET /other HTTP/1.1", 404),
             ("DELETE /other HTTP/1.1", 404),
             ("POST /metrics HTTP/1.1", 405),
+            ("POST /healthz HTTP/1.1", 405),
             ("HEAD / HTTP/1.1", 405),
             ("GET /metrics HTTP/2.0", 505),
             ("GET /metrics", 400),

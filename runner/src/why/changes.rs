@@ -87,7 +87,8 @@ pub fn of(row: &Row, spec: &TestSpec) -> Result<Vec<Change>, &'static str> {
         // BBR goes on beside losses, and no other one does so better.
         LimitedBy::Loss => vec![(now != "bbr").then(|| control("bbr"))],
         LimitedBy::Pacing if spec.pace.is_some() => vec![rate(row, 2.0, None, Expected::Gain(1.0))],
-        LimitedBy::Pacing => vec![socket_rate(spec, is_forward).or_else(|| (now == "bbr").then(|| control("cubic")))],
+        LimitedBy::Pacing => vec![socket_rate(spec, is_forward)],
+        LimitedBy::Bbr => vec![Some(control("cubic"))],
         LimitedBy::SenderCpu | LimitedBy::ReceiverCpu => {
             vec![Some(cpu(row, (cause == LimitedBy::SenderCpu) == is_forward)?)]
         }
@@ -241,13 +242,13 @@ mod tests {
         assert_eq!(of(LimitedBy::Path), ["streams 1 > 2, 4"]);
         assert_eq!(of(LimitedBy::RoundTrip), ["inflight 1 > 2, 4"]);
         for by in LimitedBy::ALL {
-            // Changes for a CPU need a thread that waited, and changes for pacing a rate of the socket or BBR.
+            // Changes for a CPU need a thread that waited, and changes for pacing a rate of the socket.
             let depends = matches!(by, LimitedBy::SenderCpu | LimitedBy::ReceiverCpu | LimitedBy::Pacing);
             let has_none = depends || matches!(by, LimitedBy::Application | LimitedBy::Unknown);
             assert_eq!(of(*by).is_empty(), has_none, "{by}");
         }
         let bbr = |by| tried(&Row { congestion_control: Some("bbr".into()), ..row(by) }, &spec);
-        assert_eq!(bbr(LimitedBy::Pacing), ["socket.congestion_control bbr > cubic"]);
+        assert_eq!(bbr(LimitedBy::Bbr), ["socket.congestion_control bbr > cubic"]);
         assert_eq!(bbr(LimitedBy::Loss), [""; 0], "cubic is slower beside losses, and would refute what is so");
     }
 

@@ -62,11 +62,22 @@ pub struct Finding {
     pub then: Option<LimitedBy>,
     /// Why it was not measured.
     pub note: Option<String>,
+    /// Whether a signal ended the rounds before they decided.
+    pub is_cut: bool,
 }
+
+/// Why a cause was not tried, or not to the end, after Ctrl-C.
+const CUT: &str = "a signal ended it early";
 
 impl Answer {
     pub fn new(test: String) -> Self {
         Self { test, causes: Vec::new(), sets: Vec::new() }
+    }
+
+    /// A test that was not asked about, since a signal came before.
+    pub fn cut(test: String, row: &Row) -> Self {
+        let cause = Cause { nothing: Some(CUT.to_owned()), ..Cause::of(row) };
+        Self { causes: vec![cause], ..Self::new(test) }
     }
 
     /// Whether the cause that the run named is confirmed or refuted; `None`: neither.
@@ -111,6 +122,7 @@ impl Finding {
             said: ChangeOutcome::Undecided,
             then: None,
             note: None,
+            is_cut: false,
         }
     }
 
@@ -140,6 +152,9 @@ impl Finding {
         if let Some(note) = &self.note {
             return format!("not measured: {note}");
         }
+        if self.is_cut {
+            return format!("{}: {CUT}", self.said.as_str());
+        }
         let interval = self.comparison.as_ref().and_then(|c| c.interval);
         let widest = interval.map(|(low, high)| low.abs().max(high.abs()));
         match (self.said, self.expected, interval) {
@@ -158,14 +173,16 @@ impl Finding {
     }
 }
 
-/// Writes the answers as lines: the cause, what was changed, and what to change in the plan.
-pub fn write(answers: &[Answer], sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the answers as lines: the cause, what was changed, and what to change in the plan. `is_told`: the sentences about the first
+/// causes stand above.
+pub fn write(answers: &[Answer], is_told: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
     let mut has_advice = false;
     for answer in answers {
         for (n, cause) in answer.causes.iter().enumerate() {
             let start = if n == 0 { answer.test.clone() } else { "then".to_owned() };
             let nothing = cause.nothing.iter().map(|why| format!("nothing was changed: {why}"));
             let because = advised_once(&cause.because, &mut has_advice);
+            let because = if is_told && n == 0 { "the sentence is above" } else { because };
             write_sentences(&[format!("{start}: {}{because}", intro(cause.by))], sheet, out)?;
             write_sentences(&nothing.collect::<Vec<_>>(), sheet, out)?;
             if !cause.findings.is_empty() {
@@ -255,7 +272,8 @@ fn lines(answers: &[Answer]) -> Vec<Line<'_>> {
             all.push(bare());
         }
         all.extend(cause.findings.iter().map(|finding| {
-            let note = finding.note.clone().unwrap_or_default();
+            let cut = finding.is_cut.then(|| CUT.to_owned());
+            let note = finding.note.clone().or(cut).unwrap_or_default();
             Line { why_note: note.into(), ..of(finding) }
         }));
     }
@@ -302,6 +320,40 @@ mod tests {
     use schemas::metrics;
 
     use super::*;
+
+    fn written(answers: &[Answer], is_told: bool) -> String {
+        let mut text = Vec::new();
+        write(answers, is_told, &Sheet::PLAIN, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_a_signal_cut_says_so_in_each_format() {
+        let row =
+            Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
+        let change = Change { key: "streams", from: "1".into(), tries: Vec::new(), metric: None };
+        let found = Finding::of(&change, "2", metrics::find("throughput").unwrap(), Expected::Better);
+        let cause = Cause { findings: vec![Finding { is_cut: true, ..found }], ..Cause::of(&row) };
+        let begun = Answer { causes: vec![cause], ..Answer::new("a".into()) };
+        let answers = [begun, Answer::cut("b".into(), &row)];
+        let text = written(&answers, false);
+        assert!(text.contains("undecided: a signal ended it early"), "{text}");
+        assert!(text.contains("nothing was changed: a signal ended it early"), "{text}");
+        let mut table = Vec::new();
+        csv(&answers, &mut table).unwrap();
+        assert_eq!(String::from_utf8(table).unwrap().matches(CUT).count(), 2);
+        assert_eq!(json(&answers).to_string().matches(CUT).count(), 2);
+    }
+
+    #[test]
+    fn a_sentence_that_stands_above_is_not_told_again() {
+        let row =
+            Row { limited_by: Some(LimitedBy::Wire), limited_because: Some("it is full".into()), ..Row::default() };
+        let answers = [Answer { causes: vec![Cause::of(&row)], ..Answer::new("a".into()) }];
+        assert!(written(&answers, false).contains("a: limited by wire: it is full"));
+        let told = written(&answers, true);
+        assert!(told.contains("a: limited by wire: the sentence is above") && !told.contains("full"), "{told}");
+    }
 
     #[test]
     fn behind_a_confirmed_cause_stands_the_next_step() {

@@ -113,11 +113,15 @@ pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
     shown.into_iter().filter(is_asked).collect()
 }
 
+/// Name of the test that a row of a case is about.
+pub fn name(case: &Case, row: &Row) -> String {
+    row.member.as_ref().map_or_else(|| case.name.clone(), |member| format!("{}/{member}", case.name))
+}
+
 /// The answer about one test, by the row that names its limit.
 pub fn ask(source: &Source, case: &Case, row: &Row, means: &mut Means<'_>) -> Result<Answer, Error> {
     let member = case.members.iter().position(|m| Some(&m.name) == row.member.as_ref()).unwrap_or(0);
-    let name = case.members[member].name.clone();
-    let mut answer = Answer::new(if name.is_empty() { case.name.clone() } else { format!("{}/{name}", case.name) });
+    let mut answer = Answer::new(name(case, row));
     let mut row = row.clone();
     for _ in 0..MOST_CAUSES {
         let mut step = Cause::of(&row);
@@ -236,6 +240,7 @@ impl Asked<'_> {
             let then = rows.iter().find(is_it);
             finding.note = failed(&case);
             finding.measured(&comparison, said, then);
+            finding.is_cut = said == ChangeOutcome::Undecided && means.interrupts.requested();
             let gain = comparison.change.map_or(0.0, f64::abs);
             let helps = said == ChangeOutcome::Confirmed && !matches!(finding.expected, Expected::Same(_));
             if helps && best.as_ref().is_none_or(|(most, ..)| gain > *most) {

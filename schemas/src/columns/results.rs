@@ -273,6 +273,7 @@ columns! {
             => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
         outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
         outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds. A request beside an outage that was lost by chance adds as much.";
+        silence_us: Number = "Longest time in the measure phase for which nothing of a stream arrived, at least, microseconds: by the receiver's intervals, a run of lost datagrams, or TCP's waits after its retransmission timeout, as a mean (Linux 6.7). Empty below half a second, and where such pauses are usual. In a summary the longest.";
         hook_s: Number = "When the hook `during` was started, seconds after the measure phase's start at the end that tells of outages.";
         hook_bound_us: Number = "Time until it had ended, microseconds: what it did happened in this time.";
         convergence_us: Number = "From the start of the hook `during` to the end of the longest outage, if that lasted beyond it, microseconds; known to `hook_bound_us` and `outage_bound_us`. In a summary, the mean of the iterations."

@@ -23,7 +23,7 @@ fn tallied(causes: &[LimitedBy], mean: &Row) -> Limit {
 
 #[test]
 fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
-    use LimitedBy::{Path, ReceiverWindow, SenderCpu, Unknown, Wire};
+    use LimitedBy::{Bbr, Pacing, Path, ReceiverWindow, SenderCpu, Unknown, Wire};
     let mean = Row { rwnd_limited_ratio: Some(0.9), remote_receive_buffer_bytes: Some(65_536), ..stream() };
     let agreed = tallied(&[ReceiverWindow, ReceiverWindow, SenderCpu, ReceiverWindow], &mean);
     assert_eq!((agreed.by, agreed.ratio), (ReceiverWindow, Some(0.9)));
@@ -39,6 +39,13 @@ fn a_case_has_the_cause_of_over_two_thirds_of_its_iterations() {
     // One full link has two names.
     assert_eq!([&[Wire, Path, Wire], &[Path, Wire, Path]].map(|both| tallied(both, &mean).by), [Wire, Path]);
     assert_eq!(tallied(&[Wire, Path, ReceiverWindow], &mean).by, Unknown);
+    // BBR paces at the link's rate, and the plan's rate is another cause.
+    assert_eq!([&[Bbr, Path, Bbr], &[Bbr, Bbr, Wire]].map(|both| tallied(both, &mean).by), [Path, Wire]);
+    assert_eq!(tallied(&[Bbr; 3], &mean).by, Bbr);
+    let split = tallied(&[Pacing, Path, Path], &mean);
+    assert_eq!((split.by, &*split.because), (Unknown, "path in 2 of 3 iterations, pacing in 1"));
+    let causes = super::super::agreed([Bbr, Path, Bbr].into_iter());
+    assert_eq!(causes, Some((Path, "BBR in 2 of 3 iterations, path in 1".to_owned())));
     // The means may tell less than each iteration did.
     let last = tallied(&[Wire; 3], &mean);
     assert_eq!((last.by, last.because.starts_with("in one iteration, so it was")), (Wire, true));

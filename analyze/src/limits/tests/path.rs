@@ -69,10 +69,10 @@ fn one_full_link_is_one_cause_whatever_fills_it() {
     // As recorded: the last sample of the delivery rate is less than half of what BBR has paced at.
     let slow_end = |row: Row| Row { delivery_rate_bits_per_s: Some(39.2e6), ..row };
     expect(&slow_end(bbr(94.7e6, 4148.0, 20.0)), LimitedBy::Path, &["a queue of 4.13 ms"]);
-    expect(&slow_end(bbr(94.7e6, 1500.0, 20.0)), LimitedBy::Pacing, &["its estimate"]);
+    expect(&slow_end(bbr(94.7e6, 1500.0, 20.0)), LimitedBy::Bbr, &["its estimate"]);
     // Within microseconds a sender at work spoils its estimate.
     let at_work = Row { local_thread_busy_ratio: Some(0.6), ..bbr(105e6, 60.0, 20.0) };
-    expect(&at_work, LimitedBy::Pacing, &["its estimate"]);
+    expect(&at_work, LimitedBy::Bbr, &["its estimate"]);
     let datagrams = Row {
         throughput_bits_per_s: Some(97.1e6),
         sent_bits_per_s: Some(119.9e6),

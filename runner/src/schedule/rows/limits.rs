@@ -104,7 +104,7 @@ pub fn limited_by(rows: &mut [(Way, Row)], spec: &TestSpec, pair: Pair<'_>) {
     let missing = rows.first().map(|(_, row)| missing(row, pair)).unwrap_or_default();
     if ways(spec.direction).len() == 1 {
         for (_, row) in rows {
-            if let Some(limit) = limits::of(row, &missing) {
+            if let Some(limit) = limits::of(&by_its_rate(row, spec), &missing) {
                 limit.fill(row);
             }
         }
@@ -115,13 +115,20 @@ pub fn limited_by(rows: &mut [(Way, Row)], spec: &TestSpec, pair: Pair<'_>) {
         let limit = match (way, of_ways.as_slice()) {
             (Way::Both, [forward, reverse]) => Some(limits::both_ways(forward, reverse)),
             (Way::Both, _) => None,
-            _ => limits::of(&of_one_way(row), &missing),
+            _ => limits::of(&of_one_way(&by_its_rate(row, spec)), &missing),
         };
         if let Some(limit) = limit {
             of_ways.push(limit.clone());
             limit.fill(row);
         }
     }
+}
+
+/// The row without the name of BBR if the sender's socket has a rate: the kernel then paces at this one, and not at BBR's estimate.
+fn by_its_rate(row: &Row, spec: &TestSpec) -> Row {
+    let sender = if row.direction == Some(Way::Reverse) { &spec.far } else { &spec.near };
+    let congestion_control = row.congestion_control.clone().filter(|_| sender.socket.pacing_rate.is_none());
+    Row { congestion_control, ..row.clone() }
 }
 
 /// The row without evidence that both ways share.
@@ -137,7 +144,7 @@ fn of_one_way(row: &Row) -> Row {
 mod tests {
     use netcore::{
         report::{CpuShare, Drops, FlowWindow, Phase, TcpInfo, ThreadUse},
-        spec::{Direction, Role, Side},
+        spec::{Direction, Role, Side, quantity::BitsPerSecond},
     };
     use schemas::{columns::COLUMNS, words::Record};
 
@@ -256,6 +263,18 @@ mod tests {
         let all = summary.row().unwrap();
         assert_eq!((all.local_thread_busy_ratio, all.remote_qdisc_drops), (Some(0.11), Some(96)));
         assert_eq!((all.local_thread_cpu_id, all.remote_softirq_peak_id), (None, None));
+    }
+
+    #[test]
+    fn a_rate_of_the_senders_socket_is_the_plans_and_not_bbrs() {
+        let row = |way| Row { direction: Some(way), congestion_control: Some("bbr".into()), ..Row::default() };
+        let mut spec = spec(Direction::Forward);
+        let is_bbr = |spec: &TestSpec| {
+            [Way::Forward, Way::Reverse].map(|way| by_its_rate(&row(way), spec).congestion_control.is_some())
+        };
+        assert_eq!(is_bbr(&spec), [true, true]);
+        spec.near.socket.pacing_rate = Some(BitsPerSecond(50_000_000));
+        assert_eq!(is_bbr(&spec), [false, true]);
     }
 
     #[test]

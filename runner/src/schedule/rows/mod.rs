@@ -92,6 +92,7 @@ pub fn of_iteration(identity: &Row, spec: &TestSpec, near: &SideReport, far: Opt
                 let tellers = [far.filter(|_| far_tells), Some(near).filter(|_| !far_tells || *way == Way::Both)];
                 let told = tellers.into_iter().flatten().filter_map(|end| end.outages.as_ref());
                 outage::fill(&mut row, told.max_by_key(|outages| outages.total_ns), spec.pattern);
+                outage::silence(&mut row, spec, near, far);
             }
             rows.push((*way, row));
         }

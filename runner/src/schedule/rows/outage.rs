@@ -2,8 +2,8 @@
 
 use netcore::{
     client::Outcome,
-    report::Outages,
-    spec::{Pattern, TestSpec},
+    report::{FlowWindow, Outages, SideReport, Window, grown},
+    spec::{Pattern, Role, TestSpec},
 };
 use schemas::{
     columns::Row,
@@ -11,7 +11,10 @@ use schemas::{
     words::{Phase, Record, Way},
 };
 
-use super::IterationRows;
+use super::{
+    IterationRows,
+    window::{End, end},
+};
 use crate::schedule::HookRun;
 
 /// Fills the cells of the measure phase, if its test looked for outages.
@@ -39,6 +42,41 @@ pub fn fill(row: &mut Row, found: Option<&Outages>, pattern: Pattern) {
             format!("{count}, the longest {length} ± {bound}, {begin:.3} s after the begin: {lost}")
         },
     ));
+}
+
+/// Shortest time without data that is told: TCP's least retransmission timeout of 200 ms, and the next one after that.
+const SHORTEST_SILENCE_US: f64 = 500_000.0;
+
+/// Factor by which it exceeds the usual time between two messages.
+const BEYOND_USUAL: f64 = 10.0;
+
+/// Fills the cell of the longest time in which nothing of a stream arrived, by whatever both ends report of the measure phase.
+pub fn silence(row: &mut Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) {
+    let Some(way) = row.direction.filter(|way| spec.pattern == Pattern::Stream && *way != Way::Both) else { return };
+    let sides = [(Some(near), Role::Receiver), (far, Role::Sender)];
+    let [(sender, sends), (receiver, receives)] = if way == Way::Forward { sides } else { [sides[1], sides[0]] };
+    let measured = |windows: &[Window]| windows.iter().filter(|w| w.phase == Phase::Measure).cloned().collect();
+    let intervals: Vec<Window> = receiver.map(|of| measured(&of.intervals)).unwrap_or_default();
+    let received = |window: &Window| end(window, way, None, receives).sum(|flow| flow.counts.bytes_received);
+    let silences = intervals.split(|window| received(window) > 0);
+    let by_intervals = silences.map(|windows| windows.iter().map(|w| w.elapsed_ns as f64 / 1e3).sum()).reduce(f64::max);
+    let elapsed_us = row.elapsed_s.unwrap_or(0.0) * 1e6;
+    let by_loss = row.loss_run_max.zip(row.messages_sent).filter(|(_, sent)| spec.flows() == 1 && *sent > 0);
+    let by_loss = by_loss.map(|(run, sent)| run as f64 / sent as f64 * elapsed_us);
+    let sender = sender.and_then(|of| of.phase(Phase::Measure)).map(|window| end(window, way, None, sends));
+    let longest = by_intervals.into_iter().chain(by_loss).chain(sender.as_ref().and_then(by_timeouts)).reduce(f64::max);
+    let usual = row.receives.map_or(0.0, |calls| elapsed_us / calls.max(1) as f64).max(row.gap_p50_us.unwrap_or(0.0));
+    row.silence_us = longest.filter(|us| *us >= SHORTEST_SILENCE_US.max(BEYOND_USUAL * usual));
+}
+
+/// Mean time of a connection's waits after a retransmission timeout, of the connection that waited least: then all of them did.
+fn by_timeouts(sender: &End<'_>) -> Option<f64> {
+    let of_flow = |flow: &FlowWindow| {
+        let (after, before) = (flow.tcp_info?.limits?, flow.tcp_at_start?.limits?);
+        let count = grown(after.timeouts?, before.timeouts?).max(1);
+        Some(grown(after.timeouts_ms?, before.timeouts_ms?) as f64 * 1e3 / count as f64)
+    };
+    sender.senders().map(of_flow).reduce(|a, b| Some(a?.min(b?))).flatten()
 }
 
 /// Fills the cells of the measure phases of an iteration during which a hook ran.
@@ -82,10 +120,18 @@ pub fn of_all(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use netcore::report::Outage;
+    use netcore::{
+        report::{Outage, TcpInfo, TcpLimits},
+        spec::{Direction, Side},
+    };
+
+    use schemas::words::LimitedBy;
 
     use super::*;
-    use crate::schedule::rows::summary::Summary;
+    use crate::schedule::{
+        fake::{flow, report, spec, window},
+        rows::{of_iteration, summary::Summary},
+    };
 
     #[test]
     fn the_longest_outage_stands_in_the_row_and_in_the_summary() {
@@ -119,5 +165,58 @@ mod tests {
         let row = summary.row().unwrap();
         assert_eq!((row.outages, row.outage_max_us, row.outage_begin_s), (Some(3), Some(400_000.0), None));
         assert_eq!(row.outage_because.as_deref(), Some("outages in 3 iterations: 3, the longest 400 ms"));
+    }
+
+    /// The row of a stream of eight seconds whose receiver got so much in each of its intervals, and whose sender waited after timeouts.
+    fn of_stream(intervals: &[u64], timeouts: [(u64, u64); 2], messages: [u64; 2]) -> Row {
+        let [second, total] = [1_000_000_000, intervals.iter().sum()];
+        let info = |(count, ms)| {
+            let limits = TcpLimits { timeouts: Some(count), timeouts_ms: Some(ms), ..TcpLimits::default() };
+            Some(TcpInfo { limits: Some(limits), ..TcpInfo::default() })
+        };
+        let [tcp_at_start, tcp_info] = timeouts.map(info);
+        let sender = FlowWindow { tcp_at_start, tcp_info, ..flow(0, Role::Sender, total, 0) };
+        let mut receiver = flow(0, Role::Receiver, 0, total);
+        receiver.counts.receives = total * 10;
+        if intervals.is_empty() {
+            receiver.counts.receives = 1000;
+        }
+        let near = report(Side::Near, vec![window(Phase::Measure, 8 * second, vec![sender])]);
+        let mut far = report(Side::Far, vec![window(Phase::Measure, 8 * second, vec![receiver])]);
+        let interval = |bytes: &u64| window(Phase::Measure, second, vec![flow(0, Role::Receiver, 0, *bytes)]);
+        far.intervals = intervals.iter().map(interval).collect();
+        let mut row = of_iteration(&Row::default(), &spec(Direction::Forward), &near, Some(&far)).measured[0].1.clone();
+        [row.loss_run_max, row.messages_sent] = messages.map(|count| Some(count).filter(|count| *count > 0));
+        silence(&mut row, &spec(Direction::Forward), &near, Some(&far));
+        row
+    }
+
+    #[test]
+    fn a_stream_of_which_nothing_arrived_for_a_time_says_so() {
+        let none = [(0, 0); 2];
+        // Ten receive calls for each unit.
+        let of = |intervals: &[u64], timeouts, messages| of_stream(intervals, timeouts, messages).silence_us;
+        assert_eq!(of(&[9, 9, 0, 0, 9, 0, 9, 9], none, [0, 0]), Some(2e6));
+        assert_eq!(of(&[9, 9, 9], none, [0, 0]), None);
+        assert_eq!(of(&[], [(3, 700), (4, 3500)], [0, 0]), Some(2.8e6), "without intervals, by the sender's kernel");
+        assert_eq!(of(&[], [(0, 0), (10, 2500)], [0, 0]), None, "ten short ones");
+        assert_eq!(of(&[], none, [2000, 8000]), Some(2e6), "datagrams that were lost in one piece");
+        assert_eq!(of(&[9, 0, 9], none, [0, 0]), Some(1e6));
+        assert_eq!(of(&[1, 0, 1], none, [0, 0]), None, "a stream of few messages always has pauses");
+    }
+
+    #[test]
+    fn a_summary_tells_of_the_iteration_in_which_nothing_arrived() {
+        let mut summary = Summary::default();
+        for intervals in [&[9_u64; 8][..], &[9; 8], &[9; 8], &[9, 9, 9, 0, 0, 9, 9, 9]] {
+            let mut row = of_stream(intervals, [(0, 0); 2], [0, 0]);
+            row.limited_by = Some(if row.silence_us.is_some() { LimitedBy::Unknown } else { LimitedBy::Path });
+            row.limited_because = Some("a link is full".to_owned());
+            summary.push(&row);
+        }
+        let row = summary.row().unwrap();
+        assert_eq!((row.silence_us, row.limited_by), (Some(2e6), Some(LimitedBy::Path)));
+        let because = row.limited_because.unwrap();
+        assert!(because.starts_with("in one iteration, nothing arrived for 2.00 s; "), "{because}");
     }
 }

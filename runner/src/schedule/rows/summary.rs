@@ -3,7 +3,7 @@
 //! Rates and states are means over the iterations (each counts once, as in the statistics), counts and the elapsed time
 //! are sums, and latencies are read from the merged histograms: percentiles are never averaged.
 
-use analyze::limits::Tally;
+use analyze::limits::{Tally, silent};
 use schemas::{
     columns::{COLUMNS, ColumnType, Row, results::column},
     metrics::Kind,
@@ -47,6 +47,7 @@ pub struct Summary {
     lost_in_runs: Option<f64>,
     longest_run: Option<u64>,
     longest_outage: Option<f64>,
+    longest_silence: Option<f64>,
     /// Whether every warm-up that was to end by itself had settled.
     settled: Option<bool>,
     /// Why the iterations were not faster.
@@ -78,6 +79,7 @@ impl Summary {
             if self.count == 0 { lost_in_runs } else { self.lost_in_runs.and_then(|all| Some(all + lost_in_runs?)) };
         self.longest_run = self.longest_run.max(row.loss_run_max);
         self.longest_outage = self.longest_outage.into_iter().chain(row.outage_max_us).reduce(f64::max);
+        self.longest_silence = self.longest_silence.into_iter().chain(row.silence_us).reduce(f64::max);
         let of_row = [row.load_confidence, row.responsiveness_confidence];
         for (least, one) in self.confidence.iter_mut().zip(of_row) {
             *least = if self.count == 0 { one } else { (*least).min(one) };
@@ -137,6 +139,12 @@ impl Summary {
         (row.limited_by, row.limited_ratio, row.limited_because) = (None, None, None);
         if let Some(limit) = self.limits.limit(&self.mean()?) {
             limit.fill(&mut row);
+        }
+        row.silence_us = self.longest_silence;
+        if let (Some(silent), Some(because)) = (silent(&row), &mut row.limited_because)
+            && !because.contains("nothing arrived")
+        {
+            *because = format!("in one iteration, {silent}; {because}");
         }
         self.places.fill(&mut row);
         row.ecn_path = path::ecn_path(&row);
