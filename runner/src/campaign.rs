@@ -115,7 +115,14 @@ pub fn run(
     let mut report = Report::default();
     let shared = Shared { start, taken, axis_paths: &axis_paths, files: &files, options, interrupts };
     for plan in plans {
-        one(plan, &shared, met.take(), progress, &mut sinks, &mut report)?;
+        if let Err(error) = one(plan, &shared, met.take(), progress, &mut sinks, &mut report) {
+            // What reads the files of this run must not find those of an earlier one there, and nothing else.
+            report.write_fault(plans, plan, &files, &error.to_string())?;
+            if let Some(table) = files.earlier().filter(|_| !sinks.is_begun()) {
+                progress.warn(&format!("{} stays as it was: it is of an earlier run", table.display()));
+            }
+            return Err(error);
+        }
     }
     progress.clear();
     sinks.end(interrupts.requested())?;

@@ -289,3 +289,20 @@ fn cases_of_two_plans_are_told_apart() {
     let means = plumb(&["aggregate", "-m", "transaction_rate", &table]);
     assert_eq!(parse(&means.stdout).len(), 2, "{}", means.stdout);
 }
+
+#[test]
+fn a_run_that_cannot_begin_tells_ci_and_leaves_the_earlier_table() {
+    let folder = Folder::new();
+    let plan = |host: &str| folder.plan(host, "  rr: {workload: tcp_rr, transactions: 20, iterations: 1}\n");
+    let (table, junit) = (folder.name("r.csv"), folder.name("j.xml"));
+    let run = |plan: &str| plumb(&["run", plan, "-o", &table, "--junit", &junit, "--progress", "never"]);
+    assert_eq!(run(&plan("")).code, Some(0));
+    let earlier = fs::read(folder.path("r.csv")).unwrap();
+    // Nobody listens at port 1.
+    let ran = run(&plan("hosts: {server: {address: 127.0.0.1, control: \"127.0.0.1:1\"}}\ndefaults: {to: server}\n"));
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("r.csv stays as it was: it is of an earlier run"), "{}", ran.stderr);
+    assert_eq!(fs::read(folder.path("r.csv")).unwrap(), earlier);
+    let report = fs::read_to_string(folder.path("j.xml")).unwrap();
+    assert!(report.contains("errors=\"1\"") && report.contains("127.0.0.1:1"), "{report}");
+}

@@ -23,7 +23,7 @@ use schemas::{
 use crate::{
     error::{Error, Exit},
     gate::{self, Verdicts},
-    plan::Plan,
+    plan::{Plan, case::Case},
     progress::Progress,
     schedule::{
         run::{Finished, WIDE},
@@ -78,6 +78,10 @@ pub struct Report {
     pub(super) closed: bool,
     /// Facts about every machine that took part, by name.
     pub hosts: BTreeMap<String, HostRecord>,
+}
+
+fn names(plans: &[Plan]) -> String {
+    plans.iter().map(|plan| plan.name.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 impl Report {
@@ -178,6 +182,22 @@ impl Report {
         self.verdicts.rows().iter().find(|row| row.fails()).map(verdicts::broken)
     }
 
+    /// Writes JUnit about a run that ended with an error in a plan, each case of which is one.
+    pub(super) fn write_fault(&self, plans: &[Plan], plan: &Plan, files: &Files, fault: &str) -> Result<(), Error> {
+        let Some(path) = &files.junit else { return Ok(()) };
+        let of_case = |case: &Case| CaseResult {
+            test: case.test.to_string(),
+            case: case.name.clone(),
+            failed: Some(fault.to_owned()).filter(|_| case.skip.is_none()),
+            skipped: case.skip.clone(),
+            verdicts: Vec::new(),
+            elapsed_s: None,
+            result: String::new(),
+        };
+        let cases: Vec<CaseResult> = self.cases.iter().cloned().chain(plan.cases.iter().map(of_case)).collect();
+        ci::junit(path, &names(plans), &cases)
+    }
+
     /// Writes verdicts, JUnit, Markdown, annotations and pictures. `is_begun`: the run has replaced the files of an earlier
     /// one, if there was any.
     pub(super) fn write_files(
@@ -187,8 +207,7 @@ impl Report {
         is_begun: bool,
         progress: &Progress,
     ) -> Result<(), Error> {
-        let names: Vec<&str> = plans.iter().map(|p| p.name.as_str()).collect();
-        let name = names.join(" ");
+        let name = names(plans);
         if let Some(path) = files.verdicts.as_deref().filter(|_| is_begun && !self.verdicts.rows().is_empty()) {
             self.verdicts.write_csv(path)?;
         }
