@@ -53,7 +53,8 @@ fn assertions(rows: &[&VerdictRow]) -> Option<(Verdict, String)> {
     ] {
         if let Some(list) = list(some, name) {
             let verb = verb[usize::from(some.len() != 1)];
-            said.push(format!("{} of {what} {verb}{words}: {list}.", some.len()));
+            let who = if all == 1 { "The assertion".to_owned() } else { format!("{} of {what}", some.len()) };
+            said.push(format!("{who} {verb}{words}: {list}."));
         }
     }
     let well = of(&|r| r.verdict.is_well()).len();
@@ -176,6 +177,7 @@ mod tests {
         );
         assert_eq!(said(&[row("a", Pass), row("b", Pass)]), (Pass, "Both assertions hold.".into()));
         assert_eq!(said(&[row("a", Pass)]).1, "The assertion holds: a throughput >= 9Gbit/s (8.10 Gbit/s).");
+        assert_eq!(said(&[row("a", Fail)]).1, "The assertion fails: a throughput >= 9Gbit/s (8.10 Gbit/s).");
         assert_eq!(answer(&[], "x"), None);
     }
 

@@ -79,7 +79,7 @@ fn a_page_has_everything() {
         "<h1>lab</h1>",
         "plan lab · 2026-11-22 10:00 UTC · host a",
         "How does &lt;size&gt; matter?",
-        "1 of 1 assertion fails: size throughput &gt;= 1Gbit/s (2.00 Gbit/s ± 5.0 %).",
+        "The assertion fails: size throughput &gt;= 1Gbit/s (2.00 Gbit/s ± 5.0 %).",
         "<div class=\"answer bad\">",
         "<td class=\"word bad\">fail</td>",
         "95 % interval",
