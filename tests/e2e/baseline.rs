@@ -294,7 +294,11 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     assert_eq!(run(&format!("{kept}{gone}"), "r.csv").code, Some(0));
     let promote = |table: &str| plumb(&["baseline", "promote", &folder.name(table)]);
     let ran = promote("r.csv");
-    assert!(ran.stdout.contains("note: kept: no regression would be noticed below 6 iterations"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("note: no regression would be noticed below 6 iterations, with 2 comparisons: kept, gone"),
+        "{}",
+        ran.stdout
+    );
     let ran = run(&changed, "new.csv");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let missing = format!("note: {} has what the plan no longer has: gone", folder.name("base.csv"));
@@ -308,7 +312,7 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     let whole = fs::read_to_string(&base).unwrap();
     let cut: String = whole.split_inclusive('\n').take(4).collect();
     fs::write(&base, cut).unwrap();
-    let lost = "base.csv: 3 iteration rows can be read, and 10 were promoted";
+    let lost = "base.csv: 3 rows can be read, and 10 were promoted";
     for ran in [run(&changed, "later.csv"), plumb(&["gate", &folder.name("new.csv")])] {
         assert!(ran.code == Some(3) && ran.stderr.contains(lost), "{:?} {}", ran.code, ran.stderr);
     }
@@ -318,4 +322,23 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     let [kept, gone] = lines[..] else { panic!("{}", ran.stdout) };
     assert!(kept.ends_with(", with other settings (sizes.request_bytes: 1 → 64)"), "{kept}");
     assert_eq!(gone, "  gone: gone");
+}
+
+#[test]
+fn a_baseline_of_a_table_with_several_lines_per_iteration_is_whole() {
+    let folder = Folder::new();
+    let plan = folder.plan(
+        &format!(
+            "baseline: {{source: {}, compare: [{{metric: latency.mean, max_regression: 90%}}]}}",
+            folder.name("base.csv")
+        ),
+        "  sizes:\n    workload: command\n    iterations: 5\n    command: {run: [printf, '1 7\\n64 8\\n'], regex: \
+         '(?m)^(?<message_size>[0-9]+) (?<latency.mean>[0-9]+)$'}\n",
+    );
+    let run = || plumb(&["run", &plan, "-o", &folder.name("r.csv"), "--progress", "never", "--allow-commands"]);
+    let first = run();
+    assert_eq!(first.code, Some(0), "{}", first.stderr);
+    assert_eq!(plumb(&["baseline", "promote", &folder.name("r.csv")]).code, Some(0));
+    let ran = run();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }

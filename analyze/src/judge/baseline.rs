@@ -83,6 +83,8 @@ pub struct Baseline {
     environment: Result<Environment, String>,
     /// What its run recorded of its cases.
     measured: BTreeMap<String, CaseRecord>,
+    /// Number of the plans of its run.
+    plans: usize,
 }
 
 /// Effect of the machine of the measurement on the verdict.
@@ -101,27 +103,28 @@ impl Baseline {
     pub fn read(terms: Terms) -> Result<Self, Error> {
         if !terms.source.exists() {
             let environment = Err(format!("there is no {}", terms.source.display()));
-            return Ok(Self { terms, samples: None, environment, measured: BTreeMap::new() });
+            return Ok(Self { terms, samples: None, environment, measured: BTreeMap::new(), plans: 0 });
         }
         let mut table = Table::open(&InputArgs { files: vec![terms.source.clone()] })?;
         let columns = terms.promises.iter().map(|p| table.require(p.metric.column)).collect::<Result<Vec<_>, _>>()?;
         let mut samples = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
         let record = known(&terms.source)?;
         let promoted = record.as_ref().ok().and_then(|record| record.promoted.as_ref()?.rows);
-        let rows: u64 = samples.cases.iter().map(|case| case.rows.len() as u64).sum();
+        let rows = rows(&terms.source)?;
         if let Some(promoted) = promoted.filter(|promoted| *promoted != rows) {
             return Err(Error::Data {
                 place: Place { file: terms.source.display().to_string(), line: 0, column: None },
                 reason: format!(
                     "{} can be read, and {promoted} were promoted: restore the file, or promote a run again",
-                    counted(rows, "iteration row")
+                    counted(rows, "row")
                 ),
             });
         }
         samples.keep_totals();
         let environment = record.as_ref().map(Environment::of).map_err(Clone::clone);
-        let measured = record.map(|record| record.cases).unwrap_or_default();
-        Ok(Self { terms, samples: Some(samples), environment, measured })
+        let record = record.unwrap_or_default();
+        let (measured, plans) = (record.cases, record.plans.len());
+        Ok(Self { terms, samples: Some(samples), environment, measured, plans })
     }
 
     /// The promises; each case has its values in this order.
@@ -148,9 +151,12 @@ impl Baseline {
         Ok(said(&differences))
     }
 
-    /// A note about cases that the baseline has, and the plan no longer has.
+    /// A note about cases that the baseline has, and the plan no longer has. A baseline of several plans has those of the others, too.
     pub fn gone(&self) -> Option<String> {
         const MOST: usize = 5;
+        if self.plans > 1 {
+            return None;
+        }
         let is = |case: &Case, (key, planned): &(String, CaseRecord)| {
             planned.case == case.name || key.split('/').next() == Some(&*case.key.id)
         };
@@ -388,6 +394,16 @@ pub fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
         (true, false) => with,
         (true, true) => of.iter().take(1).copied().collect(),
     }
+}
+
+/// The number of rows of a table.
+fn rows(source: &Path) -> Result<u64, Error> {
+    let mut table = Table::open(&InputArgs { files: vec![source.to_owned()] })?;
+    let mut rows = 0;
+    while table.next_row()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
 }
 
 /// The record of the run of a table, or a sentence that says why it is unknown.

@@ -8,6 +8,7 @@ use std::{
 };
 
 use analyze::{
+    first_few,
     judge::{
         baseline::{Promise, Terms, said},
         comparison::Rule,
@@ -194,28 +195,45 @@ pub fn promote(request: &Request) -> Result<String, Error> {
     Ok(run.said(&to, &replaced, &unnoticed(&medians, &promises)))
 }
 
-/// Cases whose values scatter so much that only a change of more than twice what counts would be noticed, as lines for people.
+/// Cases in which only a change of more than twice what counts would be noticed, as lines for people: of those that the plan's
+/// promises are about, or of all without promises.
 fn unnoticed(medians: &[Median], promises: &[Promise]) -> Vec<String> {
-    let told = |median: &Median| {
+    let judged = |median: &Median| {
         let metric = metrics::find(&median.column)?;
-        let own = promises.iter().find(|p| p.metric.column == metric.column && p.case_ids.contains(&median.key.id));
+        let is_it = |p: &&Promise| p.metric.column == metric.column && p.case_ids.contains(&median.key.id);
         let default = Rule { better: metric.better, range: metric.range(), ..Rule::DEFAULT };
-        let rule = own.map_or(default, |promise| promise.rule);
-        let least = worsening::least_regression(&median.values, Some(metric), rule, medians.len());
-        let what = match least {
-            Some(least) if least <= 2.0 * rule.min_ratio => return None,
-            Some(least) => format!("only a regression from {} on would be noticed", units::margin(least)),
-            None => match needed_per_side(rule.alpha / medians.len() as f64)
-                .filter(|needed| *needed > median.values.len())
-            {
-                Some(needed) => format!("no regression would be noticed below {needed} iterations"),
-                None => "no regression would be noticed".to_owned(),
-            },
-        };
-        let counts = units::margin(rule.min_ratio);
-        Some(format!("note: {}: {what}, and {counts} counts: measure more iterations, or longer ones", median.name))
+        let rule =
+            promises.iter().find(is_it).map(|promise| promise.rule).or(promises.is_empty().then_some(default))?;
+        Some((metric, rule))
     };
-    medians.iter().filter_map(told).collect()
+    let judged: Vec<_> = medians.iter().filter_map(|median| Some((median, judged(median)?))).collect();
+    let mut lines = Vec::new();
+    let mut too_few: Option<(usize, Vec<&str>)> = None;
+    for (median, (metric, rule)) in &judged {
+        let needed = needed_per_side(rule.alpha / judged.len() as f64).filter(|needed| *needed > median.values.len());
+        if let Some(needed) = needed {
+            let (most, names) = too_few.get_or_insert_default();
+            *most = needed.max(*most);
+            names.push(&median.name);
+            continue;
+        }
+        let what = match worsening::least_regression(&median.values, Some(metric), *rule, judged.len()) {
+            Some(least) if least <= 2.0 * rule.min_ratio => continue,
+            Some(least) => format!("only a regression from {} on", units::margin(least)),
+            None => "no regression".to_owned(),
+        };
+        let (name, counts) = (&median.name, units::margin(rule.min_ratio));
+        lines.push(format!(
+            "note: {name}: {what} would be noticed, and {counts} counts: measure more iterations, or longer ones"
+        ));
+    }
+    if let Some((needed, names)) = too_few {
+        const MOST: usize = 5;
+        let names = first_few(names.iter().map(|name| (*name).to_owned()), MOST).join(", ");
+        let of = counted(judged.len(), "comparison");
+        lines.push(format!("note: no regression would be noticed below {needed} iterations, with {of}: {names}"));
+    }
+    lines
 }
 
 /// The run's plan, loaded as for that run and then with `sets`.

@@ -35,7 +35,7 @@ fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> Verdic
     };
     let samples = Samples { cases: vec![case(&around(100.0))], skipped: HashSet::new(), note: None };
     let environment = Ok(self::here("A", "6.1"));
-    let baseline = Baseline { terms, samples: Some(samples), environment, measured: BTreeMap::new() };
+    let baseline = Baseline { terms, samples: Some(samples), environment, measured: BTreeMap::new(), plans: 1 };
     baseline.judge(&[case(&around(new))], here).remove(0)
 }
 
@@ -65,8 +65,13 @@ fn a_side_from_which_others_took_a_cpu_decides_nothing_against_itself() {
             planned: Vec::new(),
         };
         let samples = Samples::of(vec![taken(case(&around(100.0)), base)]);
-        let baseline =
-            Baseline { terms, samples: Some(samples), environment: Ok(here("A", "6.1")), measured: BTreeMap::new() };
+        let baseline = Baseline {
+            terms,
+            samples: Some(samples),
+            environment: Ok(here("A", "6.1")),
+            measured: BTreeMap::new(),
+            plans: 1,
+        };
         let row = baseline.judge(&[taken(case(&around(new.0)), new.1)], &here("A", "6.1")).remove(0);
         (row.verdict.to_string(), row.note)
     };
