@@ -14,7 +14,8 @@ use analyze::{
         comparison::Rule,
         environment::{self, Environment},
         samples::{self, Index, Key, Samples},
-        setting, worsening,
+        setting::{self, Planned},
+        worsening,
     },
     stats::{compare::needed_per_side, quantiles},
     table::{InputArgs, Rows, Selection, Table, beside},
@@ -385,7 +386,7 @@ fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
             lines.extend((before.column == now.column).then(|| change(before, now)));
         } else if let Some(before) = gone.iter().find(|before| before.is_of_same_name(now)) {
             paired.push(&before.key);
-            let settings = old.as_ref().map(|old| differing(&old.cases, before, &run.record.cases, now));
+            let settings = old.as_ref().map(|old| differing(&now.key.id, &run.record.cases, &old.cases));
             let settings = settings.filter(|text| !text.is_empty()).map(|text| format!(" ({text})"));
             lines.push(format!("{}, with other settings{}", change(before, now), settings.unwrap_or_default()));
         } else {
@@ -397,19 +398,11 @@ fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-/// The settings in which two cases of the same name differ.
-fn differing(
-    old: &BTreeMap<String, CaseRecord>,
-    before: &Median,
-    new: &BTreeMap<String, CaseRecord>,
-    now: &Median,
-) -> String {
-    let of = |cases: &BTreeMap<String, CaseRecord>, key: &Key| {
-        let members = cases.iter().filter(|(recorded, _)| recorded.split('/').next() == Some(&*key.id));
-        members.map(|(recorded, case)| (recorded.clone(), case.clone())).collect::<BTreeMap<_, _>>()
-    };
-    let (was, is) = (of(old, &before.key), of(new, &now.key).into_iter().collect::<Vec<_>>());
-    let pairs = setting::counterparts(&now.key.id, &is, &was);
+/// The settings in which a case of a run differs from that of the same name in an older one.
+fn differing(id: &str, new: &BTreeMap<String, CaseRecord>, old: &BTreeMap<String, CaseRecord>) -> String {
+    let own = new.iter().filter(|(key, _)| key.split('/').next() == Some(id));
+    let own: Planned = own.map(|(key, case)| (key.clone(), case.clone())).collect();
+    let pairs = setting::counterparts(id, &own, old);
     setting::listed(&pairs.iter().flat_map(|[is, was]| setting::differences(was, is)).collect::<Vec<_>>())
 }
 
