@@ -99,8 +99,11 @@ impl Tally {
         let same = |by| agree(by, typical.by) && is_bbr(by) == is_bbr(typical.by);
         Some(of_means.filter(|limit| same(limit.by) && !main.scatter()).unwrap_or_else(|| {
             // The means show another cause than the iterations do, where these differ much.
-            let because =
-                if total == 1 { typical.because.clone() } else { format!("in one iteration, {}", typical.because) };
+            let because = if total == 1 {
+                typical.because.clone()
+            } else {
+                format!("in a typical iteration, {}", typical.because)
+            };
             Limit { because, ..typical.clone() }
         }))
     }
