@@ -53,17 +53,18 @@ const BEYOND_USUAL: f64 = 10.0;
 /// Fills the cell of the longest time in which nothing of a stream arrived, by whatever both ends report of the measure phase.
 pub fn silence(row: &mut Row, spec: &TestSpec, near: &SideReport, far: Option<&SideReport>) {
     let Some(way) = row.direction.filter(|way| spec.pattern == Pattern::Stream && *way != Way::Both) else { return };
+    // Each end with the role of its flows that carry payload in reverse.
     let sides = [(Some(near), Role::Receiver), (far, Role::Sender)];
-    let [(sender, sent_by), (receiver, read_by)] = if way == Way::Forward { sides } else { [sides[1], sides[0]] };
+    let [(sender, of_sender), (receiver, of_receiver)] = if way == Way::Forward { sides } else { [sides[1], sides[0]] };
     let intervals = receiver.into_iter().flat_map(|of| &of.intervals).filter(|window| window.phase == Phase::Measure);
     let intervals: Vec<&Window> = intervals.collect();
-    let has_data = |window: &&Window| end(window, way, None, read_by).sum(|flow| flow.counts.bytes_received) > 0;
+    let has_data = |window: &&Window| end(window, way, None, of_receiver).sum(|flow| flow.counts.bytes_received) > 0;
     let silences = intervals.split(has_data);
     let by_intervals = silences.map(|windows| windows.iter().map(|w| w.elapsed_ns as f64 / 1e3).sum()).reduce(f64::max);
     let elapsed_us = row.elapsed_s.unwrap_or(0.0) * 1e6;
     let by_loss = row.loss_run_max.zip(row.messages_sent).filter(|(_, sent)| spec.flows() == 1 && *sent > 0);
     let by_loss = by_loss.map(|(run, sent)| run as f64 / sent as f64 * elapsed_us);
-    let sender = sender.and_then(|of| of.phase(Phase::Measure)).map(|window| end(window, way, None, sent_by));
+    let sender = sender.and_then(|of| of.phase(Phase::Measure)).map(|window| end(window, way, None, of_sender));
     let longest = by_intervals.into_iter().chain(by_loss).chain(sender.as_ref().and_then(by_timeouts)).reduce(f64::max);
     let usual = row.receives.map_or(0.0, |calls| elapsed_us / calls.max(1) as f64).max(row.gap_p50_us.unwrap_or(0.0));
     row.silence_us = longest.filter(|us| *us >= SHORTEST_SILENCE_US.max(BEYOND_USUAL * usual));
