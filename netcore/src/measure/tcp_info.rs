@@ -106,7 +106,9 @@ impl Raw {
         let mss = u64::from(self.u32_at(16)?);
         let resent = self.u64_at(208)? / u64::from(self.u32_at(100)?).max(1);
         // A path that is down lets no small packet through either: one behind the full ones was acknowledged (SACK), or came.
-        let [sacked, has_holes] = [self.u32_at(28)? > 0, self.u32_at(224)? > 0];
+        let sacked = self.u32_at(28)? > 0;
+        // Of a connection that got less than one full packet, since one that got more may have had its holes filled.
+        let has_holes = self.u32_at(224)? > 0 && self.u64_at(128)? < mss;
         let why = match () {
             () if self.bytes[0] != ESTABLISHED => return None,
             () if sacked && times >= FEWEST_TIMES && resent >= mss * 3 / 4 => {
@@ -283,22 +285,27 @@ mod tests {
 
     #[test]
     fn full_packets_that_are_sent_again_in_vain_are_told() {
-        let stuck = |state: u8, times: u8, resent: u64, sacked: u8, holes: u32| {
+        let stuck = |state: u8, times: u8, resent: u64, sacked: u8, [holes, received]: [u32; 2]| {
             let mut raw = Raw { bytes: [0; LENGTH], length: 248 };
             (raw.bytes[0], raw.bytes[2], raw.bytes[28]) = (state, times, sacked);
             raw.bytes[16..20].copy_from_slice(&1448_u32.to_ne_bytes());
             raw.bytes[100..104].copy_from_slice(&u32::from(times).to_ne_bytes());
             raw.bytes[208..216].copy_from_slice(&(resent * u64::from(times)).to_ne_bytes());
             raw.bytes[224..228].copy_from_slice(&holes.to_ne_bytes());
+            raw.bytes[128..136].copy_from_slice(&u64::from(received).to_ne_bytes());
             raw.stuck().unwrap_or_default()
         };
-        let said = stuck(ESTABLISHED, 5, 1448, 1, 0);
+        let said = stuck(ESTABLISHED, 5, 1448, 1, [0, 0]);
         let packets = "the connection is up, but packets of 1448 bytes were sent again 5 times without an answer: full packets may";
         assert!(said.starts_with(packets), "{said}");
-        assert!(stuck(ESTABLISHED, 0, 0, 0, 1).contains("later packets of the other end came"));
-        assert_eq!(stuck(ESTABLISHED, 5, 1448, 0, 0), "", "the path may be down");
-        assert_eq!(stuck(ESTABLISHED, 5, 100, 1, 0), "", "small ones do not pass either");
-        assert_eq!((stuck(ESTABLISHED, 1, 1448, 1, 0), stuck(2, 5, 1448, 1, 0)), (String::new(), String::new()));
+        assert!(stuck(ESTABLISHED, 0, 0, 0, [1, 200]).contains("later packets of the other end came"));
+        assert_eq!(stuck(ESTABLISHED, 0, 0, 0, [1, 9000]), "", "full packets came, in another order");
+        assert_eq!(stuck(ESTABLISHED, 5, 1448, 0, [0, 0]), "", "the path may be down");
+        assert_eq!(stuck(ESTABLISHED, 5, 100, 1, [0, 0]), "", "small ones do not pass either");
+        assert_eq!(
+            (stuck(ESTABLISHED, 1, 1448, 1, [0, 0]), stuck(2, 5, 1448, 1, [0, 0])),
+            (String::new(), String::new())
+        );
         let (near, _far) = pair();
         assert_eq!(super::stuck(near.as_fd()), None);
     }
