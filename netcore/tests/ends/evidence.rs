@@ -5,7 +5,7 @@ use netcore::{
     spec::{Bytes, Pattern, Stop, Transport},
 };
 
-use crate::pair::{MS, V4, lasting, phase, run, sum};
+use crate::pair::{MS, V4, lasting, phase, run, sum, undisturbed};
 
 fn evidence(report: &SideReport) -> &Evidence {
     phase(report, Phase::Measure).evidence.as_ref().unwrap()
@@ -51,7 +51,9 @@ fn threads_that_have_left_are_known_too() {
         let (near, far) = run(&spec, V4);
         for report in [&near, &far] {
             let thread = evidence(report).thread.unwrap();
-            assert!(thread.busy > 0.0, "{pattern:?}, {:?}: {thread:?}", report.side);
+            // So much cannot be done in less CPU time, however long the thread waited for its CPU meanwhile.
+            let busy_s = thread.busy * phase(report, Phase::Measure).elapsed_ns as f64 / 1e9;
+            assert!(busy_s > 0.001, "{pattern:?}, {:?}: {busy_s} s, {thread:?}", report.side);
         }
     }
 }
@@ -89,15 +91,18 @@ fn a_receivers_small_buffer_drops_what_is_lost() {
     spec.sizes.message_bytes = 1000;
     spec.phases.stop = Stop::AfterBytes(50_000_000);
     spec.far.socket.receive_buffer = Some(Bytes(4096));
-    let (near, far) = run(&spec, V4);
-    let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
-    assert!(lost > 0, "a buffer of a few datagrams must overflow");
-    // On a busy machine the queue of a CPU may overflow before the socket's. Its drops are those of all programs.
-    let drops = &evidence(&far).drops;
-    let (socket, all) = (drops.socket.unwrap(), drops.socket.unwrap() + drops.softnet.unwrap());
-    // Where a busy machine ends the window late, what is dropped behind it is lost, and no evidence of the window.
-    assert!(socket > 0 && socket <= lost && 2 * all >= lost, "{lost} lost, {drops:?}");
-    assert_eq!(evidence(&near).drops.socket, Some(0));
+    // A busy machine may read the counters at the edges of the window some drops late.
+    undisturbed(|| {
+        let (near, far) = run(&spec, V4);
+        let lost = sum(&near.totals).messages_sent - sum(&far.totals).messages_received;
+        assert!(lost > 0, "a buffer of a few datagrams must overflow");
+        // The queue of a CPU may overflow before the socket's. Its drops are those of all programs.
+        let drops = &evidence(&far).drops;
+        let (socket, all) = (drops.socket.unwrap(), drops.socket.unwrap() + drops.softnet.unwrap());
+        assert_eq!(evidence(&near).drops.socket, Some(0));
+        let is_exact = socket > 0 && (socket..=all).contains(&lost);
+        is_exact.then_some(()).ok_or_else(|| format!("{lost} lost, {drops:?}"))
+    });
 }
 
 #[test]
