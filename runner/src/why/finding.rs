@@ -182,7 +182,7 @@ pub fn write(answers: &[Answer], is_told: bool, sheet: &Sheet, out: &mut dyn Wri
             let start = if n == 0 { answer.test.clone() } else { "then".to_owned() };
             let nothing = cause.nothing.iter().map(|why| format!("nothing was changed: {why}"));
             let because = advised_once(&cause.because, &mut has_advice);
-            let because = if is_told && n == 0 { "the sentence is above" } else { because };
+            let because = if is_told && n == 0 { "as told above" } else { because };
             write_sentences(&[format!("{start}: {}{because}", intro(cause.by))], sheet, out)?;
             write_sentences(&nothing.collect::<Vec<_>>(), sheet, out)?;
             if !cause.findings.is_empty() {
@@ -352,7 +352,7 @@ mod tests {
         let answers = [Answer { causes: vec![Cause::of(&row)], ..Answer::new("a".into()) }];
         assert!(written(&answers, false).contains("a: limited by wire: it is full"));
         let told = written(&answers, true);
-        assert!(told.contains("a: limited by wire: the sentence is above") && !told.contains("full"), "{told}");
+        assert!(told.contains("a: limited by wire: as told above") && !told.contains("full"), "{told}");
     }
 
     #[test]
