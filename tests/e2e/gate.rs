@@ -162,7 +162,7 @@ fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
     assert_eq!(rows.len(), 2, "{}", ran.stdout);
     for row in &rows {
         assert!(
-            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains("64 → "),
+            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains(": 1 → 64"),
             "{row:?}"
         );
     }

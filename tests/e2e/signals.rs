@@ -54,7 +54,10 @@ fn ended_whole(folder: &Folder, ran: &Ran, code: i32, by: Option<&str>) {
     let status: Vec<_> = of(&rows, "summary").iter().map(|r| (r["case"].as_str(), r["status"].as_str())).collect();
     assert_eq!(status, [("bulk", if by.is_some() { "skipped" } else { "ok" }), ("next", "skipped")]);
     assert!(ran.stdout.contains("bulk"), "the results of what was measured are shown: {}", ran.stdout);
-    // The signal is named once.
+    let answer = by.map(|by| format!("The run was interrupted ({by}); 2 cases were not measured to their end."));
+    let begins = answer.is_none_or(|answer| ran.stdout.trim_start().starts_with(&answer));
+    assert!(begins && by.is_some() == ran.stdout.contains("The run was interrupted"), "{}", ran.stdout);
+    // The note names the signal, and where each case ended.
     let interrupted = format!("interrupted by {}: ", by.unwrap_or("SIGALRM"));
     assert!(ran.stdout.contains(&interrupted) && ran.stdout.contains("next (before it ran)"), "{}", ran.stdout);
     let facts = std::fs::read_to_string(folder.path("r.run.json")).unwrap();

@@ -237,20 +237,20 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     Ok(if args.fail_on == FailOn::Nothing { verdict } else { incomplete::outcome(verdict, &incomplete) })
 }
 
-/// Sentences about what was not measured, each with its side.
+/// Sentences about what was not measured, each with its files.
 fn incomplete(sides: &Sides, base: &[PathBuf], new: &[PathBuf], records: &[Vec<RunRecord>; 2]) -> Vec<String> {
-    let cases = |of: fn(&Contrast) -> &Samples| -> Vec<Case> {
-        sides.contrasts.iter().flat_map(|contrast| of(contrast).cases.iter().cloned()).collect()
-    };
-    let said = |files: &[PathBuf], records: &[RunRecord], cases: &[Case]| -> Vec<String> {
+    let bases = || sides.contrasts.iter().flat_map(|contrast| &contrast.base.cases);
+    let news = || sides.contrasts.iter().flat_map(|contrast| &contrast.new.cases);
+    let said = |files: &[PathBuf], sentences: Vec<String>| -> Vec<String> {
         let name = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
-        incomplete::sentences(records, cases).into_iter().map(|text| format!("{name}: {text}")).collect()
+        sentences.into_iter().map(|text| format!("{name}: {text}")).collect()
     };
-    let [of_base, of_new] = [cases(|contrast| &contrast.base), cases(|contrast| &contrast.new)];
     if new.is_empty() {
-        return said(base, &records[0], &[of_base, of_new].concat());
+        return said(base, incomplete::sentences(&records[0], bases().chain(news())));
     }
-    [said(base, &records[0], &of_base), said(new, &records[1], &of_new)].concat()
+    let [of_base, of_new] = records;
+    let of_base = said(base, incomplete::sentences(of_base, bases()));
+    [of_base, said(new, incomplete::sentences(of_new, news()))].concat()
 }
 
 /// A comparison as a report shows it.
@@ -279,8 +279,14 @@ pub(super) fn report(base: &Path, new: &Path) -> Result<Found, Error> {
 fn say_least(args: &Args, comparisons: &mut [Compared]) {
     let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
     for compared in comparisons {
-        let rule = rule(args, compared.metric);
-        let least = worsening::least_regression(&compared.base, compared.metric, rule, tested);
+        let values = &compared.base;
+        let worse = Worse::of(better(compared.metric));
+        let least = worsening::least_noticed(worse, |by| {
+            let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
+            let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
+            found.decide_among(tested);
+            found.verdict == Regression
+        });
         compared.found.notes.insert(
             0,
             match least {

@@ -18,7 +18,7 @@ use schemas::{
     run_record::{CaseRecord, RunRecord},
     words,
 };
-use std::{io::Write, path::PathBuf};
+use std::{collections::BTreeMap, io::Write, path::PathBuf};
 
 /// Whether assertions hold in a results file: pass, fail or inconclusive, case by case.
 ///
@@ -57,7 +57,7 @@ pub struct Args {
     pub terms: Option<Terms>,
     /// The plan's cases by their keys in a `run.json`, filled in likewise.
     #[arg(skip)]
-    pub planned: setting::Planned,
+    pub planned: BTreeMap<String, CaseRecord>,
     /// Make the values worse by this much, and exit with 1 if that is not noticed
     #[arg(long, value_name = "RATIO", value_parser = parse_share("10%"))]
     self_test: Option<f64>,
@@ -132,15 +132,16 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         explain(row, args, record);
     }
     let format = args.tables.output.format(args.format);
-    let incomplete = incomplete::sentences(&records, evidence.cases());
+    let incomplete = incomplete::sentences(&records, evidence.cases().iter());
     if format == Format::Csv || args.self_test.is_some() {
         for sentence in &incomplete {
             crate::warn(sentence);
         }
     }
     // A self-test has its answer in the table.
-    let answer = judge::answer(&rows, "the baseline").filter(|_| args.self_test.is_none());
-    let answer = answer.map(|(_, text)| incomplete.iter().cloned().chain([text]).collect::<Vec<_>>().join(" "));
+    let judged = judge::answer(&rows, "the baseline").map(|(_, text)| text);
+    let answer = incomplete.iter().cloned().chain(judged).collect::<Vec<_>>().join(" ");
+    let answer = args.self_test.is_none().then_some(answer);
     let sheet = Sheet::of(&args.tables.output);
     even_unread(args.tables.output.write(output, |w| verdicts::write(&rows, answer.as_deref(), format, &sheet, w)))?;
     let count = |of: words::Verdict| rows.iter().filter(|r| r.verdict == of && r.severity == Severity::Error).count();
@@ -158,16 +159,13 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 /// Names a case of the plan that the table lacks, and says what it has instead.
 fn explain(row: &mut VerdictRow, args: &Args, record: Option<&RunRecord>) {
     let id = &row.case_id;
-    let of_case = |(key, _): &&(String, CaseRecord)| key.split('/').next() == Some(id);
-    let planned: Vec<_> = args.planned.iter().filter(of_case).collect();
-    let Some((_, CaseRecord { case, .. })) = planned.first().filter(|_| row.n == 0 && row.case == *id) else { return };
-    let counterparts = record.map(|run| setting::counterparts(id, &args.planned, &run.cases)).unwrap_or_default();
-    let differences: Vec<_> =
-        counterparts.iter().flat_map(|[wanted, found]| setting::differences(wanted, found)).collect();
+    let of_case = args.planned.iter().find(|(key, _)| setting::is_of(key, id));
+    let Some((_, CaseRecord { case, .. })) = of_case.filter(|_| row.n == 0 && row.case == *id) else { return };
+    let changes = record.and_then(|run| setting::changes(id, &args.planned, &run.cases));
     let plan = args.plan.as_deref().map(|plan| plan.display().to_string()).unwrap_or_default();
     let of_run = record.and_then(|run| run.plans.first()).map(|plan| plan.path.as_str());
-    let why = if !differences.is_empty() {
-        format!("{plan} and these results have other settings: {}", setting::listed(&differences))
+    let why = if let Some(changes) = changes {
+        format!("these results have other settings than {plan} ({changes})")
     } else if let Some(other) = of_run.filter(|other| *other != plan) {
         format!("these results are of {other}, and the case of {plan} is not among them")
     } else {

@@ -5,11 +5,10 @@ use super::{
     comparison::{self, Comparison, Rule},
     environment::{Difference, Environment},
     samples::{self, Case, Index, Key, Samples},
-    setting::{self, Planned},
+    setting::{self, is_of},
     worsening::{self, Worse},
 };
 use crate::{
-    distinct,
     error::{Error, Place},
     first_few,
     table::{
@@ -17,6 +16,7 @@ use crate::{
         beside::{self, Beside},
     },
 };
+use indexmap::IndexSet;
 use schemars::JsonSchema;
 use schemas::{
     columns,
@@ -69,8 +69,8 @@ pub struct Terms {
     /// Facts that must be the same. `None`: no verdict for another machine. Empty: a verdict wherever it was measured.
     pub require_same: Option<Vec<String>>,
     pub promises: Vec<Promise>,
-    /// All cases of the plan.
-    pub planned: Planned,
+    /// All cases of the plan, by their keys in a `run.json`.
+    pub planned: BTreeMap<String, CaseRecord>,
 }
 
 /// An earlier run.
@@ -157,12 +157,11 @@ impl Baseline {
         if self.plans > 1 {
             return None;
         }
-        let is = |case: &Case, (key, planned): &(String, CaseRecord)| {
-            planned.case == case.name || key.split('/').next() == Some(&*case.key.id)
-        };
-        let is_gone = |case: &&Case| !self.terms.planned.iter().any(|planned| is(case, planned));
+        let planned: HashSet<&str> = self.terms.planned.values().map(|planned| &*planned.case).collect();
+        let has_id = |id: &str| self.terms.planned.range(id.to_owned()..).next().is_some_and(|(key, _)| is_of(key, id));
+        let is_gone = |case: &&Case| !planned.contains(&*case.name) && !has_id(&case.key.id);
         let cases = self.samples.iter().flat_map(|samples| &samples.cases);
-        let gone = distinct(cases.filter(is_gone).map(|case| &case.name));
+        let gone: IndexSet<&str> = cases.filter(is_gone).map(|case| &*case.name).collect();
         let names = first_few(gone.iter().map(|name| short_names(name)), MOST).join(", ");
         (!gone.is_empty()).then(|| format!("{} has what the plan no longer has: {names}", self.source().display()))
     }
@@ -303,14 +302,12 @@ impl Baseline {
     /// A sentence about a case that the baseline does not have.
     fn lacks(&self, case: &Case) -> String {
         let source = self.terms.source.display();
-        let counterparts = setting::counterparts(&case.key.id, &self.terms.planned, &self.measured);
-        let differences: Vec<_> =
-            counterparts.iter().flat_map(|[wanted, was]| setting::differences(was, wanted)).collect();
-        if differences.is_empty() {
-            return format!("{source} does not have this case: promote a run that has it");
+        match setting::changes(&case.key.id, &self.terms.planned, &self.measured) {
+            Some(changes) => {
+                format!("{source} has this case with other settings ({changes}): promote a run that has these")
+            }
+            None => format!("{source} does not have this case: promote a run that has it"),
         }
-        let differences = setting::listed(&differences);
-        format!("{source} has this case with other settings ({differences}): promote a run that has these")
     }
 
     /// The baseline's cases.

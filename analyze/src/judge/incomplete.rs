@@ -1,20 +1,20 @@
 //! What a run was to measure and did not. Its values may be right, and still they are no success.
 
+use indexmap::IndexMap;
 use schemas::{run_record::RunRecord, text::counted};
+use std::collections::HashSet;
 
 use super::samples::Case;
-use crate::{distinct, error::Verdict};
+use crate::error::Verdict;
 
 /// Sentences about a run that was cut off (but for a timer's signal, which is a way to end it), and about its failed cases.
-pub fn sentences<'a>(records: impl IntoIterator<Item = &'a RunRecord>, cases: &[Case]) -> Vec<String> {
-    let cut_off = records.into_iter().filter(|record| record.is_cut_off()).filter_map(cut_short);
-    let mut failed: Vec<(&str, &str)> = Vec::new();
-    for case in cases {
-        let is_named = failed.iter().any(|(name, _)| *name == case.name);
-        failed.extend(case.failed.as_deref().filter(|_| !is_named).map(|why| (&*case.name, why)));
-    }
-    let all = distinct(cases.iter().map(|case| &*case.name)).len();
-    cut_off.map(|why| format!("{why}.")).chain(failed_of(all, &failed)).collect()
+pub fn sentences<'a>(
+    records: impl IntoIterator<Item = &'a RunRecord>,
+    cases: impl Iterator<Item = &'a Case> + Clone,
+) -> Vec<String> {
+    let failed = cases.clone().filter_map(|case| Some((&*case.name, case.failed.as_deref()?)));
+    let failed = failed_of(cases.map(|case| &*case.name), failed);
+    records.into_iter().filter_map(cut_off).chain(failed).collect()
 }
 
 /// Exit code 3 where something was not measured, unless something failed.
@@ -25,8 +25,13 @@ pub fn outcome(verdict: Verdict, sentences: &[String]) -> Verdict {
     }
 }
 
+/// A sentence about a run that ended early, and not by a timer's signal.
+pub fn cut_off<F, C>(record: &RunRecord<F, C>) -> Option<String> {
+    Some(cut_short(record).filter(|_| record.is_cut_off())? + ".")
+}
+
 /// Why the run ended early; `None` if it ended by itself.
-pub fn cut_short(record: &RunRecord) -> Option<String> {
+pub fn cut_short<F, C>(record: &RunRecord<F, C>) -> Option<String> {
     match (&record.interrupted, &record.ended) {
         (Some(signal), _) => Some(match record.unfinished.len() {
             0 => format!("The run was interrupted ({signal})"),
@@ -38,13 +43,21 @@ pub fn cut_short(record: &RunRecord) -> Option<String> {
     }
 }
 
-/// `1 of 8 cases failed: loaded (the members started too far apart).` From the names of the failed ones, each with its reason.
-pub fn failed_of(all: usize, failed: &[(&str, &str)]) -> Option<String> {
-    let (first, _) = failed.first()?;
-    let why = failed.iter().map(|(_, why)| *why).find(|why| !why.is_empty());
-    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-    let more = if failed.len() > 1 { format!(" and {} more", failed.len() - 1) } else { String::new() };
-    Some(format!("{} of {} failed: {first}{why}{more}.", failed.len(), counted(all, "case")))
+/// `1 of 8 cases failed: loaded (the members started too far apart).` From the names of all cases, and those of failed ones with
+/// the reason; a name may come several times.
+pub fn failed_of<'a>(
+    all: impl Iterator<Item = &'a str>,
+    failed: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<String> {
+    let mut reasons: IndexMap<&str, &str> = IndexMap::new();
+    for (name, why) in failed {
+        reasons.entry(name).or_insert(why);
+    }
+    let (first, _) = reasons.first()?;
+    let why = reasons.values().find(|why| !why.is_empty()).map(|why| format!(" ({why})")).unwrap_or_default();
+    let more = if reasons.len() > 1 { format!(" and {} more", reasons.len() - 1) } else { String::new() };
+    let all = counted(all.collect::<HashSet<_>>().len(), "case");
+    Some(format!("{} of {all} failed: {first}{why}{more}.", reasons.len()))
 }
 
 #[cfg(test)]
@@ -66,10 +79,10 @@ mod tests {
             ..RunRecord::default()
         };
         let records = [record(Some("SIGINT"), Some("t")), record(Some("SIGALRM"), Some("t")), record(None, Some("t"))];
-        let said = sentences(&records, &cases);
+        let said = sentences(&records, cases.iter());
         assert_eq!(said, ["The run was interrupted (SIGINT).", "2 of 3 cases failed: b (no answer) and 1 more."]);
-        assert_eq!(sentences(&records[1..], &cases[..1]), [""; 0]);
-        assert_eq!(sentences([&record(None, None)], &[]), ["The run has not ended, or it crashed."]);
+        assert_eq!(sentences(&records[1..], cases[..1].iter()), [""; 0]);
+        assert_eq!(sentences([&record(None, None)], [].iter()), ["The run has not ended, or it crashed."]);
         let of = |verdict| (outcome(verdict, &said), outcome(verdict, &[]));
         assert_eq!(of(Verdict::Ok), (Verdict::Exit(3), Verdict::Ok));
         assert_eq!(of(Verdict::Inconclusive), (Verdict::Exit(3), Verdict::Inconclusive));

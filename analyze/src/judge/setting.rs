@@ -33,28 +33,27 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// The cases of a plan by their keys in a `run.json`.
-pub type Planned = Vec<(String, CaseRecord)>;
-
-/// The cases of the same name and member that a run measured, beside those of the plan with this `case_id`: the planned one first.
-pub fn counterparts<'a>(
+/// The first few settings in which a planned case differs from the measured one of the same name and member, as a list: the measured
+/// values first. Both tables have the keys of a `run.json`. `None`: they do not differ, or none was measured.
+pub fn changes(
     id: &str,
-    planned: &'a [(String, CaseRecord)],
-    measured: &'a BTreeMap<String, CaseRecord>,
-) -> Vec<[&'a CaseRecord; 2]> {
-    let parts = |key: &'a str| key.split_once('/').map_or((key, None), |(id, member)| (id, Some(member)));
-    let of = |(key, wanted): &'a (String, CaseRecord)| {
-        let is_same =
-            |(other, found): &(&'a String, &'a CaseRecord)| found.case == wanted.case && parts(other).1 == parts(key).1;
-        measured.iter().find(is_same).map(|(_, found)| [wanted, found])
+    planned: &BTreeMap<String, CaseRecord>,
+    measured: &BTreeMap<String, CaseRecord>,
+) -> Option<String> {
+    const MOST: usize = 5;
+    let member = |key: &str| key.split_once('/').map(|(_, member)| member.to_owned());
+    let of_case = planned.iter().filter(|(key, _)| is_of(key, id));
+    let of_member = |(key, wanted): (&String, &CaseRecord)| {
+        let is_same = |(other, was): &(&String, &CaseRecord)| was.case == wanted.case && member(other) == member(key);
+        measured.iter().find(is_same).map(|(_, was)| differences(was, wanted)).unwrap_or_default()
     };
-    planned.iter().filter(|(key, _)| parts(key).0 == id).filter_map(of).collect()
+    let found = distinct(of_case.flat_map(of_member));
+    (!found.is_empty()).then(|| first_few(found.iter().map(ToString::to_string), MOST).join(", "))
 }
 
-/// The first few settings, as a list.
-pub fn listed(settings: &[Setting]) -> String {
-    const MOST: usize = 5;
-    first_few(distinct(settings).iter().map(ToString::to_string), MOST).join(", ")
+/// Whether a key of a `run.json` is that of a case, or of a member of it.
+pub fn is_of(key: &str, case_id: &str) -> bool {
+    key.split('/').next() == Some(case_id)
 }
 
 /// The settings in which two recorded cases differ.

@@ -25,8 +25,8 @@ use schemas::{
 };
 use std::io::Write;
 
-/// Writes the rows; text fits the sheet. For people, what they come to in a sentence is the first line, but where it is empty since it was
-/// said before; without one, the numbers of verdicts are the last.
+/// Writes the rows; text fits the sheet. `answer`: what they come to in a sentence, which people read first; empty where it was said
+/// before. `None`: they are of a self-test, and people read how many were noticed last.
 pub fn write(
     rows: &[VerdictRow],
     answer: Option<&str>,
@@ -46,7 +46,7 @@ pub fn write(
         layout::aligned(&columns, sheet, output)?;
     }
     if answer.is_none() {
-        writeln!(output, "{}{}", if is_markdown { "\n" } else { "" }, summary(rows))?;
+        writeln!(output, "{}{}", if is_markdown { "\n" } else { "" }, noticed(rows))?;
     }
     Ok(())
 }
@@ -98,29 +98,11 @@ pub fn outcome(rows: &[VerdictRow], inconclusive_fails: bool) -> Outcome {
     }
 }
 
-/// `1 failed, 1 inconclusive, 1 passed`
-pub fn summary(rows: &[VerdictRow]) -> String {
-    type Is = fn(Verdict) -> bool;
-    let warns = |r: &&VerdictRow| r.severity == Severity::Warn && r.verdict.is_bad();
-    let warned = rows.iter().filter(warns).count();
-    let count = |is: Is| rows.iter().filter(|r| is(r.verdict) && !warns(r)).count();
-    let groups: [(Is, &str); 7] = [
-        (Verdict::is_bad, "failed"),
-        (|v| v == Verdict::Error, "not comparable"),
-        (|v| v == Verdict::Inconclusive, "inconclusive"),
-        (|v| v == Verdict::Missing, "without a baseline"),
-        (|v| v == Verdict::Unnoticed, "unnoticed"),
-        (|v| v == Verdict::Noticed, "noticed"),
-        (Verdict::is_well, "passed"),
-    ];
-    let parts: Vec<String> = groups
-        .iter()
-        .map(|(is, word)| (count(*is), word))
-        .chain([(warned, &"warned")])
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{n} {word}"))
-        .collect();
-    parts.join(", ")
+/// `1 unnoticed, 2 noticed`
+fn noticed(rows: &[VerdictRow]) -> String {
+    let counts = [Verdict::Unnoticed, Verdict::Noticed].map(|of| (rows.iter().filter(|r| r.verdict == of).count(), of));
+    let said = counts.iter().filter(|(n, _)| *n > 0).map(|(n, of)| format!("{n} {of}"));
+    said.collect::<Vec<_>>().join(", ")
 }
 
 /// The columns for people, what is bad first.
@@ -352,7 +334,9 @@ mod tests {
             row(Verdict::Pass, Severity::default()),
             row(Verdict::Fail, Severity::default()),
         ];
-        assert_eq!(summary(&rows), "1 failed, 1 passed, 1 warned");
+        assert_eq!((outcome(&rows[..2], false), outcome(&rows, false)), (Outcome::Ok, Outcome::Failed));
+        let found = [Verdict::Noticed, Verdict::Unnoticed, Verdict::Noticed].map(|v| row(v, Severity::Warn));
+        assert_eq!((noticed(&found), noticed(&found[..1])), ("1 unnoticed, 2 noticed".into(), "1 noticed".into()));
     }
 
     #[test]

@@ -7,8 +7,6 @@ use schemas::{
 
 use schemas::{columns::VerdictRow, words::Verdict};
 
-use super::comparison::{Comparison, Rule};
-
 /// The direction in which a metric gets worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worse {
@@ -60,17 +58,6 @@ pub fn least_noticed(worse: Worse, fails: impl Fn(f64) -> bool) -> Option<f64> {
         if fails(middle) { high = middle } else { low = middle }
     }
     Some(high)
-}
-
-/// The smallest worsening of these values that would be called a regression beside them, as one of so many comparisons.
-pub fn least_regression(values: &[f64], metric: Option<&Metric>, rule: Rule, comparisons: usize) -> Option<f64> {
-    let worse = Worse::of(rule.better);
-    least_noticed(worse, |by| {
-        let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, metric, by)).collect();
-        let mut found = Comparison::of(values, &worsened, rule);
-        found.decide_among(comparisons);
-        found.verdict == Verdict::Regression
-    })
 }
 
 /// The row for data made worse by `by`: `noticed` or `unnoticed`, with the smallest worsening that is noticed.

@@ -8,7 +8,6 @@ use std::{
 
 use analyze::{
     cases::overview::{self, Overview},
-    distinct,
     export::page::{self, Block, Tone},
     judge::{self, incomplete, survey::Surveyed, verdicts},
     table::layout::{self, Sheet},
@@ -64,6 +63,8 @@ pub struct Report {
     /// Notes of which the surveys above the results say more.
     shown: HashSet<String>,
     pub(super) failed: bool,
+    /// A sentence about a signal that ended the run early.
+    pub(super) cut_off: Option<String>,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
     /// Cases with a wide interval whose CPUs others had, and the sentence about each.
@@ -167,14 +168,14 @@ impl Report {
         self.cases.iter().filter_map(|case| Some((&*case.case, case.failed.as_deref()?)))
     }
 
-    /// The verdicts and the failed cases in a sentence, and the worst of them; `None`: nothing was judged, and nothing failed.
+    /// What was not measured, and the verdicts, in a sentence each, and the worst of them; `None`: all was measured, and nothing judged.
     fn answer(&self) -> Option<(Verdict, String)> {
-        let cases = distinct(self.cases.iter().map(|case| &*case.case)).len();
-        let failed = incomplete::failed_of(cases, &self.failures().collect::<Vec<_>>());
+        let failed = incomplete::failed_of(self.cases.iter().map(|case| &*case.case), self.failures());
         let judged = judge::answer(self.verdicts.rows(), "the baseline");
-        let worst = if failed.is_some() { Verdict::Fail } else { judged.as_ref()?.0 };
-        let said: Vec<String> = failed.into_iter().chain(judged.map(|(_, text)| text)).collect();
-        Some((worst, said.join(" ")))
+        let is_whole = failed.is_none() && self.cut_off.is_none();
+        let worst = if is_whole { judged.as_ref()?.0 } else { Verdict::Fail };
+        let said = self.cut_off.clone().into_iter().chain(failed).chain(judged.map(|(_, text)| text));
+        Some((worst, said.collect::<Vec<_>>().join(" ")))
     }
 
     /// The first statement that failed; `None`: none did.
@@ -182,8 +183,8 @@ impl Report {
         self.verdicts.rows().iter().find(|row| row.fails()).map(verdicts::broken)
     }
 
-    /// Writes JUnit about a run that ended with an error in a plan, each case of which is one.
-    pub(super) fn write_fault(&self, plans: &[Plan], plan: &Plan, files: &Files, fault: &str) -> Result<(), Error> {
+    /// Writes JUnit about a run that ended with a fault in the plan at this place: it is an error of each case from there on.
+    pub(super) fn write_fault(&self, plans: &[Plan], at: usize, files: &Files, fault: &str) -> Result<(), Error> {
         let Some(path) = &files.junit else { return Ok(()) };
         let of_case = |case: &Case| CaseResult {
             test: case.test.to_string(),
@@ -194,7 +195,8 @@ impl Report {
             elapsed_s: None,
             result: String::new(),
         };
-        let cases: Vec<CaseResult> = self.cases.iter().cloned().chain(plan.cases.iter().map(of_case)).collect();
+        let open = plans[at..].iter().flat_map(|plan| &plan.cases).map(of_case);
+        let cases: Vec<CaseResult> = self.cases.iter().cloned().chain(open).collect();
         ci::junit(path, &names(plans), &cases)
     }
 

@@ -10,23 +10,24 @@ use std::{
 use analyze::{
     first_few,
     judge::{
-        baseline::{Promise, Terms, said},
+        VerdictRow,
+        baseline::{Baseline, Promise, Terms, said},
         comparison::Rule,
         environment::{self, Environment},
         samples::{self, Index, Key, Samples},
-        setting::{self, Planned},
-        worsening,
+        setting,
+        statement::Evidence,
     },
-    stats::{compare::needed_per_side, quantiles},
+    stats::quantiles,
     table::{InputArgs, Rows, Selection, Table, beside},
 };
 use schemas::{
     columns::results::column,
     metrics::{self, Family, Metric},
-    run_record::{CaseRecord, Promotion, RunRecord},
+    run_record::{Promotion, RunRecord},
     text::counted,
     units,
-    words::{Phase, Record, Status},
+    words::{Phase, Record, Status, Verdict},
 };
 
 use crate::{
@@ -40,6 +41,9 @@ use crate::{
     schedule::history,
     sinks::run_json,
 };
+
+/// Most comparisons that a promoted baseline names as too weak.
+const MOST_UNNOTICED: usize = 5;
 
 /// The headline of requests and responses.
 const TRANSACTION_RATE: &str = "transaction_rate";
@@ -189,52 +193,28 @@ pub fn promote(request: &Request) -> Result<String, Error> {
             faults.join("\n       - ")
         )));
     }
-    let medians = medians(&run.results)?;
-    let replaced = replaced(&run, &medians, &to)?;
+    let replaced = replaced(&run, &to)?;
     run.write(&to)?;
-    let promises = terms.map(|terms| terms.promises).unwrap_or_default();
-    Ok(run.said(&to, &replaced, &unnoticed(&medians, &promises)))
+    let terms = terms.map(|terms| Terms { source: to.clone(), ..terms });
+    let unnoticed = terms.map(|terms| unnoticed(terms, &run.record)).transpose()?.unwrap_or_default();
+    Ok(run.said(&to, &replaced, &unnoticed))
 }
 
-/// Cases in which only a change of more than twice what counts would be noticed, as lines for people: of those that the plan's
-/// promises are about, or of all without promises.
-fn unnoticed(medians: &[Median], promises: &[Promise]) -> Vec<String> {
-    let judged = |median: &Median| {
-        let metric = metrics::find(&median.column)?;
-        let is_it = |p: &&Promise| p.metric.column == metric.column && p.case_ids.contains(&median.key.id);
-        let default = Rule { better: metric.better, range: metric.range(), ..Rule::DEFAULT };
-        let rule =
-            promises.iter().find(is_it).map(|promise| promise.rule).or(promises.is_empty().then_some(default))?;
-        Some((metric, rule))
+/// The comparisons with a baseline in which a regression of twice the limit would not be noticed, as `plumb gate --self-test` finds
+/// them, as lines for people.
+fn unnoticed(terms: Terms, record: &RunRecord) -> Result<Vec<String>, Error> {
+    let mut table = Table::open(&InputArgs { files: vec![terms.source.clone()] })?;
+    let limits = terms.promises.iter().map(|promise| promise.rule.min_ratio);
+    let twice = (2.0 * limits.fold(0.0, f64::max)).min(0.99);
+    let baseline = Baseline::read(terms)?;
+    let evidence = Evidence::read(&mut table, &Selection::default(), &[], Some(&baseline))?;
+    let rows = evidence.judge(&[], Some(&baseline), &Environment::of(record), Some(twice));
+    let unnoticed = rows.iter().filter(|row| row.verdict == Verdict::Unnoticed);
+    let line = |row: &VerdictRow| {
+        let metric = metrics::find(&row.metric).map_or("", |metric| metric.name);
+        format!("note: {} {metric}: {}", row.case, row.note)
     };
-    let judged: Vec<_> = medians.iter().filter_map(|median| Some((median, judged(median)?))).collect();
-    let mut lines = Vec::new();
-    let mut too_few: Option<(usize, Vec<&str>)> = None;
-    for (median, (metric, rule)) in &judged {
-        let needed = needed_per_side(rule.alpha / judged.len() as f64).filter(|needed| *needed > median.values.len());
-        if let Some(needed) = needed {
-            let (most, names) = too_few.get_or_insert_default();
-            *most = needed.max(*most);
-            names.push(&median.name);
-            continue;
-        }
-        let what = match worsening::least_regression(&median.values, Some(metric), *rule, judged.len()) {
-            Some(least) if least <= 2.0 * rule.min_ratio => continue,
-            Some(least) => format!("only a regression from {} on", units::margin(least)),
-            None => "no regression".to_owned(),
-        };
-        let (name, counts) = (&median.name, units::margin(rule.min_ratio));
-        lines.push(format!(
-            "note: {name}: {what} would be noticed, and {counts} counts: measure more iterations, or longer ones"
-        ));
-    }
-    if let Some((needed, names)) = too_few {
-        const MOST: usize = 5;
-        let names = first_few(names.iter().map(|name| (*name).to_owned()), MOST).join(", ");
-        let of = counted(judged.len(), "comparison");
-        lines.push(format!("note: no regression would be noticed below {needed} iterations, with {of}: {names}"));
-    }
-    lines
+    Ok(first_few(unnoticed.map(line).collect::<Vec<_>>().into_iter(), MOST_UNNOTICED))
 }
 
 /// The run's plan, loaded as for that run and then with `sets`.
@@ -363,7 +343,7 @@ fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// The baseline that is replaced and what changes, as lines for people.
-fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
+fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
     if !to.exists() {
         return Ok(vec!["it replaces nothing".to_owned()]);
     }
@@ -377,18 +357,18 @@ fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
         }
         None => lines.push("it replaces a table about whose run nothing is known".to_owned()),
     }
-    let was = medians(to)?;
-    let (before, after) = (by_key(&was), by_key(is));
+    let (was, is) = (medians(to)?, medians(&run.results)?);
+    let (before, after) = (by_key(&was), by_key(&is));
     let gone: Vec<&Median> = was.iter().filter(|before| !after.contains_key(&before.key)).collect();
     let mut paired = Vec::new();
-    for now in is {
+    for now in &is {
         if let Some(before) = before.get(&now.key) {
             lines.extend((before.column == now.column).then(|| change(before, now)));
         } else if let Some(before) = gone.iter().find(|before| before.is_of_same_name(now)) {
             paired.push(&before.key);
-            let settings = old.as_ref().map(|old| differing(&now.key.id, &run.record.cases, &old.cases));
-            let settings = settings.filter(|text| !text.is_empty()).map(|text| format!(" ({text})"));
-            lines.push(format!("{}, with other settings{}", change(before, now), settings.unwrap_or_default()));
+            let changes = old.as_ref().and_then(|old| setting::changes(&now.key.id, &run.record.cases, &old.cases));
+            let changes = changes.map(|changes| format!(" ({changes})")).unwrap_or_default();
+            lines.push(format!("{}, with other settings{changes}", change(before, now)));
         } else {
             lines.push(format!("  {}: new", now.name));
         }
@@ -396,14 +376,6 @@ fn replaced(run: &Run, is: &[Median], to: &Path) -> Result<Vec<String>, Error> {
     let gone = gone.iter().filter(|before| !paired.contains(&&before.key));
     lines.extend(gone.map(|m| format!("  {}: gone", m.name)));
     Ok(lines)
-}
-
-/// The settings in which a case of a run differs from that of the same name in an older one.
-fn differing(id: &str, new: &BTreeMap<String, CaseRecord>, old: &BTreeMap<String, CaseRecord>) -> String {
-    let own = new.iter().filter(|(key, _)| key.split('/').next() == Some(id));
-    let own: Planned = own.map(|(key, case)| (key.clone(), case.clone())).collect();
-    let pairs = setting::counterparts(id, &own, old);
-    setting::listed(&pairs.iter().flat_map(|[is, was]| setting::differences(was, is)).collect::<Vec<_>>())
 }
 
 fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
@@ -415,7 +387,6 @@ struct Median {
     key: Key,
     name: String,
     column: String,
-    values: Vec<f64>,
     value: f64,
 }
 
@@ -454,7 +425,6 @@ fn medians(path: &Path) -> Result<Vec<Median>, Error> {
             name: cases.label(case),
             column: names[m].clone(),
             value: quantiles::median(&sorted)?,
-            values: case.values[m].clone(),
         })
     };
     Ok(read.cases.iter().filter_map(median).collect())

@@ -276,7 +276,7 @@ impl Until {
             on_missing: OnMissing::Fail,
             // Machines are told apart before anything is measured.
             require_same: Some(Vec::new()),
-            planned: Vec::new(),
+            planned: BTreeMap::new(),
         };
         let baseline = Baseline::read(terms)?;
         suffices(&baseline, &plan.cases, alpha, looks.last())?;

@@ -9,7 +9,6 @@ use schemas::{
 
 use crate::{
     cases::Case,
-    distinct,
     export::page::{Block, Tone},
     judge::{self, incomplete},
 };
@@ -34,7 +33,9 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         sentences.push(format!("{why}."));
         tones.push(Tone::Doubtful);
     }
-    let failed = failed(cases);
+    let with_reason = |case| (Case::name(case), case.left_out.last().map_or("", |(_, why)| &**why));
+    let failed = cases.iter().filter(|case| case.failed()).map(with_reason);
+    let failed = incomplete::failed_of(cases.iter().map(Case::name), failed);
     tones.extend(failed.as_ref().map(|_| Tone::Bad));
     sentences.extend(failed);
     let judged = judge::answer(facts.verdicts, "the baseline");
@@ -67,16 +68,6 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         results => (sentences.join(" "), results.or(nothing)),
     };
     Block::Answer { tone, text: short_names(&text), more: short_names(&more.unwrap_or_default()) }
-}
-
-fn failed(cases: &[Case]) -> Option<String> {
-    let mut failed: Vec<(&str, &str)> = Vec::new();
-    for case in cases.iter().filter(|case| case.failed()) {
-        if failed.iter().all(|(name, _)| *name != case.name()) {
-            failed.push((case.name(), case.left_out.last().map_or("", |(_, why)| why)));
-        }
-    }
-    incomplete::failed_of(distinct(cases.iter().map(Case::name)).len(), &failed)
 }
 
 /// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`

@@ -25,18 +25,25 @@ fn here(cpu: &str, kernel: &str) -> Environment {
     Environment::of(&serde_json::from_value::<RunRecord>(run).unwrap())
 }
 
+fn terms(source: &str, on_missing: OnMissing) -> Terms {
+    let (promises, planned) = (vec![promise()], BTreeMap::new());
+    Terms { source: source.into(), on_missing, require_same: None, promises, planned }
+}
+
+fn baseline(samples: Samples, require_same: Option<Vec<String>>) -> Baseline {
+    Baseline {
+        terms: Terms { require_same, ..terms("b.csv", OnMissing::Warn) },
+        samples: Some(samples),
+        environment: Ok(here("A", "6.1")),
+        measured: BTreeMap::new(),
+        plans: 1,
+    }
+}
+
 fn judged(require_same: Option<&[&str]>, here: &Environment, new: f64) -> VerdictRow {
-    let terms = Terms {
-        source: "b.csv".into(),
-        on_missing: OnMissing::Warn,
-        require_same: require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect()),
-        promises: vec![promise()],
-        planned: Vec::new(),
-    };
-    let samples = Samples { cases: vec![case(&around(100.0))], skipped: HashSet::new(), note: None };
-    let environment = Ok(self::here("A", "6.1"));
-    let baseline = Baseline { terms, samples: Some(samples), environment, measured: BTreeMap::new(), plans: 1 };
-    baseline.judge(&[case(&around(new))], here).remove(0)
+    let samples = Samples::of(vec![case(&around(100.0))]);
+    let require_same = require_same.map(|f| f.iter().map(|f| (*f).to_owned()).collect());
+    baseline(samples, require_same).judge(&[case(&around(new))], here).remove(0)
 }
 
 #[test]
@@ -57,21 +64,7 @@ fn a_side_from_which_others_took_a_cpu_decides_nothing_against_itself() {
         Case { rows, ..case }
     };
     let verdict = |base: f64, new: (f64, f64)| {
-        let terms = Terms {
-            source: "b.csv".into(),
-            on_missing: OnMissing::Warn,
-            require_same: None,
-            promises: vec![promise()],
-            planned: Vec::new(),
-        };
-        let samples = Samples::of(vec![taken(case(&around(100.0)), base)]);
-        let baseline = Baseline {
-            terms,
-            samples: Some(samples),
-            environment: Ok(here("A", "6.1")),
-            measured: BTreeMap::new(),
-            plans: 1,
-        };
+        let baseline = baseline(Samples::of(vec![taken(case(&around(100.0)), base)]), None);
         let row = baseline.judge(&[taken(case(&around(new.0)), new.1)], &here("A", "6.1")).remove(0);
         (row.verdict.to_string(), row.note)
     };
@@ -127,14 +120,10 @@ fn nothing_to_compare_with_is_what_the_plan_says() {
     for (on_missing, verdict, fails) in
         [(OnMissing::Warn, "inconclusive", false), (OnMissing::Fail, "fail", true), (OnMissing::Pass, "missing", false)]
     {
-        let terms = Terms {
-            source: "/nowhere/b.csv".into(),
-            on_missing,
-            require_same: None,
-            promises: vec![promise()],
-            planned: Vec::new(),
-        };
-        let row = Baseline::read(terms).unwrap().judge(&[case(&around(1.0))], &here("A", "6.1")).remove(0);
+        let row = Baseline::read(terms("/nowhere/b.csv", on_missing))
+            .unwrap()
+            .judge(&[case(&around(1.0))], &here("A", "6.1"))
+            .remove(0);
         assert_eq!((row.verdict.as_str(), row.fails()), (verdict, fails));
         assert!(row.note.contains("plumb baseline promote"), "{}", row.note);
     }
@@ -144,13 +133,7 @@ fn nothing_to_compare_with_is_what_the_plan_says() {
 fn a_case_without_a_sample_fails() {
     let row = judged(None, &here("A", "6.1"), 100.0);
     assert_eq!(row.verdict, Verdict::Same);
-    let terms = Terms {
-        source: "/b.csv".into(),
-        on_missing: OnMissing::Pass,
-        require_same: None,
-        promises: vec![promise()],
-        planned: Vec::new(),
-    };
-    let row = Baseline::read(terms).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);
+    let row =
+        Baseline::read(terms("/b.csv", OnMissing::Pass)).unwrap().judge(&[case(&[])], &here("A", "6.1")).remove(0);
     assert_eq!((row.verdict.as_str(), row.note.as_str()), ("fail", "there is no sample of throughput"));
 }
