@@ -1,5 +1,7 @@
 //! Verdicts in a sentence, worst first.
 
+use std::collections::HashSet;
+
 use schemas::{
     columns::VerdictRow,
     metrics,
@@ -118,7 +120,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
     // A case may be compared by several metrics.
-    let distinct = crate::distinct(rows.iter().map(|row| (case(row), &row.baseline_run_id))).len();
+    let distinct = rows.iter().map(|row| (case(row), &row.baseline_run_id)).collect::<HashSet<_>>().len();
     let cases = counted(all, if distinct == all { "case" } else { "comparison" });
     let with = if distinct == all { with } else { format!("with {against}") };
     let all_same = of(Verdict::Same).len() == all;

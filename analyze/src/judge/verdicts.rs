@@ -373,11 +373,11 @@ mod tests {
             ..VerdictRow::default()
         };
         let mut out = Vec::new();
-        write(&[row], None, Format::Text, &Sheet::PLAIN, &mut out).unwrap();
+        write(&[row], Some("It holds."), Format::Text, &Sheet::PLAIN, &mut out).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "verdict  case  assertion               observed\n\
-             pass     bulk  throughput >= 90Gbit/s  94.1 Gbit/s ± 0.32 %\n1 passed\n"
+            "It holds.\n\nverdict  case  assertion               observed\n\
+             pass     bulk  throughput >= 90Gbit/s  94.1 Gbit/s ± 0.32 %\n"
         );
     }
 }
