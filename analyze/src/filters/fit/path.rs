@@ -409,7 +409,8 @@ check)
     trap down EXIT
     rm -f "$here"/lab.*
     plumb run "$here/plan.yaml" -o "$here/lab.csv"
-    plumb compare -f text --match case "$results" "$here/lab.csv"
+    # Figures of a path are known no better. The rate of idle requests depends on who waits for a lost one.
+    plumb compare -f text --match case --min-effect 10% -m throughput,latency.p50 "$results" "$here/lab.csv"
     ;;
 *)
     sed -n '2,6s/^# *//p' "$0" >&2
