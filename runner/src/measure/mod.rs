@@ -75,7 +75,7 @@ fn keeps_short(asked: &Asked, loads: &[&Row]) -> Option<String> {
     })
 }
 
-/// A note without `, not the ±5.0 % asked for`.
+/// A note without `, not the ± 5.0 % asked for`.
 fn without_goal(note: &str) -> String {
     match note.split_once(", not the ±") {
         Some((before, after)) => format!("{before}{}", after.split_once(" asked for").map_or(after, |(_, rest)| rest)),
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn nobody_is_told_of_a_margin_that_nobody_asked_for() {
         let note =
-            "case a: rate reached ±11.9 % of its mean after 3 iterations, not the ±5.0 % asked for: a CPU was taken";
-        let said = "case a: rate reached ±11.9 % of its mean after 3 iterations: a CPU was taken";
+            "case a: rate reached ± 12 % of its mean after 3 iterations, not the ± 5.0 % asked for: a CPU was taken";
+        let said = "case a: rate reached ± 12 % of its mean after 3 iterations: a CPU was taken";
         assert_eq!((without_goal(note).as_str(), without_goal("else").as_str()), (said, "else"));
     }
 }

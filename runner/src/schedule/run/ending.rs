@@ -84,7 +84,7 @@ impl Run<'_> {
                 }
                 let what = reached.margin.map_or_else(
                     || "has no margin (too few values, or a mean of zero)".to_owned(),
-                    |m| format!("reached ±{:.1} % of its mean", m * 100.0),
+                    |m| format!("reached ± {} of its mean", units::margin(m)),
                 );
                 let needed = reached
                     .needed
@@ -95,10 +95,10 @@ impl Run<'_> {
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
                 let times = counted(state.result.done, "iteration");
                 doubts.push(format!(
-                    "case {}: {} {what} after {times}, not the ±{:.1} % asked for{why}{needed}",
+                    "case {}: {} {what} after {times}, not the ± {} asked for{why}{needed}",
                     step.name,
                     metric.name,
-                    goal * 100.0,
+                    units::margin(goal),
                 ));
             }
         }
