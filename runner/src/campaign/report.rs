@@ -64,7 +64,7 @@ pub struct Report {
     shown: HashSet<String>,
     pub(super) failed: bool,
     /// A sentence about a signal that ended the run early.
-    pub(super) cut_off: Option<String>,
+    pub cut_off: Option<String>,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
     /// Cases with a wide interval whose CPUs others had, and the sentence about each.

@@ -57,7 +57,8 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
 fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let loads: Vec<&Row> = shown_rows(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
     let too_fast = loads.iter().filter(|_| asked.load.rate.is_some()).filter_map(|row| too_fast(row));
-    let single = !asked.hops && loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
+    let is_whole = report.cut_off.is_none() && report.failures().next().is_none();
+    let single = is_whole && !asked.hops && loads.iter().any(|row| row.iterations == Some(1));
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
     // The margin is the built-in plan's, and not the user's, and the plan has an option here.
     let own =
