@@ -15,7 +15,7 @@ use analyze::{
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
-    text::{counted, plain},
+    text::{counted, plain, short_names},
     words::Verdict,
 };
 
@@ -175,7 +175,7 @@ impl Report {
         let is_whole = failed.is_none() && self.cut_off.is_none();
         let worst = if is_whole { judged.as_ref()?.0 } else { Verdict::Fail };
         let said = self.cut_off.clone().into_iter().chain(failed).chain(judged.map(|(_, text)| text));
-        Some((worst, said.collect::<Vec<_>>().join(" ")))
+        Some((worst, short_names(&said.collect::<Vec<_>>().join(" "))))
     }
 
     /// The first statement that failed; `None`: none did.
