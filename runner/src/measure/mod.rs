@@ -47,10 +47,11 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
         writeln!(out)?;
         table::write_sentences(&limits, sheet, out)?;
     }
-    for note in notes(asked, report) {
-        writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", &note))?;
+    let notes = notes(asked, report);
+    if !notes.is_empty() {
+        writeln!(out)?;
     }
-    Ok(())
+    notes.iter().try_for_each(|note| writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note)))
 }
 
 /// The run's notes, and what to type next where the options were not right for the path.

@@ -77,7 +77,9 @@ impl Run<'_> {
         let (step, state) = (&self.steps[i], &self.states[i]);
         let policy = state.samples.policy();
         let mut doubts = Vec::new();
-        if let (Some(goal), Some(false)) = (policy.margin, state.samples.confident()) {
+        // A case that failed or was cut off before its fewest iterations says so.
+        let goal = policy.margin.filter(|_| state.result.done >= policy.min);
+        if let (Some(goal), Some(false)) = (goal, state.samples.confident()) {
             for (metric, reached) in policy.metrics.iter().zip(state.samples.reached()) {
                 if reached.margin.is_some_and(|m| m <= goal) {
                     continue;
