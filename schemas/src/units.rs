@@ -7,7 +7,7 @@
 mod human;
 mod parse;
 
-pub use human::{WIDEST_MARGIN, human, human_with_spread, level, margin, margin_of_error, spread, three_digits};
+pub use human::{human, human_with_spread, level, margin, spread, three_digits};
 pub use parse::{parse_duration, parse_for, parse_margin, parse_rate, parse_ratio, parse_size, parse_with_unit};
 
 crate::words! {

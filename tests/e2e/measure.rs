@@ -331,6 +331,9 @@ fn an_interrupt_leaves_what_was_measured() {
         assert_eq!(names(&ran)[..2 + at], ["idle", "download", "upload"][..2 + at], "{}", ran.stdout);
         let line = ran.stdout.lines().find(|line| line.trim_start().starts_with(phase)).unwrap();
         assert!(line.contains("bit/s"), "{}", ran.stdout);
+        // Who cut it short wants no longer one, and knows that it has no margin.
+        let advice = ["-t 20", "margin"].into_iter().find(|word| ran.stdout.contains(word));
+        assert!(advice.is_none() && ran.stdout.contains("\n\nnote: "), "{advice:?}: {}", ran.stdout);
     }
     // Its words are no plan that a run could go on with.
     let table = folder.name("r.csv");

@@ -238,6 +238,26 @@ fn a_message_is_told_once_where_one_file_has_both_outputs() {
 }
 
 #[test]
+fn an_empty_line_stands_between_the_parts_of_a_summary() {
+    let folder = Folder::new();
+    // Two values are never within this margin of their mean, which is a note.
+    let keys = "workload: tcp_rr, transactions: 200, iterations: {min: 2, max: 2, margin: 0.00001%}";
+    let parts = |more: &str| {
+        let plan = folder.plan("", &format!("  rtt: {{{keys}, matrix: {{streams: [1]}}{more}}}"));
+        let ran = plumb(&["run", &plan, "--progress", "never", "-o", &folder.name("r.csv"), "--overwrite"]);
+        let firsts = ran.stdout.trim_end().split("\n\n").map(|part| part.split_whitespace().next().unwrap_or_default());
+        // What limited it may be known or not.
+        (firsts.filter(|first| !first.starts_with("rtt")).collect::<Vec<_>>().join(" "), ran.stdout.clone())
+    };
+    let (firsts, text) = parts(", assert: [transaction_rate > 1/s]");
+    assert_eq!(firsts, "The case note: verdict rows:", "{text}");
+    assert!(text.contains("The assertion holds: rtt[1 stream] ") && !text.contains("streams=1"), "{text}");
+    let (firsts, text) = parts("");
+    assert_eq!(firsts, "case note:", "{text}");
+    assert!(text.lines().last().unwrap().starts_with("rows: "), "{text}");
+}
+
+#[test]
 fn what_a_load_adds_is_the_headline_of_its_probe_with_an_interval_of_its_own() {
     let folder = Folder::new();
     let file = folder.name("r.csv");

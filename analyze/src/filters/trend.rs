@@ -5,7 +5,7 @@ use crate::{
     export::annotations::{Annotations, At, annotations},
     history::{
         analysed::{self, AnalysedSeries, Asked, Event, events},
-        sentences::{self, acceptance, commits, doubts, heading, line, name, notes, sentence, word},
+        sentences::{self, acceptance, answer, commits, doubts, heading, line, name, notes, sentence, word},
         series::{Key, Outage, Reading, Run},
         store::place,
     },
@@ -315,17 +315,12 @@ pub fn csv(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) ->
     write_csv(output, Row::HEADER, of_series.chain(outages).map(Row::cells))
 }
 
-/// Why there is no finding. `None`: there is one.
-fn nothing(all: &[AnalysedSeries]) -> Option<&'static str> {
-    let searched = all.iter().any(|analysed| analysed.trend.missing == 0);
-    let nothing = if searched { "No change." } else { "Too few runs to tell a change." };
-    all.iter().all(|analysed| analysed.trend.findings.is_empty()).then_some(nothing)
-}
-
-/// Sentences: what changed, then the levels of all series.
+/// Sentences: the answer, what changed, then the levels of all series.
 pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &mut dyn Write) -> Result<(), Error> {
-    for event in events(reading, all) {
-        layout::paragraph(&plain(&heading(reading, all, &event)), sheet.indent, sheet.width, output)?;
+    layout::answer(&answer(reading, all).1, false, sheet, output)?;
+    let events = events(reading, all);
+    for event in &events {
+        layout::paragraph(&plain(&heading(reading, all, event)), sheet.indent, sheet.width, output)?;
         for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
             let style = match (analysed.trend.findings[i].worse, &analysed.accepted[i]) {
                 (_, Some(_)) | (None, _) => style::NOTE,
@@ -343,17 +338,16 @@ pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &m
                 layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
             }
         }
-        for line in commits_of(all, &event) {
+        for line in commits_of(all, event) {
             layout::paragraph(&plain(&line), sheet.indent + 4, sheet.width, output)?;
         }
-    }
-    if let Some(nothing) = nothing(all) {
-        writeln!(output, "{nothing}")?;
     }
     for line in outage_lines(&reading.outages) {
         layout::paragraph(&plain(&line), sheet.indent, sheet.width, output)?;
     }
-    writeln!(output)?;
+    if !(events.is_empty() && reading.outages.is_empty()) {
+        writeln!(output)?;
+    }
     layout::aligned(&levels(reading, all), sheet, output)?;
     for note in notes(reading, all) {
         layout::paragraph(&plain(&format!("note: {note}")), sheet.indent, sheet.width, output)?;
@@ -363,27 +357,27 @@ pub fn text(reading: &Reading, all: &[AnalysedSeries], sheet: &Sheet, output: &m
 
 /// The same in Markdown.
 pub fn markdown(reading: &Reading, all: &[AnalysedSeries], output: &mut dyn Write) -> Result<(), Error> {
-    writeln!(output, "## Trend\n")?;
+    layout::answer(&answer(reading, all).1, true, &Sheet::PLAIN, output)?;
     let escaped = crate::table::markdown::escaped;
-    for event in events(reading, all) {
-        writeln!(output, "- {}", escaped(&heading(reading, all, &event)))?;
+    let events = events(reading, all);
+    for event in &events {
+        writeln!(output, "- {}", escaped(&heading(reading, all, event)))?;
         for (analysed, i) in event.findings.iter().map(|(series, i)| (&all[*series], *i)) {
             writeln!(output, "  - **{}**: {}", word(analysed, i), escaped(&line(analysed, i)))?;
             if let Some(line) = acceptance(analysed, i) {
                 writeln!(output, "    - {}", escaped(&line))?;
             }
         }
-        for line in commits_of(all, &event) {
+        for line in commits_of(all, event) {
             writeln!(output, "  - {}", escaped(&line))?;
         }
-    }
-    if let Some(nothing) = nothing(all) {
-        writeln!(output, "{nothing}")?;
     }
     for line in outage_lines(&reading.outages) {
         writeln!(output, "\n{}", escaped(&line))?;
     }
-    writeln!(output)?;
+    if !(events.is_empty() && reading.outages.is_empty()) {
+        writeln!(output)?;
+    }
     layout::markdown(&levels(reading, all), output)?;
     for note in notes(reading, all) {
         writeln!(output, "\nNote: {}", escaped(&note))?;

@@ -76,6 +76,11 @@ impl AnalysedSeries {
         if finding.is_drift { (run(finding.at), run(finding.end - 1)) } else { (run(finding.at - 1), run(finding.at)) }
     }
 
+    /// The finding that gave the series its present level.
+    pub fn latest(&self) -> Option<(usize, &Finding)> {
+        self.trend.findings.iter().enumerate().max_by_key(|(_, finding)| finding.at)
+    }
+
     /// The first run of a new level and its neighbours: a change may move by a run when later ones come.
     pub fn near<'a>(&self, reading: &'a Reading, finding: &Finding) -> Vec<&'a str> {
         let run = |index: usize| self.series.points.get(index).map(|point| reading.runs[point.run].run_id.as_str());

@@ -2,18 +2,20 @@
 
 use super::{
     analysed::{AnalysedSeries, Event},
-    commits::Commit,
+    commits::{Commit, short},
     series::{Outage, Reading, Run},
     trend::{FEWEST, Finding},
 };
+use crate::first_few;
 use schemas::{
     columns::number,
     text::{counted, short_id, short_names},
     units::{Unit, human, margin, three_digits},
+    words::Verdict,
 };
 use std::collections::BTreeMap;
 
-/// Series with the same doubt that are named; of more, their number.
+/// Series with the same doubt or outcome that are named; of more, their number.
 const NAMED: usize = 3;
 
 /// Series from which on false changes are told to be likely.
@@ -21,6 +23,63 @@ const MANY: usize = 20;
 
 /// Share of series of a hundred runs without a change in which one is found: docs/reference/statistics.md.
 const FALSE: f64 = 0.005;
+
+/// What may have become of a series, worst first.
+const OUTCOMES: [&str; 4] = ["got worse", "changed", "got better", "changed as accepted"];
+
+/// What a history comes to, in sentences: an outage that lasts, then the series by their latest findings. And the worst of it.
+pub fn answer(reading: &Reading, all: &[AnalysedSeries]) -> (Verdict, String) {
+    let (over, lasting): (Vec<&Outage>, Vec<&Outage>) = reading.outages.iter().partition(|one| one.end.is_some());
+    let (searched, few): (Vec<_>, Vec<_>) = all.iter().partition(|analysed| analysed.trend.missing == 0);
+    let lasts = first_few(lasting.iter().map(|one| outage(one)), 1).join(", ");
+    let mut said: Vec<String> = (!lasts.is_empty()).then(|| format!("{lasts}.")).into_iter().collect();
+    let mut changed = 0;
+    let mut worst = if lasting.is_empty() { Verdict::Same } else { Verdict::Regression };
+    for of in OUTCOMES {
+        let named: Vec<String> = searched.iter().filter_map(|analysed| latest(reading, analysed, of)).collect();
+        if named.is_empty() {
+            continue;
+        }
+        let among = if changed == 0 { format!(" of {} series", searched.len()) } else { String::new() };
+        changed += named.len();
+        worst = if of == OUTCOMES[0] { Verdict::Regression } else { worst };
+        said.push(format!("{}{among} {of}: {}.", named.len(), first_few(named.into_iter(), NAMED).join("; ")));
+    }
+    let earlier = searched.iter().map(|analysed| analysed.trend.findings.len()).sum::<usize>() - changed;
+    match searched.len() - changed {
+        _ if searched.is_empty() => {
+            worst = if lasting.is_empty() { Verdict::Inconclusive } else { worst };
+            said.push(format!("Too few runs to tell a change: no series has {FEWEST}."));
+        }
+        same if changed == 0 => said.push(format!("No change in {same} series.")),
+        0 => {}
+        same => said.push(format!("{same} did not change.")),
+    }
+    let counts = [
+        ("Earlier changes", earlier),
+        ("Series with too few runs", if searched.is_empty() { 0 } else { few.len() }),
+        ("Outages that ended", over.len()),
+    ];
+    said.extend(counts.into_iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what}: {count}.")));
+    (worst, said.join(" "))
+}
+
+/// The latest finding of a series, if this became of it: `bulk throughput, 10 % lower since run r36 of 2026-01-01 (commit 0000024)`.
+fn latest(reading: &Reading, analysed: &AnalysedSeries, outcome: &str) -> Option<String> {
+    let (i, finding) = analysed.latest()?;
+    let own = match (&analysed.accepted[i], finding.worse) {
+        (None, Some(true)) => 0,
+        (None, None) => 1,
+        (None, Some(false)) => 2,
+        (Some(_), _) => 3,
+    };
+    let (before, first) = analysed.runs(reading, finding);
+    let (name, size) = (name(analysed), Words::of(analysed, finding).size);
+    let commit = Some(short(&first.commit)).filter(|commit| !commit.is_empty() && !finding.is_drift);
+    let commit = commit.map_or_else(String::new, |commit| format!(" (commit {commit})"));
+    let when = if finding.is_drift { drift(before, first) } else { since(first) };
+    (OUTCOMES[own] == outcome).then(|| format!("{name}, {size} {when}{commit}"))
+}
 
 /// `bulk throughput`, with member and direction where they tell it apart.
 pub fn name(analysed: &AnalysedSeries) -> String {
@@ -58,10 +117,9 @@ pub fn sentence(reading: &Reading, analysed: &AnalysedSeries, i: usize) -> Strin
         return format!("{name} drifted {}, {}", words.levels, drift(before, first));
     }
     format!(
-        "{name} is {} since run {} of {}: {} ({}); {}",
+        "{name} is {} {}: {} ({}); {}",
         words.change,
-        short_id(&first.run_id),
-        day(first),
+        since(first),
         words.levels,
         counted(analysed.since(finding), "run"),
         words.p
@@ -88,12 +146,13 @@ pub fn heading(reading: &Reading, all: &[AnalysedSeries], event: &Event) -> Stri
     if event.is_drift {
         return format!("{place}, {}", drift(before, first));
     }
-    let since = counted(analysed.since(finding), "run");
-    format!("{place}, since run {} of {} ({since})", short_id(&first.run_id), day(first))
+    format!("{place}, {} ({})", since(first), counted(analysed.since(finding), "run"))
 }
 
 /// Parts of sentences about a finding.
 struct Words {
+    /// `10 % lower`
+    size: String,
     /// `10 % (9.1 % … 11 %) lower`
     change: String,
     /// `9.4 Gbit/s before, 8.5 Gbit/s since`; of a drift, `from 9.4 Gbit/s to 8.5 Gbit/s, 10 % lower`
@@ -111,14 +170,16 @@ impl Words {
             let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
             format!(" ({} … {})", margin(near), margin(far))
         });
-        let (size, was, is) = (margin(finding.ratio.abs()), value(finding.was), value(finding.is));
+        let (ratio, was, is) = (margin(finding.ratio.abs()), value(finding.was), value(finding.is));
+        let size = format!("{ratio} {way}");
         Self {
             levels: if finding.is_drift {
-                format!("from {was} to {is}, {size} {way}")
+                format!("from {was} to {is}, {size}")
             } else {
                 format!("{was} before, {is} since")
             },
-            change: format!("{size}{interval} {way}"),
+            size,
+            change: format!("{ratio}{interval} {way}"),
             p: format!("p {}", finding.p.map(number).unwrap_or_default()),
         }
     }
@@ -135,6 +196,11 @@ pub fn span(reading: &Reading, order: &[usize]) -> String {
     let (Some(first), Some(last)) = (order.first(), order.last()) else { return "no runs".to_owned() };
     let [first, last] = [first, last].map(|run| &reading.runs[*run]);
     format!("{}, {}, through run {}", counted(order.len(), "run"), days(first, last), short_id(&last.run_id))
+}
+
+/// The first run of a new level: `since run r36 of 2026-01-01`.
+fn since(first: &Run) -> String {
+    format!("since run {} of {}", short_id(&first.run_id), day(first))
 }
 
 /// The runs of a drift.

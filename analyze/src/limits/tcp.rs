@@ -228,7 +228,7 @@ fn idle(evidence: &Evidence<'_>, times: Times) -> Result<Limit, String> {
     let asleep = 1.0 - load;
     if asleep - times.busy >= PROVEN {
         let because = format!(
-            "{} had nothing to send {}, and its data thread slept {}: the program waited for something else",
+            "{} had nothing to send {}, while its data thread slept ({} in all): the program waited for something else",
             sender.host,
             of_the_time(idle),
             of_the_time(asleep)

@@ -194,6 +194,10 @@ fn a_full_window_is_the_cpu_of_a_receiver_that_never_sleeps() {
     expect(&busy(0.75, 0.0), LimitedBy::Unknown, &["neither full nor idle", "receiver's window 80 %"]);
     let quota = Row { remote_throttled_ratio: Some(0.5), ..busy(0.45, 0.1) };
     expect(&quota, LimitedBy::ReceiverCpu, &["held back 50 % by its CPU quota", "larger quota"]);
+    // The shares of a thread are no more than the whole, however they were counted.
+    expect(&busy(0.6, 0.45), LimitedBy::ReceiverCpu, &["ran 60 % of the time and waited 40 % for CPU 3"]);
+    let quota = Row { remote_throttled_ratio: Some(0.45), ..busy(0.6, 0.1) };
+    expect(&quota, LimitedBy::ReceiverCpu, &["ran 60 % of the time and was held back 40 % by its CPU quota"]);
 }
 
 #[test]
@@ -368,7 +372,11 @@ fn pacing_is_named_by_the_plans_rate_and_by_the_kernels() {
 #[test]
 fn an_idle_sender_is_the_application_if_its_thread_slept_without_data() {
     let row = Row { busy_ratio: Some(0.3), ..stream() };
-    expect(&row, LimitedBy::Application, &["a had nothing to send 70 % of the time", "slept 89 % of the time"]);
+    expect(
+        &row,
+        LimitedBy::Application,
+        &["a had nothing to send 70 % of the time", "slept (89 % of the time in all)"],
+    );
     // It may have slept while TCP had data.
     expect(&Row { busy_ratio: Some(0.7), ..row.clone() }, LimitedBy::Unknown, &["nothing to send 30 %"]);
     expect(&Row { local_thread_busy_ratio: None, ..row.clone() }, LimitedBy::Unknown, &["could not be looked at"]);

@@ -6,7 +6,6 @@ use crate::{
     history::{
         analysed::{AnalysedSeries, Event},
         sentences,
-        trend::{FEWEST, Finding},
     },
     plot::trend::condensed,
 };
@@ -61,11 +60,6 @@ fn time<'a>(site: &'a Site<'_>, event: &Event) -> &'a str {
     &site.reading.runs[event.first].time
 }
 
-/// The finding that gave a series its present level.
-fn last(analysed: &AnalysedSeries) -> Option<(usize, &Finding)> {
-    analysed.trend.findings.iter().enumerate().max_by_key(|(_, finding)| finding.at)
-}
-
 /// The latest outages of watches, and how many there were before.
 fn outages(site: &Site<'_>, blocks: &mut Vec<Block>) {
     let all = &site.reading.outages;
@@ -82,29 +76,8 @@ fn outages(site: &Site<'_>, blocks: &mut Vec<Block>) {
 }
 
 fn answer(site: &Site<'_>) -> Block {
-    let mut lasting = site.reading.outages.iter().filter(|outage| outage.end.is_none());
-    if let Some(first) = lasting.next() {
-        let more = match lasting.count() {
-            0 => String::new(),
-            more => format!(" (and {more} more outages last)"),
-        };
-        return Block::Answer { tone: Tone::Bad, text: sentences::outage(first) + &more, more: String::new() };
-    }
-    let count = site.all.len();
-    let worse = site
-        .all
-        .iter()
-        .filter(|analysed| last(analysed).is_some_and(|(i, f)| f.worse == Some(true) && analysed.accepted[i].is_none()))
-        .count();
-    let (tone, text) = match worse {
-        _ if site.all.iter().all(|analysed| analysed.trend.missing > 0) => {
-            (Tone::Doubtful, format!("No series has the {FEWEST} runs that changes are searched in."))
-        }
-        0 if site.events.is_empty() => (Tone::Good, format!("No change in {count} series.")),
-        0 => (Tone::Good, format!("None of {count} series got worse at its latest change.")),
-        worse => (Tone::Bad, format!("{worse} of {count} series got worse at the latest change.")),
-    };
-    Block::Answer { tone, text, more: String::new() }
+    let (verdict, text) = sentences::answer(site.reading, site.all);
+    Block::Answer { tone: Tone::of(verdict), text, more: String::new() }
 }
 
 /// An event: its heading, its findings, and the commits between the runs.
@@ -168,7 +141,7 @@ fn grid(site: &Site<'_>, about: String, series: &[usize]) -> Block {
 
 /// `regression −3.0 % on 2026-05-03`
 fn change(site: &Site<'_>, analysed: &AnalysedSeries) -> Line {
-    let Some((i, finding)) = last(analysed) else {
+    let Some((i, finding)) = analysed.latest() else {
         let text = if analysed.trend.missing > 0 { "too few runs" } else { "none" };
         return vec![Piece::text(text)];
     };

@@ -153,10 +153,12 @@ pub fn answer(answer: &str, is_markdown: bool, sheet: &Sheet, output: &mut dyn W
     if answer.is_empty() {
         return Ok(());
     }
+    // As the table has its cases.
+    let answer = text::short_names(answer);
     if is_markdown {
-        return writeln!(output, "**{}**\n", escaped(answer));
+        return writeln!(output, "**{}**\n", escaped(&answer));
     }
-    paragraph(&text::plain(answer), sheet.indent, sheet.width, output)?;
+    paragraph(&text::plain(&answer), sheet.indent, sheet.width, output)?;
     writeln!(output)
 }
 

@@ -189,6 +189,24 @@ fn what_does_not_count_is_said() {
 }
 
 #[test]
+fn the_answer_has_what_a_load_carried_and_for_how_long_nothing_arrived() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.csv");
+    std::fs::write(
+        &results,
+        "case_id,case,test,member,workload,offered_unit,record,status,iterations,throughput_bits_per_s,silence_us,\
+         transactions_per_s,added_latency_p50_us\n\
+         c1,down,down,probe,tcp_rr,transactions,summary,ok,1,9e3,,100,4000\n\
+         c1,down,down,load,tcp_stream,,summary,ok,1,5e9,2e6,,\n",
+    )
+    .unwrap();
+    let text = plumb(&["report", results.to_str().unwrap()]).unwrap();
+    let answer = "**down load carried 5.00 Gbit/s, although nothing arrived for 2.00 s. Load adds to the median round trip: down \
+                  probe 4.00 ms.**";
+    assert!(text.contains(answer), "{text}");
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let results = run(folder.path());

@@ -15,7 +15,7 @@ use analyze::{
 use schemas::{
     columns::{Row, VerdictRow},
     run_record::Unfinished,
-    text::{counted, plain},
+    text::{counted, plain, short_names},
     words::Verdict,
 };
 
@@ -64,7 +64,7 @@ pub struct Report {
     shown: HashSet<String>,
     pub(super) failed: bool,
     /// A sentence about a signal that ended the run early.
-    pub(super) cut_off: Option<String>,
+    pub cut_off: Option<String>,
     /// Cases that were not measured to their end, but for those that the plan left out.
     pub(super) unfinished: Vec<Unfinished>,
     /// Cases with a wide interval whose CPUs others had, and the sentence about each.
@@ -175,7 +175,7 @@ impl Report {
         let is_whole = failed.is_none() && self.cut_off.is_none();
         let worst = if is_whole { judged.as_ref()?.0 } else { Verdict::Fail };
         let said = self.cut_off.clone().into_iter().chain(failed).chain(judged.map(|(_, text)| text));
-        Some((worst, said.collect::<Vec<_>>().join(" ")))
+        Some((worst, short_names(&said.collect::<Vec<_>>().join(" "))))
     }
 
     /// The first statement that failed; `None`: none did.
@@ -265,39 +265,42 @@ impl Report {
             let print = |out: &mut dyn Write| layout::paragraph(&plain(&answer), sheet.indent, sheet.width, out);
             writeln!(out).and_then(|()| print(out)).map_err(fault)?;
         }
+        let mut is_below_notes = false;
         if !self.closed {
-            self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
+            is_below_notes = self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
         }
-        self.verdicts.write_table(sheet, out)?;
+        if !self.verdicts.rows().is_empty() {
+            writeln!(out).map_err(Error::output("standard output"))?;
+            self.verdicts.write_table(sheet, out)?;
+            is_below_notes = false;
+        }
+        let mut lines = Vec::new();
         if self.was_left() {
             let (open, all) = (self.unfinished.len(), self.measured);
             let note = format!(
                 "the reader of the rows has left: {open} of {all} cases not measured to the end; -o FILE keeps the rows and \
                  measures all"
             );
-            writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", &note))
-                .map_err(Error::output("standard output"))?;
+            lines.push(style::remark(sheet, style::NOTE, "note", &note));
         }
-        if with_rows {
-            return Ok(());
-        }
-        let fault = || Error::output("standard output");
         match &self.kept {
+            _ if with_rows => {}
             Some(path) => {
-                writeln!(out, "rows: {}", path.display()).map_err(fault())?;
+                lines.push(format!("rows: {}", path.display()));
                 let s = if self.pictures.len() == 1 { "" } else { "s" };
-                match self.pictures.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ") {
-                    none if none.is_empty() => Ok(()),
-                    files => writeln!(out, "picture{s}: {files}").map_err(fault()),
-                }
+                let files: Vec<String> = self.pictures.iter().map(|path| path.display().to_string()).collect();
+                lines.extend((!files.is_empty()).then(|| format!("picture{s}: {}", files.join(", "))));
             }
-            None if self.summaries.is_empty() && self.surveys.is_empty() => Ok(()),
+            None if self.summaries.is_empty() && self.surveys.is_empty() => {}
             None => {
                 let pictures = if self.lacks_pictures { ", and without them no pictures" } else { "" };
-                writeln!(out, "rows not kept{pictures}: add -o results.csv, or pipe them into a filter")
-                    .map_err(fault())
+                lines.push(format!("rows not kept{pictures}: add -o results.csv, or pipe them into a filter"));
             }
         }
+        if !lines.is_empty() && !is_below_notes {
+            lines.insert(0, String::new());
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(Error::output("standard output"))
     }
 
     /// Whether the reader of the rows has left before all was measured.
@@ -305,7 +308,8 @@ impl Report {
         self.closed && !self.unfinished.is_empty()
     }
 
-    fn write_results(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
+    /// Writes the results and the notes, with an empty line before each part. Whether there were notes.
+    fn write_results(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<bool> {
         for (name, survey) in &self.surveys {
             writeln!(out)?;
             survey.text(name).write(false, sheet, out)?;
@@ -325,23 +329,22 @@ impl Report {
         }
         let is_told = |row: &&Row| !overview.iter().any(|of| Some(of.test.as_str()) == row.test.as_deref());
         let listed: Vec<Row> = self.summaries.iter().filter(is_told).cloned().collect();
-        if listed.is_empty() && !overview.is_empty() {
-            writeln!(out)?;
-        }
         if !listed.is_empty() {
             writeln!(out)?;
             table::write(&table::summary(&listed), sheet, out)?;
-            writeln!(out)?;
             let limits = table::limits(&listed);
             if !limits.is_empty() {
-                table::write_sentences(&limits, sheet, out)?;
                 writeln!(out)?;
+                table::write_sentences(&limits, sheet, out)?;
             }
         }
-        if self.summaries.is_empty() && !self.surveys.is_empty() {
+        let is_new = |note: &&String| !(self.shown.contains(*note) || has_seen && self.said.contains(*note));
+        let notes: Vec<&String> = self.notes.iter().filter(is_new).collect();
+        if !notes.is_empty() {
             writeln!(out)?;
         }
-        self.write_notes(has_seen, sheet, out)
+        notes.iter().try_for_each(|note| writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note)))?;
+        Ok(!notes.is_empty())
     }
 
     /// The tables of what was asked, where there are too many rows to read.
@@ -349,14 +352,6 @@ impl Report {
         let kept = self.kept.as_deref().filter(|_| self.summaries.len() > LONG);
         // Rows that cannot be read again, as from a pipe, are listed.
         kept.and_then(|kept| overview::read(kept).ok()).unwrap_or_default()
-    }
-
-    fn write_notes(&self, has_seen: bool, sheet: &Sheet, out: &mut dyn Write) -> io::Result<()> {
-        let is_new = |note: &&String| !(self.shown.contains(*note) || has_seen && self.said.contains(*note));
-        for note in self.notes.iter().filter(is_new) {
-            writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note))?;
-        }
-        Ok(())
     }
 
     /// The exit code: a signal's own, else the worst of verdicts and measurements in the documented order.

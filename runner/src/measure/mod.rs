@@ -47,17 +47,19 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
         writeln!(out)?;
         table::write_sentences(&limits, sheet, out)?;
     }
-    for note in notes(asked, report) {
-        writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", &note))?;
+    let notes = notes(asked, report);
+    if !notes.is_empty() {
+        writeln!(out)?;
     }
-    Ok(())
+    notes.iter().try_for_each(|note| writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note)))
 }
 
 /// The run's notes, and what to type next where the options were not right for the path.
 fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     let loads: Vec<&Row> = shown_rows(report).into_iter().filter(|row| row.case.as_deref() != Some(IDLE)).collect();
     let too_fast = loads.iter().filter(|_| asked.load.rate.is_some()).filter_map(|row| too_fast(row));
-    let single = !asked.hops && loads.iter().any(|row| row.iterations == Some(1)) && report.failures().next().is_none();
+    let is_whole = report.cut_off.is_none() && report.failures().next().is_none();
+    let single = is_whole && !asked.hops && loads.iter().any(|row| row.iterations == Some(1));
     let single = single.then(|| "a single iteration has no ±: with -t 20 there are at least three".to_owned());
     // The margin is the built-in plan's, and not the user's, and the plan has an option here.
     let own =
@@ -75,7 +77,7 @@ fn keeps_short(asked: &Asked, loads: &[&Row]) -> Option<String> {
     })
 }
 
-/// A note without `, not the ±5.0 % asked for`.
+/// A note without `, not the ± 5.0 % asked for`.
 fn without_goal(note: &str) -> String {
     match note.split_once(", not the ±") {
         Some((before, after)) => format!("{before}{}", after.split_once(" asked for").map_or(after, |(_, rest)| rest)),
@@ -194,8 +196,8 @@ mod tests {
     #[test]
     fn nobody_is_told_of_a_margin_that_nobody_asked_for() {
         let note =
-            "case a: rate reached ±11.9 % of its mean after 3 iterations, not the ±5.0 % asked for: a CPU was taken";
-        let said = "case a: rate reached ±11.9 % of its mean after 3 iterations: a CPU was taken";
+            "case a: rate reached ± 12 % of its mean after 3 iterations, not the ± 5.0 % asked for: a CPU was taken";
+        let said = "case a: rate reached ± 12 % of its mean after 3 iterations: a CPU was taken";
         assert_eq!((without_goal(note).as_str(), without_goal("else").as_str()), (said, "else"));
     }
 }

@@ -97,16 +97,6 @@ pub fn level(level: f64) -> String {
     format!("{digits} %")
 }
 
-/// The smallest ratio that [`margin_of_error`] calls unknown: it would be printed as 100 %.
-pub const WIDEST_MARGIN: f64 = 0.995;
-
-/// The half-width of an interval over its centre, in words, for a column that has no room for both ends. An interval as
-/// wide as its centre and wider says nothing of the value's size: `unknown`.
-#[must_use]
-pub fn margin_of_error(ratio: f64) -> String {
-    if ratio.abs() >= WIDEST_MARGIN { "unknown".to_owned() } else { margin(ratio) }
-}
-
 /// An interval around a value, in words: `± 0.32 %`; `−0.50 % … +4.0 %` if it reaches further on one side; its ends,
 /// `8.86 … 18.0 Gbit/s`, if it is wide or the value lies outside, and of a ratio, whose own unit is the per cent. `None` without a width: equal values say nothing of
 /// their spread.
@@ -208,12 +198,6 @@ mod tests {
         ] {
             assert_eq!(level(ratio), text);
         }
-    }
-
-    #[test]
-    fn a_margin_as_large_as_its_value_says_nothing() {
-        assert_eq!([0.019, 0.94, 0.994].map(margin_of_error), ["1.9 %", "94 %", "99 %"]);
-        assert_eq!([0.995, 1.0, 2.9].map(margin_of_error), ["unknown"; 3]);
     }
 
     #[test]

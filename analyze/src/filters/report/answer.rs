@@ -2,7 +2,7 @@
 
 use schemas::{
     columns::VerdictRow,
-    metrics::{self, Metric},
+    metrics::{self, Family, Metric},
     text::short_names,
     units,
 };
@@ -11,6 +11,7 @@ use crate::{
     cases::Case,
     export::page::{Block, Tone},
     judge::{self, incomplete},
+    limits,
 };
 
 /// Cases that are named one by one; of more, the smallest and the largest result.
@@ -53,7 +54,10 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         sentences.push(text.clone());
         tones.push(Tone::of(*verdict));
     }
-    let results = added(cases).or_else(|| loaded(cases)).or_else(|| results(cases));
+    let latency = added(cases).or_else(|| loaded(cases));
+    // Beside the price of a load stands what the load carried.
+    let carried = results(cases, |case| latency.is_none() || case.family() == Family::Stream);
+    let results = carried.into_iter().chain(latency).reduce(|carried, latency| format!("{carried} {latency}"));
     if cases.is_empty() {
         sentences.push("Nothing was measured.".to_owned());
         tones.push(Tone::Bad);
@@ -71,11 +75,10 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
 }
 
 /// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`
-fn results(cases: &[Case]) -> Option<String> {
-    let measured: Vec<(&Case, &'static Metric)> =
-        cases.iter().filter(|c| c.count() > 0).filter_map(|c| Some((c, c.headline()?))).collect();
+fn results(cases: &[Case], is_shown: impl Fn(&Case) -> bool) -> Option<String> {
     // A member's or direction's share is part of the total.
-    let totals: Vec<_> = measured.iter().copied().filter(|(c, _)| c.is_total(cases)).collect();
+    let shown = cases.iter().filter(|case| case.count() > 0 && case.is_total(cases) && is_shown(case));
+    let totals: Vec<(&Case, &'static Metric)> = shown.filter_map(|c| Some((c, c.headline()?))).collect();
     let (first, metric) = *totals.first()?;
     if totals.len() <= NAMED {
         let said: Vec<String> = totals.iter().map(|(c, m)| result(c, m)).collect();
@@ -98,7 +101,11 @@ fn result(case: &Case, metric: &'static Metric) -> String {
     let (low, high) = case.interval(metric).unwrap_or((centre, centre));
     let value = units::human_with_spread(metric.unit, centre, low, high);
     let result = match metric.name {
-        "throughput" => format!("{} carried {value}", case.label),
+        "throughput" => {
+            let silent = case.summary.as_ref().and_then(limits::silent);
+            let silent = silent.map(|silent| format!(", although {silent}")).unwrap_or_default();
+            format!("{} carried {value}{silent}", case.label)
+        }
         "sent" => format!("{} sent {value}", case.label),
         "transaction_rate" => {
             let median = metrics::find("latency.p50").and_then(|m| case.centre(m));

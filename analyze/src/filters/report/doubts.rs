@@ -123,7 +123,7 @@ impl Doubts {
             if let (Some(false), Some(reached), Some(goal)) =
                 (summary.confident, summary.margin_ratio, summary.margin_goal_ratio)
             {
-                let (reached, goal) = (units::margin_of_error(reached), units::margin(goal));
+                let [reached, goal] = [reached, goal].map(units::margin);
                 self.add(format!("{}: the margin is {reached}, asked for were {goal}", case.label));
             }
             if summary.settled == Some(false) {

@@ -22,6 +22,9 @@ use schemas::{
     words::{Phase, Status},
 };
 
+/// Margin from which on the ends of an interval say more: it reaches to zero.
+const WIDE: f64 = 1.0;
+
 /// The columns shown of a raw results file.
 const FIRST_SIGHT: &[&str] = &[
     column::case,
@@ -352,7 +355,9 @@ impl View {
                 let title = if raw { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
                 let text = |cell: &str| match (unit, parse_number(cell)) {
-                    (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => margin(value),
+                    (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => {
+                        format!("± {}", units::margin(value))
+                    }
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
                     _ if !raw && name == column::case => short_names(cell),
@@ -383,7 +388,7 @@ impl View {
         };
         let (low, high) = (end("low")?, end("high")?);
         let unit = Meaning::of(&format!("{stem}_ci_low")).unit?;
-        let is_small = parse_number(&row[i]).ok().flatten().is_some_and(|margin| margin < units::WIDEST_MARGIN);
+        let is_small = parse_number(&row[i]).ok().flatten().is_some_and(|margin| margin < WIDE);
         units::spread(unit, f64::midpoint(low, high), low, high).filter(|_| !is_small)
     }
 
@@ -403,7 +408,7 @@ impl View {
                 Some(_) if !raw && Meaning::of(name).unit.is_some() => true,
                 // Around a mean of 0 a margin is undefined, and of a wide interval the ends say more.
                 Some(margin) => self.cells.iter().all(|r| {
-                    let small = parse_number(&r[margin]).ok().flatten().is_some_and(|m| m < units::WIDEST_MARGIN);
+                    let small = parse_number(&r[margin]).ok().flatten().is_some_and(|m| m < WIDE);
                     r[i].is_empty() || small
                 }),
                 None if name == column::confidence_level => level,
@@ -439,12 +444,6 @@ fn is_long(cell: &str, value: f64) -> bool {
     value.abs() >= 0.01
         && !cell.contains(['e', 'E'])
         && cell.split_once('.').is_some_and(|(_, digits)| digits.len() > 4)
-}
-
-/// `± 1.9 %`, or `unknown`.
-fn margin(ratio: f64) -> String {
-    let text = units::margin_of_error(ratio);
-    if ratio.abs() < units::WIDEST_MARGIN { format!("± {text}") } else { text }
 }
 
 /// The name of a column without the unit that its cells show.

@@ -62,7 +62,32 @@ fn too_few_runs_are_counted_and_inconclusive() {
     assert_eq!(verdict.unwrap(), Verdict::Inconclusive);
     let (verdict, _) = trend_of(&history(14, 7), &["--fail-on", "regression"]);
     assert_eq!(verdict.unwrap(), Verdict::Ok, "a history begins with few");
-    assert!(text.contains("14 runs: 6 more make the 20") && text.contains("Too few runs"), "{text}");
+    assert!(text.contains("14 runs: 6 more make the 20") && text.starts_with("Too few runs to tell"), "{text}");
+}
+
+#[test]
+fn the_first_line_is_what_became_of_the_series() {
+    let dir = history(40, 36);
+    let mut text = "run_id,time,machine,plan,case_id,case,metric,centre\n".to_owned();
+    for run in 0..40 {
+        let noise = [0.3, -1.2, 0.8, 1.1, -0.4, -0.9, 0.6][run * 5 % 7];
+        let base = format!("n{run},2026-01-01T00:{run:02}:00Z,m2,nightly");
+        // Better at once and in two steps, without a change, and with too few runs.
+        let (once, steps) = (if run < 20 { 100.0 } else { 80.0 }, [100.0, 80.0, 64.0][run / 14]);
+        for (case, value) in [("rtt", once), ("tail", steps), ("calm", 100.0), ("few", 100.0)] {
+            if case != "few" || run < 9 {
+                text += &format!("{base},{case},{case},latency.p50,{}\n", value + noise);
+            }
+        }
+    }
+    fs::write(dir.path().join("nightly/m2.csv"), text).unwrap();
+    let answer = "1 of 4 series got worse: bulk throughput, 10 % lower since run r36 of 2026-01-01 (commit 0000024). \
+                  2 got better: rtt latency.p50, 20 % lower since run n20 of 2026-01-01; tail latency.p50, 20 % lower since run \
+                  n28 of 2026-01-01. 1 did not change. Earlier changes: 1. Series with too few runs: 1.";
+    let (_, text) = trend_of(&dir, &["--format", "text"]);
+    assert_eq!(text.lines().next(), Some(answer), "{text}");
+    let (_, text) = trend_of(&dir, &["--format", "md"]);
+    assert_eq!(text.lines().next().unwrap(), format!("**{answer}**"), "{text}");
 }
 
 #[test]
@@ -180,7 +205,11 @@ fn what_neighbours_slowed_is_no_level() {
     assert!(text.contains("improvement: rtt latency.p50"), "{text}");
     let taken: Vec<(usize, f64)> = (0..12).map(|run| (run, 0.34)).collect();
     let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text"]);
-    assert!(text.contains("No change") && text.contains("12 runs are left out: others took a CPU meanwhile"), "{text}");
+    assert!(
+        text.starts_with("No change in 1 series.\n\n")
+            && text.contains("12 runs are left out: others took a CPU meanwhile"),
+        "{text}"
+    );
     assert!(!text.contains("rtt cpu.taken"), "{text}");
     let (_, text) = trend_of(&history_of(&values, &taken), &["--format", "text", "--metric", "cpu.taken"]);
     assert!(text.contains("rtt cpu.taken"), "{text}");

@@ -77,14 +77,16 @@ impl Run<'_> {
         let (step, state) = (&self.steps[i], &self.states[i]);
         let policy = state.samples.policy();
         let mut doubts = Vec::new();
-        if let (Some(goal), Some(false)) = (policy.margin, state.samples.confident()) {
+        // A case that failed or was cut off before its fewest iterations says so.
+        let goal = policy.margin.filter(|_| state.result.done >= policy.min);
+        if let (Some(goal), Some(false)) = (goal, state.samples.confident()) {
             for (metric, reached) in policy.metrics.iter().zip(state.samples.reached()) {
                 if reached.margin.is_some_and(|m| m <= goal) {
                     continue;
                 }
                 let what = reached.margin.map_or_else(
                     || "has no margin (too few values, or a mean of zero)".to_owned(),
-                    |m| format!("reached ±{:.1} % of its mean", m * 100.0),
+                    |m| format!("reached ± {} of its mean", units::margin(m)),
                 );
                 let needed = reached
                     .needed
@@ -95,10 +97,10 @@ impl Run<'_> {
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
                 let times = counted(state.result.done, "iteration");
                 doubts.push(format!(
-                    "case {}: {} {what} after {times}, not the ±{:.1} % asked for{why}{needed}",
+                    "case {}: {} {what} after {times}, not the ± {} asked for{why}{needed}",
                     step.name,
                     metric.name,
-                    goal * 100.0,
+                    units::margin(goal),
                 ));
             }
         }
