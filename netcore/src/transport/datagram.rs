@@ -169,10 +169,11 @@ pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Optio
     Ok(number.zip(time_ns))
 }
 
-/// Near end: connects the socket (or not) and sends the preamble until it is answered.
+/// Near end: connects the socket (or not) and sends the preamble until it is answered. `tcp_passes`: whether a connection of TCP has come to
+/// the same port.
 pub fn greet(
     socket: OwnedFd,
-    to: &Address,
+    (to, tcp_passes): (&Address, bool),
     connected: bool,
     token: &Token,
     flow: u32,
@@ -199,7 +200,11 @@ pub fn greet(
             Err(error) => Err(failed(error)),
         }
     };
-    let hint = format!("no answer from {to}: is a firewall in between?");
+    let hint = if tcp_passes {
+        format!("no answer from {to}, though TCP passes there: a firewall may drop UDP; open that port for UDP, too")
+    } else {
+        format!("no answer from {to}: is a firewall in between?")
+    };
     repeat_until_answered(socket, flow, deadline, &hint, send, is_answered)?;
     look_up(socket)?;
     Ok(link)
