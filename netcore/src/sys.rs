@@ -9,15 +9,18 @@ use std::{
     num::NonZeroUsize,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     ptr::NonNull,
+    time::Duration,
 };
 
 use nix::{
     libc::c_void,
+    poll::{PollFd, PollFlags, ppoll},
     sched::{CpuSet, sched_setaffinity},
     sys::{
         mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap},
         prctl::set_timerslack,
         stat::{SFlag, fstat},
+        time::TimeSpec,
     },
     unistd::Pid,
 };
@@ -41,6 +44,15 @@ pub fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> 
 pub fn accept(listener: &impl AsFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (socket, from) = SockRef::from(listener).accept()?;
     Ok((socket.into(), from.as_socket()))
+}
+
+/// Waits for an event of a descriptor. `true`: it has come; a signal may end the wait earlier.
+pub fn wait_for(fd: &impl AsFd, event: PollFlags, at_most: Duration) -> io::Result<bool> {
+    match ppoll(&mut [PollFd::new(fd.as_fd(), event)], Some(TimeSpec::from_duration(at_most)), None) {
+        Ok(ready) => Ok(ready > 0),
+        Err(nix::Error::EINTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Receives a datagram. The sender's address is `None` for families other than IP.

@@ -117,6 +117,18 @@ fn one_open_port_is_enough_for_every_workload_of_tcp_tls_udp_and_quic() {
     assert!(bad.is_empty() && measured >= 20, "{bad:#?}");
 }
 
+/// The control connection shows that TCP passes.
+#[test]
+fn a_firewall_that_drops_udp_alone_is_told() {
+    let Some(site) = Site::new() else { return };
+    let _serve = site.serve(&[]);
+    site.far.read("iptables", &["-I", "INPUT", "-p", "udp", "-j", "DROP"]);
+    let folder = Folder::new();
+    let (bad, _) = site.run(&folder.plan(TOP, "  one: {workload: udp_stream, rate: 1Mbit/s}"), &[]);
+    let says = "no answer from 10.81.0.254:2864, though TCP passes there: a firewall may drop UDP";
+    assert!(bad.len() == 1 && bad[0].contains(says), "{bad:#?}");
+}
+
 /// The same way with ports apart ends where the gateway does not lead to them, and the error names the address.
 #[test]
 fn ports_apart_need_a_gateway_that_leads_to_them() {

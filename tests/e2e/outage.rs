@@ -121,6 +121,34 @@ fn tells_of_silence() {
     assert!(row["limited_because"].starts_with("nothing arrived for "), "{row:?}");
 }
 
+/// The near end's own link goes down for a second: sends fail, the stream goes on, and its row tells of that time.
+#[test]
+fn a_stream_outlives_an_outage_of_its_own_link() {
+    despite_stalls(outlives_its_own_link);
+}
+
+fn outlives_its_own_link() {
+    for keys in ["rate: 1k/s", "interval: 100ms"] {
+        let Some(chain) = Chain::new(2) else { return };
+        let (_daemon, hosts) = chain.serve(false);
+        let folder = Folder::new();
+        let test = format!(
+            "  it: {{to: far, workload: udp_stream, message_size: 200, warmup: 0s, duration: 4s, iterations: 1, {keys}}}"
+        );
+        let plan = folder.plan(&hosts, &test);
+        let mut near = Waiting::new(&chain.0[0]);
+        let child = chain.0[0].start(&plan);
+        until("the load runs", || chain.0[1].interface("west").received_packets > 1000);
+        let (_, least) = near.for_a_time("link set east down", Duration::from_secs(1), "link set east up");
+        let ran = end(child);
+        let rows = parse(&ran.stdout);
+        let measured = of(&rows, "iteration").into_iter().find(|row| row["phase"] == "measure");
+        let row = measured.unwrap_or_else(|| panic!("{keys}: {}", ran.stderr));
+        assert!(row["status"] == "ok" && number(row, "errors") > 100.0, "{keys}: {row:?}\n{}", ran.stderr);
+        assert!(number(row, "silence_us") >= least - 200_000.0, "{keys}, {least}: {row:?}");
+    }
+}
+
 /// A hook takes the link down while the test runs: its instant stands in the row, and the time until the path was back.
 #[test]
 fn a_hook_that_takes_the_path_down_has_its_convergence_in_the_row() {

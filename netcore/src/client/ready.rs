@@ -170,10 +170,11 @@ pub fn prepare<'s>(
     let token = token()?;
     let places = there.prepare(parts.into_iter().flatten(), token)?;
     let no_address = || EndError::Impossible("the service has no address".to_owned());
-    let to = match places.into_iter().next().filter(|_| far_is_there) {
+    let mut to = match places.into_iter().next().filter(|_| far_is_there) {
         Some(far) => far,
         None => message::Peer { address: addresses.far.ok_or_else(no_address)?, endpoints: Endpoints::default() },
     };
+    to.endpoints.at_control &= near_is_here;
     if let Some(far) = there.0.first().filter(|_| near_is_here) {
         check_endpoints(far, spec, &to)?;
     }
@@ -229,9 +230,10 @@ impl Session {
         self.prepare(spec, addresses)?.start(None)?.wait(observer, stop)
     }
 
-    /// Asks it to connect its part to these.
+    /// Asks it to connect its part to these. One that only accepts has longer: the other one fails first, and knows more of the way.
     pub(super) fn connect_part(&mut self, peers: Vec<message::Peer>) -> Result<(), ClientError> {
-        self.send(&Request::Connect(Connect { peers, within_ns: nanoseconds(self.timeouts.ready) }))
+        let longer = if peers.is_empty() { self.timeouts.reply / 2 } else { Duration::ZERO };
+        self.send(&Request::Connect(Connect { peers, within_ns: nanoseconds(self.timeouts.ready + longer) }))
     }
 
     /// Whether it has said that its part is connected.

@@ -145,8 +145,8 @@ impl Session {
     /// Takes the port at which the daemon was reached for data at its control port: a gateway may lead to it from another
     /// one. `data`: the address for data, if it is another.
     pub(super) fn route(&self, endpoints: &mut Endpoints, data: Option<IpAddr>) {
-        let there = endpoints.at_control && data.is_none_or(|address| address == self.peer.address);
-        if let Some(port) = self.port.filter(|_| there) {
+        endpoints.at_control &= data.is_none_or(|address| address == self.peer.address) && self.port.is_some();
+        if let Some(port) = self.port.filter(|_| endpoints.at_control) {
             endpoints.ports = vec![port];
         }
     }

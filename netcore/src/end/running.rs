@@ -43,7 +43,7 @@ impl Running {
 
     /// Whether the phases have ended and this end has sent its last. What is under way may still arrive.
     pub fn is_load_over(&self) -> bool {
-        self.watch.is_load_over()
+        self.watch.news().load_over
     }
 
     /// Gives up what is under way after the load: the connections are closed, and the report follows.
@@ -63,13 +63,13 @@ impl Running {
 
     /// Whether the load is over, every flow drained, and the report ready.
     pub fn is_finished(&self) -> bool {
-        self.watch.is_reported()
+        self.watch.news().reported
     }
 
     /// Whether this end has sent all that the stop rule asks of it and waits only for the peer, which sends too: datagrams do
     /// not show their end ([`crate::spec::support::ends_by_word`]).
     pub fn is_awaiting_end_of_data(&self) -> bool {
-        self.watch.is_awaiting_end_of_data()
+        self.watch.news().awaiting_end_of_data
     }
 
     /// Waits up to `at_most` for news that go beyond `known`.

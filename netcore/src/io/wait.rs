@@ -10,7 +10,7 @@ use std::{
 };
 
 use nix::{
-    poll::{PollFd, PollFlags, PollTimeout, poll, ppoll},
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sched::sched_getcpu,
     sys::{socket::MsgFlags, time::TimeSpec},
     time::{ClockId, ClockNanosleepFlags, clock_nanosleep},
@@ -20,7 +20,7 @@ use super::retry;
 use crate::{
     measure::{clock::monotonic_ns, watch::Watch},
     report::Spinning,
-    sys::opt,
+    sys::{self, opt},
     transport::{
         Link,
         listener::{Connection, Event},
@@ -84,18 +84,12 @@ fn poll_input(link: &Link, until_ns: u64) -> io::Result<bool> {
 
 /// Waits for an event, at most so long and [`LOOK_UP_NS`]. `true`: it has come.
 fn poll_for(fd: &impl AsFd, event: PollFlags, at_most_ns: u64) -> io::Result<bool> {
-    let timeout = TimeSpec::from_duration(Duration::from_nanos(at_most_ns.min(LOOK_UP_NS)));
-    match ppoll(&mut [PollFd::new(fd.as_fd(), event)], Some(timeout), None) {
-        Ok(ready) => Ok(ready > 0),
-        Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    sys::wait_for(fd, event, Duration::from_nanos(at_most_ns.min(LOOK_UP_NS)))
 }
 
 /// Whether the link is readable now.
 pub fn has_input(link: &Link) -> io::Result<bool> {
-    let mut fds = [PollFd::new(link.receive.as_fd(), PollFlags::POLLIN)];
-    retry(|| poll(&mut fds, PollTimeout::ZERO)).map(|ready| ready > 0)
+    sys::wait_for(&link.receive, PollFlags::POLLIN, Duration::ZERO)
 }
 
 /// Inside the call. An empty return has waited as long as the socket's timeout allows.
@@ -156,8 +150,7 @@ impl Wait for Poll {
     }
 
     fn for_connection(&self, connection: &Connection, event: Event) -> io::Result<bool> {
-        let flags = if event == Event::Input { PollFlags::POLLIN } else { PollFlags::POLLOUT };
-        retry(|| poll(&mut [PollFd::new(connection.socket.as_fd(), flags)], PollTimeout::NONE)).map(|_| true)
+        retry(|| poll(&mut [PollFd::new(connection.socket.as_fd(), flags_of(event))], PollTimeout::NONE)).map(|_| true)
     }
 }
 

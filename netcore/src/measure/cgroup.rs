@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::kernel::{line, text};
+use super::kernel::{line, numbers, text};
 
 /// Time of a control group on its CPUs, nanoseconds, summed over them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -253,9 +253,7 @@ fn quota_v1(quota_us: &str, period_us: &str) -> Option<f64> {
 /// (`throttled_time`).
 fn stat_times(text: &str) -> GroupTime {
     let mut time = GroupTime::default();
-    for line in text.lines() {
-        let Some((name, value)) = line.split_once(' ') else { continue };
-        let Ok(value) = value.trim().parse::<u64>() else { continue };
+    for (name, value) in numbers(text) {
         match name {
             "usage_usec" => time.used_ns = value.saturating_mul(1000),
             "throttled_usec" => time.throttled_ns = value.saturating_mul(1000),

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
+use nix::{
+    sys::time::TimeSpec,
+    time::{ClockId, clock_gettime},
+};
 
 use crate::report::{ClockReading, SLEWED_AT_MOST};
 
@@ -19,6 +22,11 @@ pub fn raw_ns() -> u64 {
 /// CPU time of the calling thread, nanoseconds. A system call, unlike the other clocks.
 pub fn thread_ns() -> u64 {
     now(ClockId::CLOCK_THREAD_CPUTIME_ID).cast_unsigned()
+}
+
+/// CPU time of this process so far, nanoseconds.
+pub fn process_ns() -> u64 {
+    now(ClockId::CLOCK_PROCESS_CPUTIME_ID).cast_unsigned()
 }
 
 /// Nanoseconds since the Unix epoch.
@@ -113,7 +121,11 @@ pub fn nanoseconds(duration: Duration) -> u64 {
 
 fn now(clock: ClockId) -> i64 {
     // These clocks exist on every Linux, so the call cannot fail.
-    let time = clock_gettime(clock).expect("the system clock can be read");
+    in_ns(&clock_gettime(clock).expect("the system clock can be read"))
+}
+
+/// The kernel's form of a time, in nanoseconds.
+pub fn in_ns(time: &TimeSpec) -> i64 {
     time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }
 

@@ -256,11 +256,8 @@ const PAGING: Table = (
 );
 
 fn table(text: &str, (source, _, names): Table, into: &mut KernelSample) {
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default();
-        let Some((_, key, factor)) = names.iter().find(|(wanted, ..)| *wanted == name) else { continue };
-        if let Some(Ok(value)) = words.next().map(str::parse::<u64>) {
+    for (name, value) in kernel::numbers(text) {
+        if let Some((_, key, factor)) = names.iter().find(|(wanted, ..)| *wanted == name) {
             into.put(source, *key, value.saturating_mul(*factor));
         }
     }

@@ -10,14 +10,11 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt, time::Duration};
 
-use nix::{
-    sys::resource::{UsageWho, getrusage},
-    time::{ClockId, clock_gettime},
-};
+use nix::sys::resource::{UsageWho, getrusage};
 
 use super::{
     cgroup::{GroupReader, GroupSnapshot},
-    clock::monotonic_ns,
+    clock::{monotonic_ns, process_ns},
 };
 use crate::report::CpuUse;
 
@@ -189,12 +186,6 @@ impl CpuReader {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
     }
-}
-
-/// CPU time of this process so far, nanoseconds.
-fn process_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
-        .map_or(0, |time| u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).unwrap_or(0))
 }
 
 /// Times that the kernel took a CPU from this process so far, to let something else run; of all its threads, also of ended ones.

@@ -150,14 +150,14 @@ impl HostFacts {
             arch: uname.as_ref().and_then(|u| name(u.machine())),
             system_model: system_model(),
             hypervisor: hypervisor(&cpuinfo),
-            cpu_model: cpuinfo_value(&cpuinfo, &["model name", "Model", "cpu model", "cpu"]),
+            cpu_model: value_of(&cpuinfo, &["model name", "Model", "cpu model", "cpu"]).map(str::to_owned),
             cpus: online.as_deref().and_then(count_cpus),
             cpus_online: online,
-            cpus_allowed: status_value(&text("/proc/self/status"), "Cpus_allowed_list:"),
+            cpus_allowed: value_of(&text("/proc/self/status"), &["Cpus_allowed_list"]).map(str::to_owned),
             cpu_quota: cgroup::quota_cpus(),
             cpu_shares_of: Some(cpu_shares_of(&text("/proc/self/mountinfo"))),
             cpu_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
-                .or_else(|| cpuinfo_value(&cpuinfo, &["cpu MHz"])?.parse().ok()),
+                .or_else(|| value_of(&cpuinfo, &["cpu MHz"])?.parse().ok()),
             cpu_max_mhz: kilohertz("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"),
             governor: governors(),
             numa_nodes: line("/sys/devices/system/node/online").as_deref().and_then(count_cpus),
@@ -218,23 +218,17 @@ fn hypervisor(cpuinfo: &str) -> Option<String> {
     if let Some(kind) = line("/sys/hypervisor/type") {
         return Some(kind);
     }
-    let flags = cpuinfo_value(cpuinfo, &["flags"])?;
+    let flags = value_of(cpuinfo, &["flags"])?;
     flags.split_whitespace().any(|f| f == "hypervisor").then(|| "yes".to_owned())
 }
 
-/// First value of the first of these keys in `/proc/cpuinfo`.
-fn cpuinfo_value(cpuinfo: &str, keys: &[&str]) -> Option<String> {
-    keys.iter().find_map(|key| {
-        cpuinfo.lines().find_map(|l| {
-            let (name, value) = l.split_once(':')?;
-            (name.trim() == *key && !value.trim().is_empty()).then(|| value.trim().to_owned())
-        })
-    })
-}
-
-/// Value of a line of `/proc/self/status`.
-fn status_value(status: &str, key: &str) -> Option<String> {
-    Some(status.lines().find_map(|line| line.strip_prefix(key))?.trim().to_owned())
+/// First value of the first of these keys in a file of lines `key: value`.
+fn value_of<'t>(text: &'t str, keys: &[&str]) -> Option<&'t str> {
+    let value = |key: &str| {
+        let values = text.lines().filter_map(|line| line.split_once(':')).filter(|(name, _)| name.trim() == key);
+        values.map(|(_, value)| value.trim()).find(|value| !value.is_empty())
+    };
+    keys.iter().find_map(|key| value(key))
 }
 
 /// lxcfs gives a container a `/proc/stat` of its own, by mounting over the kernel's.
@@ -277,9 +271,8 @@ fn governors() -> Option<String> {
 }
 
 fn memory_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let kib = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?.trim();
-    kib.parse::<u64>().ok()?.checked_mul(1024)
+    let text = text("/proc/meminfo");
+    value_of(&text, &["MemTotal"])?.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// `None`: it is not the 32 hexadecimal digits of a UUID.
@@ -327,7 +320,7 @@ mod tests {
         assert_eq!(facts("0-3", None).fewer_cpus(), (None, None));
         assert_eq!(facts("0-3", Some(8.0)).fewer_cpus(), (None, None));
         assert_eq!(facts("1,3", Some(0.5)).fewer_cpus(), (Some("1,3"), Some(0.5)));
-        assert_eq!(status_value("Name:\tx\nCpus_allowed_list:\t0-1\n", "Cpus_allowed_list:").as_deref(), Some("0-1"));
+        assert_eq!(value_of("Name:\tx\nCpus_allowed_list:\t0-1\n", &["Cpus_allowed_list"]), Some("0-1"));
         let lxc = "1 2 0:50 /proc/stat /proc/stat rw - fuse.lxcfs lxcfs rw\n";
         assert_eq!(cpu_shares_of(lxc), CpuSharesOf::Container);
         assert_eq!(cpu_shares_of("1 2 0:5 / /proc rw - proc proc rw\n"), CpuSharesOf::Machine);
@@ -344,9 +337,9 @@ mod tests {
     #[test]
     fn a_cpus_model_is_found_under_each_architectures_name() {
         let x86 = "processor\t: 0\nmodel\t\t: 106\nmodel name\t: Xeon\nflags\t\t: fpu hypervisor\n";
-        assert_eq!(cpuinfo_value(x86, &["model name", "Model"]).as_deref(), Some("Xeon"));
+        assert_eq!(value_of(x86, &["model name", "Model"]), Some("Xeon"));
         let power = "processor\t: 0\ncpu\t\t: POWER9\n";
-        assert_eq!(cpuinfo_value(power, &["model name", "Model", "cpu"]).as_deref(), Some("POWER9"));
-        assert_eq!(cpuinfo_value("", &["model name"]), None);
+        assert_eq!(value_of(power, &["model name", "Model", "cpu"]), Some("POWER9"));
+        assert_eq!(value_of("", &["model name"]), None);
     }
 }

@@ -41,6 +41,14 @@ pub(super) fn again<'a>(file: &File, buffer: &'a mut Vec<u8>) -> Option<&'a str>
     }
 }
 
+/// Lines of a name and a number; others are left out.
+pub(super) fn numbers(text: &str) -> impl Iterator<Item = (&str, u64)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?, words.next()?.parse().ok()?))
+    })
+}
+
 /// Sources that are reported even without a change: there, "nothing happened" is the answer one looks for.
 const WHOLE: [&str; 5] = ["cpu", "memory", "paging", "sockstat", "system"];
 
@@ -173,7 +181,7 @@ fn softnet(text: &str, into: &mut KernelSample) {
 pub(super) fn read_snmp(into: &mut KernelSample) {
     pairs(&net("snmp"), "snmp", into);
     pairs(&net("netstat"), "netstat", into);
-    list(&net("snmp6"), "snmp6", into);
+    numbers(&net("snmp6")).for_each(|(name, value)| into.put("snmp6", name, value));
     sockets(&net("sockstat"), into);
     sockets(&net("sockstat6"), into);
 }
@@ -202,8 +210,8 @@ impl CeReader {
     pub(super) fn read(&self, buffer: &mut Vec<u8>) -> Option<u64> {
         let v4 = pair(again(&self.netstat, buffer)?, "IpExt", "InCEPkts")?;
         let v6 = self.snmp6.as_ref().and_then(|file| {
-            let value = again(file, buffer)?.lines().find_map(|line| line.strip_prefix("Ip6InCEPkts"))?;
-            value.trim().parse::<u64>().ok()
+            let (_, count) = numbers(again(file, buffer)?).find(|(name, _)| *name == "Ip6InCEPkts")?;
+            Some(count)
         });
         Some(v4.saturating_add(v6.unwrap_or(0)))
     }
@@ -237,16 +245,6 @@ fn pairs(text: &str, source: &str, into: &mut KernelSample) {
             if let Ok(value) = value.parse() {
                 into.put(source, format!("{group}.{name}"), value);
             }
-        }
-    }
-}
-
-/// Parses lines of a name and a value.
-fn list(text: &str, source: &str, into: &mut KernelSample) {
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        if let (Some(name), Some(Ok(value))) = (words.next(), words.next().map(str::parse)) {
-            into.put(source, name, value);
         }
     }
 }

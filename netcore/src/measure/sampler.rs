@@ -124,7 +124,7 @@ impl Sampler {
             }
             if next_phase.is_none() && wake == Wake::Due && self.to_the_end {
                 self.stop();
-                self.watch.wait_for_senders(std::time::Duration::from_nanos(DRAIN_NS));
+                self.watch.wait_for_senders(monotonic_ns() + DRAIN_NS);
             }
             let edge = if phase_is_over { Edge::Phase } else { Edge::Interval };
             let mut sample = Sample::take(&self.flows, &mut readers, edge, |counts| {

@@ -207,17 +207,10 @@ mod tests {
 
     use nix::{
         sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-        time::{ClockId, clock_gettime},
         unistd::Pid,
     };
 
-    use super::*;
-
-    /// CPU time of the calling thread by its own clock, nanoseconds.
-    fn own_clock() -> u64 {
-        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
-        u64::try_from(time.tv_sec() * 1_000_000_000 + time.tv_nsec()).unwrap()
-    }
+    use super::{super::clock::thread_ns, *};
 
     fn a_cpu() -> usize {
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
@@ -243,7 +236,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             drop(entered);
-            own_clock()
+            thread_ns()
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {

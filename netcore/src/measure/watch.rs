@@ -2,10 +2,10 @@
 
 use std::{
     sync::{Condvar, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::clock::monotonic_ns;
+use super::clock::{monotonic_ns, nanoseconds};
 use crate::{lock::Lock, report::Spinning};
 
 /// Limit of the workers' notes: those of many flows say the same.
@@ -97,6 +97,7 @@ impl State {
         self.workers.iter().all(|worker| worker.follows || worker.load_over_ns.is_some())
     }
 
+    /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
     fn is_awaiting_end_of_data(&self) -> bool {
         let over = |worker: &Worker| worker.awaits_end_of_data || worker.load_over_ns.is_some();
         let awaiting = self.workers.iter().filter(|worker| worker.awaits_end_of_data).count();
@@ -156,14 +157,14 @@ impl Watch {
         self.change(|state| state.phases_over = true);
     }
 
-    /// For the sampler: waits until every worker that sends on its own account has sent its last, up to `at_most`.
-    pub fn wait_for_senders(&self, at_most: Duration) {
-        self.wait_for(at_most, |state| state.has_sent() || state.aborted || state.released || state.failure.is_some());
+    /// For the sampler: waits until every worker that sends on its own account has sent its last, at most until an instant.
+    pub fn wait_for_senders(&self, until_ns: u64) {
+        self.wait_for(until_ns, |state| state.has_sent() || state.aborted || state.released || state.failure.is_some());
     }
 
-    /// Whether the phases have ended and nothing more is sent.
-    pub fn is_load_over(&self) -> bool {
-        self.state.lock().is_load_over()
+    /// The last steps so far.
+    pub fn news(&self) -> News {
+        self.state.lock().news()
     }
 
     pub fn is_released(&self) -> bool {
@@ -173,11 +174,6 @@ impl Watch {
     /// Gives up what is under way: draining ends at once.
     pub fn release(&self) {
         self.change(|state| state.released = true);
-    }
-
-    /// Whether all other workers are done and only those that need an end-of-data message go on: time to tell the peer.
-    pub fn is_awaiting_end_of_data(&self) -> bool {
-        self.state.lock().is_awaiting_end_of_data()
     }
 
     /// End of the last load that this end knows of while it awaits the end of data; 0 otherwise.
@@ -191,7 +187,7 @@ impl Watch {
     /// Waits up to `at_most` for news of the end that go beyond `known`.
     pub fn wait_for_news(&self, known: News, at_most: Duration) -> News {
         let mut news = known;
-        self.wait_for(at_most, |state| {
+        self.wait_for(monotonic_ns().saturating_add(nanoseconds(at_most)), |state| {
             news = state.news();
             news != known
         });
@@ -244,9 +240,7 @@ impl Watch {
             worker.load_over_ns.get_or_insert(now);
             worker.done = true;
             // The first failure is the cause; later ones are its consequences.
-            if state.failure.is_none() {
-                state.failure = failure;
-            }
+            state.failure = state.failure.take().or(failure);
         });
     }
 
@@ -272,24 +266,19 @@ impl Watch {
         self.change(|state| state.reported = true);
     }
 
-    pub fn is_reported(&self) -> bool {
-        self.state.lock().reported
-    }
-
     /// Waits up to `at_most` for the report; says whether it is ready.
     pub fn wait_for_report(&self, at_most: Duration) -> bool {
-        self.wait_for(at_most, |state| state.reported)
+        self.wait_for(monotonic_ns().saturating_add(nanoseconds(at_most)), |state| state.reported)
     }
 
-    fn wait_for(&self, at_most: Duration, mut condition: impl FnMut(&State) -> bool) -> bool {
-        let deadline = Instant::now() + at_most.min(Duration::from_hours(8760));
+    /// Waits until something is so; `false`: it was not before the instant.
+    fn wait_for(&self, until_ns: u64, mut condition: impl FnMut(&State) -> bool) -> bool {
         let mut state = self.state.lock();
         while !condition(&state) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if monotonic_ns() >= until_ns {
                 return false;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait_once(state, until_ns);
         }
         true
     }
@@ -349,16 +338,12 @@ impl Watch {
 
     /// Waits until every worker has left, an abort or a release (if heeded), or the instant. `true`: all have left.
     pub fn wait_for_workers(&self, until_ns: u64, heed_abort: bool) -> bool {
-        let mut state = self.state.lock();
-        loop {
-            if state.workers.iter().all(|worker| worker.done) {
-                return true;
-            }
-            if monotonic_ns() >= until_ns || (heed_abort && (state.aborted || state.released)) {
-                return false;
-            }
-            state = self.wait_once(state, until_ns);
-        }
+        let mut have_left = false;
+        self.wait_for(until_ns, |state| {
+            have_left = state.workers.iter().all(|worker| worker.done);
+            have_left || (heed_abort && (state.aborted || state.released))
+        });
+        have_left
     }
 }
 
@@ -389,16 +374,16 @@ mod tests {
         let watch = Watch::new(3);
         watch.load_over(0, 50);
         watch.load_over(1, 60);
-        assert!(!watch.is_awaiting_end_of_data(), "nobody listens");
+        assert!(!watch.news().awaiting_end_of_data, "nobody listens");
         watch.awaits_end_of_data(2);
-        assert!(watch.is_awaiting_end_of_data());
+        assert!(watch.news().awaiting_end_of_data);
         assert!(watch.wait_for_news(News::default(), Duration::ZERO).awaiting_end_of_data);
         assert_eq!(watch.sent_ns(), 60);
         let watch = Watch::new(2);
         watch.awaits_end_of_data(0);
-        assert!(!watch.is_awaiting_end_of_data(), "one still sends");
+        assert!(!watch.news().awaiting_end_of_data, "one still sends");
         watch.awaits_end_of_data(1);
-        assert!(!watch.is_awaiting_end_of_data(), "it never sent");
+        assert!(!watch.news().awaiting_end_of_data, "it never sent");
         watch.reported();
         assert!(watch.wait_for_news(News::default(), Duration::ZERO).reported);
     }
@@ -408,12 +393,12 @@ mod tests {
         let watch = Watch::new(2);
         watch.follows(1);
         watch.load_over(0, 50);
-        assert!(!watch.is_load_over(), "the phases go on");
+        assert!(!watch.news().load_over, "the phases go on");
         watch.phases_over();
-        assert!(watch.is_load_over() && watch.wait_for_news(News::default(), Duration::ZERO).load_over);
+        assert!(watch.news().load_over && watch.wait_for_news(News::default(), Duration::ZERO).load_over);
         let watch = Watch::new(1);
         watch.phases_over();
-        assert!(!watch.is_load_over(), "it still sends");
+        assert!(!watch.news().load_over, "it still sends");
         assert!(!watch.wait_for_workers(monotonic_ns(), true));
         watch.release();
         assert!(!watch.wait_for_workers(FAR_AWAY, true), "given up at once");

@@ -23,7 +23,7 @@ use crate::{
         one_way::Trips,
     },
     pace::{Ahead, Pacer, Schedule, Unpaced},
-    spec::{Dialect, PaceMode, TestSpec, Transport, memory::stamped},
+    spec::{Dialect, PaceMode, Role, TestSpec, Transport, memory::stamped},
     transport::{connection::is_greeting, datagram::send_to, flow_options, link, listener::Event},
 };
 
@@ -35,6 +35,9 @@ const END_MARKS: usize = 3;
 
 /// Interval at which a waiting loop checks whether the test is over, nanoseconds.
 const LOOK_UP_NS: u64 = 100_000_000;
+
+/// Pause of a sender without due times after a send that failed because the path is down, nanoseconds.
+const PAUSE_NS: u64 = 1_000_000;
 
 /// The sending loop.
 pub fn send<W: Wait>(worker: &mut Worker, wait: &W) -> Result<(), WorkerError> {
@@ -129,7 +132,7 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
         while first < end {
             let start = times.as_ref().map(|_| Instant::now());
             let sent = batch.send(fd, first, end - first, wait.flags().bits());
-            match sent.or_else(|error| worker.lost(error, &mut errors)) {
+            match sent.or_else(|error| worker.lost(wait, error, &mut errors)) {
                 Ok(n) => {
                     if let (Some(times), Some(start)) = (&mut times, start) {
                         times.record(epoch, between(start, Instant::now()));
@@ -167,21 +170,27 @@ fn send_loop<W: Wait, P: Pacer>(worker: &mut Worker, wait: &W, mut pacer: P) -> 
 }
 
 impl Worker {
-    /// Whether a call failed because the path is down, in a test that looks for that.
+    /// Whether a call failed because the path is down: in a test that looks for that, or after something has passed. What was sent has,
+    /// if the far end was greeted.
     #[cold]
     pub(super) fn is_outage(&self, error: &io::Error) -> bool {
         let down = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ENETDOWN, libc::EHOSTDOWN];
-        self.spec.outage_ns > 0 && error.raw_os_error().is_some_and(|code| down.contains(&code))
+        let [sent, received] = [&self.cell.sent.0.calls, &self.cell.received.0.calls].map(|calls| calls.load(Relaxed));
+        let has_passed = received > 0 || (sent > 0 && self.role == Role::Sender && !self.spec.is_alone());
+        (self.spec.outage_ns > 0 || has_passed) && error.raw_os_error().is_some_and(|code| down.contains(&code))
     }
 
     /// The message of a send that failed because the path is down is lost, as others on this path are now.
     #[cold]
-    fn lost(&self, error: io::Error, errors: &mut u64) -> io::Result<usize> {
+    pub(super) fn lost(&self, wait: &impl Wait, error: io::Error, errors: &mut u64) -> io::Result<usize> {
         if !self.is_outage(&error) {
             return Err(error);
         }
         *errors += 1;
         self.cell.operations.0.errors.store(*errors, Relaxed);
+        if self.spec.pace.is_none_or(|pace| pace.mode == PaceMode::Kernel) {
+            wait.sleep_until(monotonic_ns() + PAUSE_NS);
+        }
         Ok(1)
     }
 

@@ -126,13 +126,7 @@ fn deliver<W: Wait>(worker: &Worker, wait: &W, errors: &mut u64) -> io::Result<b
                 worker.cell.operations.0.errors.store(*errors, Relaxed);
                 wait.turn();
             }
-            // The message is lost, as others on this path are now.
-            Err(error) if worker.is_outage(&error.into()) => {
-                *errors += 1;
-                worker.cell.operations.0.errors.store(*errors, Relaxed);
-                return Ok(true);
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) => return worker.lost(wait, error.into(), errors).map(|_| true),
         }
     }
 }

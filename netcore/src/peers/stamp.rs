@@ -24,7 +24,7 @@ use nix::{
 
 use crate::{
     control::stop::{StopFlag, Urgency, wait},
-    measure::clock::{monotonic_ns, wall_ns},
+    measure::clock::{in_ns, monotonic_ns, wall_ns},
     spec::Dialect,
     sys,
     transport::stamp::{ErrorEstimate, Packets, Reflection, Secret, ntp},
@@ -152,9 +152,7 @@ impl Reflector {
             // Numbers of an `int` that have one byte.
             let byte = |value: i32| u8::try_from(value).unwrap_or(0);
             match item {
-                ControlMessageOwned::ScmTimestampns(at) => {
-                    arrival.wall_ns = Some(at.tv_sec() * 1_000_000_000 + at.tv_nsec());
-                }
+                ControlMessageOwned::ScmTimestampns(at) => arrival.wall_ns = Some(in_ns(&at)),
                 // Of a broadcast the two addresses differ: it may reach many reflectors, and none answers.
                 ControlMessageOwned::Ipv4PacketInfo(info) if info.ipi_addr.s_addr == info.ipi_spec_dst.s_addr => {
                     arrival.to = Some(Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes()).into());

@@ -1,13 +1,14 @@
 //! One address type for every family.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsRawFd, OwnedFd},
     path::PathBuf,
 };
 
-use nix::sys::socket::{SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, bind, connect, getpeername, getsockname};
+use nix::sys::socket::{SockaddrLike, SockaddrStorage, UnixAddr, VsockAddr, bind, connect};
+use socket2::{SockAddr, SockRef};
 
 use crate::{
     error::EndError,
@@ -73,7 +74,7 @@ impl Address {
 
 /// The IP address and port that a socket is bound to.
 pub fn local_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
-    ip(getsockname(socket.as_raw_fd()))
+    ip(SockRef::from(socket).local_addr())
 }
 
 /// Whether options of IPv6 apply to a connected socket: the packets of an IPv6 socket may be those of IPv4.
@@ -83,17 +84,12 @@ pub fn is_v6(socket: &OwnedFd) -> bool {
 
 /// The IP address and port that a socket is connected to.
 pub fn peer_ip(socket: &OwnedFd) -> Result<SocketAddr, EndError> {
-    ip(getpeername(socket.as_raw_fd()))
+    ip(SockRef::from(socket).peer_addr())
 }
 
-fn ip(name: nix::Result<SockaddrStorage>) -> Result<SocketAddr, EndError> {
+fn ip(name: io::Result<SockAddr>) -> Result<SocketAddr, EndError> {
     let name = name.map_err(EndError::system("cannot read a data socket's address"))?;
-    if let Some(v4) = name.as_sockaddr_in() {
-        return Ok(SocketAddr::from((v4.ip(), v4.port())));
-    }
-    name.as_sockaddr_in6()
-        .map(|v6| SocketAddr::from((v6.ip(), v6.port())))
-        .ok_or_else(|| EndError::Impossible("a data socket has no IP address".into()))
+    name.as_socket().ok_or_else(|| EndError::Impossible("a data socket has no IP address".into()))
 }
 
 /// The local IP address of flow `flow` at the far end, and whether the test chose it.

@@ -205,15 +205,9 @@ fn prove(socket: &OwnedFd, token: &Token, flow: u32) -> Result<(), EndError> {
     Ok(())
 }
 
-/// Waits for an event; `false`: it did not come in time.
+/// Waits for an event; `false`: it did not come in time, or the caller must look at the clock and wait again.
 pub fn wait(fd: &impl AsFd, events: PollFlags, at_most: Duration) -> Result<bool, EndError> {
-    let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
-    match poll(&mut [PollFd::new(fd.as_fd(), events)], timeout) {
-        Ok(n) => Ok(n > 0),
-        // The caller checks the clock and waits again.
-        Err(nix::Error::EINTR) => Ok(false),
-        Err(error) => Err(EndError::system("cannot wait for a data connection")(error)),
-    }
+    sys::wait_for(fd, events, at_most).map_err(EndError::system("cannot wait for a data connection"))
 }
 
 /// An unproven connection.

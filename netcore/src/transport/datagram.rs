@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     error::EndError,
+    measure::clock::in_ns,
     spec::{Bytes, PaceMode, Pattern, SocketOptions, TestSpec, Transport},
     sys::{self, opt},
 };
@@ -138,7 +139,7 @@ pub fn receive_at(
     let mut parts = [IoSliceMut::new(buffer)];
     let message = recvmsg::<()>(link.receive.as_raw_fd(), &mut parts, Some(control), flags)?;
     let time = message.cmsgs().into_iter().flatten().find_map(|item| match item {
-        ControlMessageOwned::ScmTimestampns(at) => Some(at.tv_sec() * 1_000_000_000 + at.tv_nsec()),
+        ControlMessageOwned::ScmTimestampns(at) => Some(in_ns(&at)),
         _ => None,
     });
     Ok((message.bytes, time))
@@ -157,9 +158,7 @@ pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Optio
     let (mut number, mut time_ns) = (None, None);
     for item in message.cmsgs().into_iter().flatten() {
         match item {
-            ControlMessageOwned::ScmTimestampsns(at) => {
-                time_ns = Some(at.system.tv_sec() * 1_000_000_000 + at.system.tv_nsec());
-            }
+            ControlMessageOwned::ScmTimestampsns(at) => time_ns = Some(in_ns(&at.system)),
             ControlMessageOwned::Ipv4RecvErr(note, _) | ControlMessageOwned::Ipv6RecvErr(note, _) => {
                 number = Some(note.ee_data);
             }
@@ -169,10 +168,11 @@ pub fn departure(socket: &impl AsRawFd, control: &mut [u8]) -> nix::Result<Optio
     Ok(number.zip(time_ns))
 }
 
-/// Near end: connects the socket (or not) and sends the preamble until it is answered.
+/// Near end: connects the socket (or not) and sends the preamble until it is answered. `tcp_passes`: whether a connection of TCP has come to
+/// the same port.
 pub fn greet(
     socket: OwnedFd,
-    to: &Address,
+    (to, tcp_passes): (&Address, bool),
     connected: bool,
     token: &Token,
     flow: u32,
@@ -199,7 +199,11 @@ pub fn greet(
             Err(error) => Err(failed(error)),
         }
     };
-    let hint = format!("no answer from {to}: is a firewall in between?");
+    let hint = if tcp_passes {
+        format!("no answer from {to}, though TCP passes there: a firewall may drop UDP; open that port for UDP, too")
+    } else {
+        format!("no answer from {to}: is a firewall in between?")
+    };
     repeat_until_answered(socket, flow, deadline, &hint, send, is_answered)?;
     look_up(socket)?;
     Ok(link)

@@ -11,17 +11,18 @@ mod schedule;
 use std::{
     io::{IoSlice, IoSliceMut},
     net::{IpAddr, SocketAddr},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use nix::{
     cmsg_space,
-    poll::{PollFd, PollFlags, PollTimeout, poll},
+    poll::PollFlags,
     sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, sendmsg, setsockopt, sockopt},
     sys::time::TimeSpec,
 };
@@ -30,14 +31,14 @@ use self::schedule::{Answer, Prober, Schedule};
 use super::{address::Address, options};
 use crate::{
     error::EndError,
-    measure::clock::{monotonic_ns, wall_ns},
+    measure::clock::{in_ns, monotonic_ns, wall_ns},
     report::ProbedPath,
     spec::{Phases, SocketOptions, Transport},
     sys::{self, opt},
 };
 
 /// Longest sleep: the end of the test is noticed within it.
-const SLEEP_MS: u16 = 50;
+const SLEEP: Duration = Duration::from_millis(50);
 
 /// The port that traceroute begins with; firewalls let it pass more often than others.
 const PORT: u16 = 33434;
@@ -126,10 +127,8 @@ fn probe(socket: &OwnedFd, peer: IpAddr, mut prober: Prober, is_over: &AtomicBoo
             continue;
         }
         // Until soon after the next round is due, or the next answer.
-        let ms = (prober.left_ns(now_ns) / 1_000_000).clamp(1, u64::from(SLEEP_MS));
-        let fds = &mut [PollFd::new(socket.as_fd(), PollFlags::empty())];
-        let timeout = PollTimeout::from(u16::try_from(ms).unwrap_or(SLEEP_MS));
-        if poll(fds, timeout).is_err() {
+        let left = Duration::from_nanos(prober.left_ns(now_ns)).clamp(Duration::from_millis(1), SLEEP);
+        if sys::wait_for(socket, PollFlags::empty(), left).is_err() {
             continue;
         }
         while let Some(answer) = receive(socket, peer) {
@@ -177,7 +176,7 @@ fn receive(socket: &OwnedFd, peer: IpAddr) -> Option<Answer> {
                 ControlMessageOwned::Ipv6RecvErr(about, Some(from)) => {
                     error = Some((about, IpAddr::from(from.sin6_addr.s6_addr)));
                 }
-                ControlMessageOwned::ScmTimestampns(at) => wall = at.tv_sec() * 1_000_000_000 + at.tv_nsec(),
+                ControlMessageOwned::ScmTimestampns(at) => wall = in_ns(&at),
                 _ => {}
             }
         }
@@ -203,8 +202,6 @@ const UNREACHABLE6: u8 = 1;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         measure::namespace::{inside, set},

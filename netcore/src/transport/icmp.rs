@@ -125,9 +125,8 @@ fn socket(spec: &TestSpec, peer: IpAddr, data_ip: Option<IpAddr>, flow: u32) -> 
     }
     let to = Address::Ip(SocketAddr::from((peer, 0)));
     to.connect(&socket).map_err(EndError::system(format!("no way to {peer}")))?;
-    let mut link = Link::of_socket(flow, socket);
-    link.icmp = Some(Form { v6, raw, id: u16::from_ne_bytes(id) });
-    Ok(link)
+    let icmp = Some(Form { v6, raw, id: u16::from_ne_bytes(id) });
+    Ok(Link { icmp, ..Link::of_socket(flow, socket) })
 }
 
 /// Passes only answers: a raw socket otherwise receives all ICMP of the host, on loopback our own requests too.

@@ -191,7 +191,7 @@ impl Listener {
         }
         match sys::accept(&self.socket) {
             Err(error) if self.polled && error.kind() == std::io::ErrorKind::WouldBlock => {
-                connection::wait(&self.socket, PollFlags::POLLIN, LOOK_UP).map_err(std::io::Error::other)?;
+                sys::wait_for(&self.socket, PollFlags::POLLIN, LOOK_UP)?;
                 sys::accept(&self.socket)
             }
             other => other,
@@ -342,9 +342,7 @@ pub fn admit_group(
     for socket in others {
         connection::start_listening(socket, connection::BACKLOG, &"the shared data port")?;
     }
-    let peers = peers(&proofs, spec)?;
-    let of_a_flow = self::proofs(spec) as usize;
-    let group: Vec<Arc<OwnedFd>> = proofs.into_iter().step_by(of_a_flow).map(Arc::new).collect();
+    let (peers, group) = group(proofs, spec)?;
     let admit = |((socket, proof), flow): ((&Arc<OwnedFd>, &Arc<OwnedFd>), u32)| {
         let listener = Listener::new(socket.clone(), peers.clone(), spec)?;
         admitted(flow, proof.clone(), Listener { group: group.clone(), ..listener })
@@ -356,9 +354,7 @@ pub fn admit_group(
 pub fn admit_at_control(reserved: &Reserved, spec: &TestSpec, deadline: &Deadline<'_>) -> Result<Vec<Link>, EndError> {
     let options = &spec.far.socket;
     let proofs = reserved.connections(spec.flows().saturating_mul(proofs(spec)), options, deadline)?;
-    let peers = peers(&proofs, spec)?;
-    let of_a_flow = self::proofs(spec) as usize;
-    let group: Vec<Arc<OwnedFd>> = proofs.into_iter().step_by(of_a_flow).map(Arc::new).collect();
+    let (peers, group) = group(proofs, spec)?;
     let admit = |(proof, flow): (&Arc<OwnedFd>, u32)| {
         let acceptor = reserved.acceptor(&peers)?;
         let listener = Listener {
@@ -399,12 +395,17 @@ fn peers(proofs: &[OwnedFd], spec: &TestSpec) -> Result<Vec<IpAddr>, EndError> {
     Ok(peers)
 }
 
+/// Addresses of the peer's connections, and the first proof of each flow.
+fn group(proofs: Vec<OwnedFd>, spec: &TestSpec) -> Result<(Vec<IpAddr>, Vec<Arc<OwnedFd>>), EndError> {
+    let peers = peers(&proofs, spec)?;
+    let of_a_flow = self::proofs(spec) as usize;
+    Ok((peers, proofs.into_iter().step_by(of_a_flow).map(Arc::new).collect()))
+}
+
 fn admitted(flow: u32, proof: Arc<OwnedFd>, listener: Listener) -> Result<Link, EndError> {
-    let mut link = Link::new(flow, proof.clone(), proof);
     // The report of this connection stands for all the others.
-    listener.accepted.apply(&link.send)?;
-    link.listener = Some(listener);
-    Ok(link)
+    listener.accepted.apply(&proof)?;
+    Ok(Link { listener: Some(listener), ..Link::new(flow, proof.clone(), proof) })
 }
 
 /// Near end: proves itself on a flow, once from each address that it will use. The first of these connections stays open for
@@ -429,18 +430,15 @@ pub fn prove(
         first.get_or_insert(socket);
     }
     let first = first.ok_or_else(|| deadline.missed(0, 1, "no data connection was made"))?;
-    let mut link = Link::of_socket(flow, first);
-    link.connector = Some(Connector::new(spec, protocol, to.clone(), from));
-    Ok(link)
+    let connector = Some(Connector::new(spec, protocol, to.clone(), from));
+    Ok(Link { connector, ..Link::of_socket(flow, first) })
 }
 
 /// Far end: accepts connections of the peer at these addresses without a proof.
 pub fn without_proof(socket: OwnedFd, peers: Vec<IpAddr>, spec: &TestSpec, flow: u32) -> Result<Link, EndError> {
     let socket = Arc::new(socket);
-    let listener = Listener::new(socket.clone(), peers, spec)?;
-    let mut link = Link::new(flow, socket.clone(), socket);
-    link.listener = Some(listener);
-    Ok(link)
+    let listener = Some(Listener::new(socket.clone(), peers, spec)?);
+    Ok(Link { listener, ..Link::new(flow, socket.clone(), socket) })
 }
 
 /// Near end: prepares connections to a service, which needs no proof. It keeps no connection open, since some services accept
@@ -452,15 +450,13 @@ pub fn towards_service(
     data_ip: Option<IpAddr>,
     flow: u32,
 ) -> Result<Link, EndError> {
-    let from = sources(spec, data_ip);
     let socket = protocol.socket(to.family())?;
     options::apply(&socket, &spec.near.socket, spec.transport, to.family() == libc::AF_INET6)?;
     if spec.near.socket.fastopen == Some(true) {
         options::fast_open(&socket)?;
     }
-    let mut link = Link::of_socket(flow, socket);
-    link.connector = Some(Connector::new(spec, protocol, to.clone(), from));
-    Ok(link)
+    let connector = Some(Connector::new(spec, protocol, to.clone(), sources(spec, data_ip)));
+    Ok(Link { connector, ..Link::of_socket(flow, socket) })
 }
 
 /// Local addresses of the near end, used in turn; empty: by the route.

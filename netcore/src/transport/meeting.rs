@@ -32,7 +32,8 @@ pub struct Endpoints {
     pub address: Option<IpAddr>,
     /// Ports: one that serves every flow, or one per flow.
     pub ports: Vec<u16>,
-    /// Whether the port is that of the control connections: a client that has reached the daemon at another port uses that.
+    /// Whether the port is that of the control connections: a client that has reached the daemon at another port uses that. At a near end:
+    /// whether its process has reached that port.
     pub at_control: bool,
     /// Context identifier of a vsock end.
     pub cid: Option<u32>,

@@ -19,18 +19,15 @@ use std::{
     fmt,
     io::{self, ErrorKind, IoSliceMut},
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
 use nix::{
-    poll::{PollFd, PollFlags, ppoll},
-    sys::{
-        socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg},
-        time::TimeSpec,
-    },
+    poll::PollFlags,
+    sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg},
 };
 use quinn_proto::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, EndpointEvent, Event,
@@ -44,6 +41,7 @@ use crate::{
     measure::counters::Published,
     report::{Granted, QuicInfo},
     spec::QuicCongestionControl,
+    sys,
 };
 use handshake::Opening;
 
@@ -217,7 +215,7 @@ impl Node {
         let until = timer.map_or(until, |timer| timer.min(until)).min(now + LOOK_UP);
         let wait = until.saturating_duration_since(now);
         let blocks = wait >= BLOCKS_FROM;
-        if blocks || wait.is_zero() || self.wait(PollFlags::POLLIN, wait)? {
+        if blocks || wait.is_zero() || sys::wait_for(&self.socket, PollFlags::POLLIN, wait)? {
             self.take_packets(now, blocks)
         } else {
             Ok(())
@@ -232,15 +230,6 @@ impl Node {
             self.take_packets(now, false)?;
         }
         self.transmit()
-    }
-
-    /// Waits for an event of the socket. `true`: it has come.
-    fn wait(&self, event: PollFlags, at_most: Duration) -> io::Result<bool> {
-        match ppoll(&mut [PollFd::new(self.socket.as_fd(), event)], Some(TimeSpec::from_duration(at_most)), None) {
-            Ok(ready) => Ok(ready > 0),
-            Err(nix::Error::EINTR) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// Runs the timers that are due, and sends all that may be sent now.
@@ -282,7 +271,7 @@ impl Node {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.wait(PollFlags::POLLOUT, LOOK_UP)?;
+                    sys::wait_for(&self.socket, PollFlags::POLLOUT, LOOK_UP)?;
                 }
                 Err(error) => match error.raw_os_error() {
                     // A packet that searches for the path's MTU may be too long for the interface. Another may find a queue full. Both

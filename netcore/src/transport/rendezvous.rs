@@ -285,7 +285,8 @@ fn open(destination: Destination<'_>, Meeting { spec, token, deadline }: Meeting
             if is_alone {
                 return datagram::to_service(socket, &to, spec.connected, flow);
             }
-            return datagram::greet(socket, &to, spec.connected, token, flow, deadline);
+            let to = (&to, destination.endpoints.at_control);
+            return datagram::greet(socket, to, spec.connected, token, flow, deadline);
         }
         let protocol = protocol(spec)?;
         if spec.opens_sockets() {

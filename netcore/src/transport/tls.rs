@@ -39,7 +39,7 @@ use sha2::{Digest, Sha256};
 use super::{
     Deadline, Link,
     certificate::{self, NAME},
-    connection, ktls,
+    ktls,
     records::{Keys, Opener, Sealer, key_of},
 };
 use crate::{
@@ -48,6 +48,7 @@ use crate::{
     measure::counters::Published,
     report::{Granted, TlsInfo},
     spec::{Cipher, Records, Session, Side, TestSpec},
+    sys,
 };
 
 /// The library that seals an end's records or packets, with its version and that of its ciphers, or the kernel. `None`: they are not
@@ -556,6 +557,5 @@ fn wait(socket: &OwnedFd, events: PollFlags, deadline: &Deadline<'_>) -> Result<
     if deadline.left().is_zero() {
         return Err(Fault::Late);
     }
-    let waited = connection::wait(socket, events, deadline.slice());
-    waited.map(drop).map_err(|error| Fault::Io(io::Error::other(error)))
+    sys::wait_for(socket, events, deadline.slice()).map(drop).map_err(Fault::Io)
 }

@@ -359,7 +359,7 @@ fn open_datagrams(
     send_to(link.send.as_raw_fd(), &HELLO, link.peer, MsgFlags::MSG_NOSIGNAL).map_err(refused)?;
     loop {
         if deadline.left().is_zero() {
-            let hint = format!("no reply from {to}: was a datagram lost, or is a firewall in between?");
+            let hint = format!("no reply from {to}, while TCP passes: a datagram was lost, or a firewall drops UDP");
             return Err(deadline.missed(flow as usize, spec.flows(), &hint));
         }
         if !connection::wait(&*link.receive, PollFlags::POLLIN, deadline.slice())? {

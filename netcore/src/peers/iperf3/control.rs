@@ -13,7 +13,7 @@ use nix::{
 use serde_json::Value;
 
 use super::wire::{self, Malformed, State};
-use crate::transport::{Deadline, connection::wait};
+use crate::{sys, transport::Deadline};
 
 /// The end of a control connection, or of its use.
 #[derive(Debug, thiserror::Error)]
@@ -101,9 +101,7 @@ impl Control {
                     ControlError::Silent(deadline.elapsed_s())
                 });
             }
-            if wait(&self.stream, events, deadline.slice())
-                .map_err(|error| ControlError::Io(io::Error::other(error)))?
-            {
+            if sys::wait_for(&self.stream, events, deadline.slice()).map_err(ControlError::Io)? {
                 return Ok(());
             }
         }

@@ -119,6 +119,17 @@ impl Run<'_> {
                 drift.p
             ));
         }
+        let is_probe = |m: &usize| step.members.get(*m).is_some_and(|member| member.idle.is_some());
+        for (_, _, row) in state.result.summaries.iter().filter(|(m, ..)| is_probe(m)) {
+            if let (Some(again @ 1..), Some(trips)) = (row.retransmits, row.transactions) {
+                doubts.push(format!(
+                    "case {}: of {} under load over TCP, {} sent again: each waited for a timeout, of 200 ms or more, and in no queue",
+                    step.name,
+                    counted(trips, "round trip"),
+                    if again == 1 { "a segment was".to_owned() } else { format!("{again} segments were") },
+                ));
+            }
+        }
         let waited = mean(&state.out_of_order).unwrap_or(0.0);
         if waited.abs() > checked::OUT_OF_ORDER {
             let sentence = if waited > 0.0 {

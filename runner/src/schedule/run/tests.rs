@@ -1,18 +1,22 @@
 use std::time::Duration;
 
-use netcore::report::{Ending, Evidence, TcpInfo, ThreadUse};
+use netcore::{
+    report::{Counts, Ending, Evidence, FlowWindow, Phase, TcpInfo, ThreadUse},
+    spec::{Direction, Pattern, Role, Side, TestSpec},
+};
 use schemas::words::Status;
 
 use super::*;
 use crate::{
     plan::{
-        case::{Group, StopWhen},
+        case::{Group, Member, StopWhen},
+        job::Job,
         model::Window,
     },
     progress::Mode,
     schedule::{
         Measured,
-        fake::{FakeBench, Rows, pair, step, stream},
+        fake::{FakeBench, Rows, flow, outcome, pair, report, spec, step, stream, window},
         history::Done,
     },
 };
@@ -78,6 +82,33 @@ fn a_wide_interval_has_a_reason_where_others_had_the_cpus() {
     assert_eq!(why([1000, 1001, 1002], 0.5, None), None, "the interval is narrow");
     assert_eq!(why([1000, 2000, 3000], 0.0, None), None, "nobody had its CPU");
     assert_eq!(why([1000, 2000, 3000], 0.5, Some(0.05)), None, "it has a warning");
+}
+
+/// TCP's timeout is no queue.
+#[test]
+fn round_trips_under_load_that_were_sent_again_are_told() {
+    let second = 1_000_000_000;
+    let said = |again: u64| {
+        let end = |side, role| {
+            let counts = Counts { transactions: 500, ..Counts::default() };
+            let flow = FlowWindow { counts, retransmits: Some(again), ..flow(0, role, 0, 0) };
+            report(side, vec![window(Phase::Measure, second, vec![flow])])
+        };
+        let one = || outcome(end(Side::Near, Role::Requester), end(Side::Far, Role::Responder), second);
+        let mut bench = FakeBench::default();
+        bench.results.push_back(Ok(Measured { members: vec![one(), one()], ..Measured::default() }));
+        let mut step = step("a", 1, 1, None);
+        let spec = TestSpec { pattern: Pattern::RequestResponse, ..spec(Direction::Forward) };
+        let job = Job::Traffic(Box::new(spec));
+        let idle = Member { name: "idle".into(), job, ..step.case.members[0].clone() };
+        step.case.members = vec![idle.clone(), Member { name: "probe".into(), idle: Some("idle".into()), ..idle }];
+        step.identities = vec![step.identities[0].clone(); 2];
+        go(&[step], PLAIN, &mut bench).1.1
+    };
+    let again = "case a: of 500 round trips under load over TCP, 6 segments were sent again: each waited for a timeout";
+    let told = said(3);
+    assert!(told.len() == 1 && told[0].starts_with(again), "of both ends, and not of the idle path: {told:?}");
+    assert!(said(0).is_empty());
 }
 
 #[test]

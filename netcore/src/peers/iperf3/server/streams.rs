@@ -171,8 +171,8 @@ fn await_hello(
     loop {
         is_present(control)?;
         if deadline.left().is_zero() {
-            let hint = "no hello came from the client's address: is UDP open in the firewall?";
-            return Err(deadline.missed(flow as usize, flows, hint).into());
+            let hint = format!("no hello came from {peer}, while TCP does: it was lost, or a firewall drops UDP");
+            return Err(deadline.missed(flow as usize, flows, &hint).into());
         }
         if !wait(socket, PollFlags::POLLIN, deadline.slice())? {
             continue;
