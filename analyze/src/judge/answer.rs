@@ -87,7 +87,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
     let of = |wanted: Verdict| rows.iter().copied().filter(|r| r.verdict == wanted).collect::<Vec<_>>();
     let is_one_metric = rows.iter().all(|row| row.metric == rows[0].metric);
     let change = |row: &VerdictRow| {
-        let text = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
+        let text = change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio));
         let metric = metrics::find(&row.metric).filter(|_| !is_one_metric).map_or("", |metric| metric.name);
         [&case(row), metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
@@ -189,8 +189,8 @@ mod tests {
         let compared = |case, verdict, change| VerdictRow {
             baseline: Some(8e9),
             change_ratio: Some(change),
-            ci_low: Some(change - 0.01),
-            ci_high: Some(change + 0.01),
+            ci_low_ratio: Some(change - 0.01),
+            ci_high_ratio: Some(change + 0.01),
             ..row(case, verdict)
         };
         let (verdict, text) =

@@ -328,7 +328,7 @@ impl Baseline {
         let mut row = VerdictRow {
             assertion: format!("{} at most {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
-            limit: Some(promise.rule.min_ratio),
+            limit_ratio: Some(promise.rule.min_ratio),
             file: promise.file.clone(),
             line: promise.line,
             column: promise.column,

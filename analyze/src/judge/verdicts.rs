@@ -184,7 +184,7 @@ pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metric.map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
     if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
-        let change = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
+        let change = change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio));
         let change = if change.is_empty() { change } else { format!(", {change}") };
         return format!("{}{change} from {}", human(observed), human(baseline));
     }
@@ -277,9 +277,9 @@ pub fn compared(row: &mut VerdictRow, found: &Comparison) {
     row.n = found.n.1 as u64;
     row.observed = found.new;
     row.statistic = found.new.map(|_| found.rule.test.statistic().to_owned()).unwrap_or_default();
-    (row.ci_low, row.ci_high) = (found.interval.map(|i| i.0), found.interval.map(|i| i.1));
+    (row.ci_low_ratio, row.ci_high_ratio) = found.interval.unzip();
     row.confidence_level = found.interval.map(|_| 1.0 - found.rule.alpha);
-    row.limit = Some(found.rule.min_ratio);
+    row.limit_ratio = Some(found.rule.min_ratio);
     row.baseline = found.base;
     row.change_ratio = found.change;
     row.p_value = found.p;

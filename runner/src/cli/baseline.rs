@@ -239,7 +239,7 @@ fn worse_by(row: &VerdictRow) -> f64 {
 /// `bulk throughput −5.1 % (−5.4 … −4.8), 10 iterations`
 fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     let name = metrics::METRICS.iter().find(|metric| metric.column == row.metric).map_or("", |metric| metric.name);
-    let interval = row.ci_low.zip(row.ci_high);
+    let interval = row.ci_low_ratio.zip(row.ci_high_ratio);
     let change = match change_text(row.change_ratio, interval) {
         text if text.is_empty() => "no change to tell".to_owned(),
         text => text,
@@ -248,7 +248,7 @@ fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     let room = match interval {
         _ if said != Said::Undecided => String::new(),
         Some(_) => {
-            format!(", and the interval leaves room for both sides of {}", units::margin(row.limit.unwrap_or_default()))
+            format!(", and the interval leaves room for both sides of {}", units::margin(row.limit_ratio.unwrap_or_default()))
         }
         None => ", which are too few for an interval".to_owned(),
     };

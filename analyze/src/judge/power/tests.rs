@@ -71,7 +71,12 @@ fn looks_double_up_to_the_last() {
 #[test]
 fn a_statement_needs_the_whole_interval() {
     let said = |name: &str, low, high| {
-        let row = VerdictRow { ci_low: Some(low), ci_high: Some(high), limit: Some(0.03), ..VerdictRow::default() };
+        let row = VerdictRow {
+            ci_low_ratio: Some(low),
+            ci_high_ratio: Some(high),
+            limit_ratio: Some(0.03),
+            ..VerdictRow::default()
+        };
         said(metrics::find(name).unwrap(), &row)
     };
     assert_eq!(said("throughput", -0.06, -0.04), Said::Worse);
