@@ -64,13 +64,19 @@ fn verdict(folder: &Folder) -> (String, String) {
 #[test]
 fn without_a_baseline_the_plan_says_what_that_is() {
     let folder = Folder::new();
-    for (on_missing, code, word) in [("warn", 0, "inconclusive"), ("fail", 1, "fail"), ("pass", 0, "missing")] {
+    for (on_missing, code, word, said) in [
+        ("warn", 0, "inconclusive", "1 is inconclusive (rr)"),
+        ("fail", 1, "fail", "1 fails without a counterpart (rr)"),
+        ("pass", 0, "missing", "without a counterpart"),
+    ] {
         let ran = run(&folder, &format!("  on_missing: {on_missing}"), "");
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         let (verdict, note) = verdict(&folder);
         assert_eq!(verdict, word);
         assert!(note.contains("base.csv") && note.contains("plumb baseline promote"), "{note}");
         assert!(ran.stdout.contains("transaction_rate at most 60 % below"), "never in silence: {}", ran.stdout);
+        let answer = format!("Of 1 case compared with the baseline: {said}.");
+        assert!(ran.stdout.contains(&answer), "{answer}: {}", ran.stdout);
     }
     // A path is that of the working directory, or else beside the plan.
     let top = "baseline: {source: base.csv, compare: [{metric: transaction_rate, max_regression: 60%}]}";

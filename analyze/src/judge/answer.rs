@@ -17,19 +17,12 @@ const NAMED: usize = 3;
 /// The verdicts in a sentence, and the worst of them; `None` without verdicts. `against` names the other side of
 /// the comparisons.
 pub fn answer(rows: &[VerdictRow], against: &str) -> Option<(Verdict, String)> {
-    let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| is_comparison(r));
+    let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| r.compares());
     let mut said: Vec<(Verdict, String)> =
         [assertions(&asserted), comparisons(&compared, against)].into_iter().flatten().collect();
     said.sort_by_key(|(verdict, _)| verdict.place());
     let worst = said.first()?.0;
     Some((worst, said.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")))
-}
-
-fn is_comparison(row: &VerdictRow) -> bool {
-    use Verdict::{Changed, Error, Improvement, Missing, NoWorse, Regression, Same};
-    row.baseline.is_some()
-        || !row.baseline_run_id.is_empty()
-        || [Changed, Error, Improvement, Missing, NoWorse, Regression, Same].contains(&row.verdict)
 }
 
 /// `2 of 6 assertions fail: bulk throughput >= 9Gbit/s (8.1 Gbit/s ± 1 %); …`
@@ -97,6 +90,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         (Verdict::Regression, ["is worse", "are worse"]),
         (Verdict::Improvement, ["is better", "are better"]),
         (Verdict::Changed, ["changed", "changed"]),
+        (Verdict::Fail, ["fails without a counterpart", "fail without a counterpart"]),
         (Verdict::Inconclusive, ["is inconclusive", "are inconclusive"]),
         (Verdict::Error, ["may not be compared", "may not be compared"]),
     ] {
@@ -115,7 +109,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
             n => parts.push(format!("{n} {words}")),
         }
     }
-    let worst = [Verdict::Regression, Verdict::Error, Verdict::Inconclusive, Verdict::Missing]
+    let worst = [Verdict::Fail, Verdict::Regression, Verdict::Error, Verdict::Inconclusive, Verdict::Missing]
         .into_iter()
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
@@ -191,6 +185,7 @@ mod tests {
             change_ratio: Some(change),
             ci_low_ratio: Some(change - 0.01),
             ci_high_ratio: Some(change + 0.01),
+            limit_ratio: Some(0.03),
             ..row(case, verdict)
         };
         let (verdict, text) =
@@ -212,5 +207,14 @@ mod tests {
             (verdict, text.as_str()),
             (Same, "Of 1 case compared with main.csv, none changed by an amount that counts.")
         );
+        // Only one side has values: it is a comparison all the same.
+        for (verdict, words) in [
+            (Verdict::Fail, "1 fails without a counterpart (b)"),
+            (Inconclusive, "1 is inconclusive (b)"),
+            (Verdict::Missing, "without a counterpart"),
+        ] {
+            let alone = VerdictRow { limit_ratio: Some(0.03), ..row("b", verdict) };
+            assert_eq!(said(&[alone]), (verdict, format!("Of 1 case compared with main.csv: {words}.")));
+        }
     }
 }

@@ -46,6 +46,11 @@ columns! {
 }
 
 impl VerdictRow {
+    /// Whether it is a comparison, and no assertion.
+    pub fn compares(&self) -> bool {
+        self.limit_ratio.is_some()
+    }
+
     /// Whether it fails the run: a statement that does not hold, or a regression, and not only to be warned of.
     pub fn fails(&self) -> bool {
         self.severity == Severity::Error && self.verdict.is_bad()
