@@ -7,7 +7,7 @@ use crate::{
     stats::quantiles,
     table::{
         Field, Header, Row, Selection, Table,
-        select::{LeftOut, Picker, Preferred, is_cut_short},
+        select::{LeftOut, Picker, Preferred},
     },
 };
 use indexmap::IndexMap;
@@ -71,7 +71,8 @@ pub struct Observation {
 pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
-    /// Cases skipped on purpose (`skip`, `stop_when`), by what they are matched by. Nothing is expected of them.
+    /// Cases that the plan or the end of the run skipped, by what they are matched by. Nothing is expected of those without
+    /// a value.
     pub skipped: HashSet<String>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
@@ -116,9 +117,7 @@ impl Samples {
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
             if row.text(Field::status) == Status::Skipped.as_str() {
-                if !is_cut_short(&row) {
-                    skipped.insert(row.get(columns.id).to_owned());
-                }
+                skipped.insert(row.get(columns.id).to_owned());
                 continue;
             }
             let part = match kind {

@@ -18,9 +18,10 @@ use schemas::{
     assertion::{Assertion, Operator},
     columns::VerdictRow,
     metrics::Metric,
+    run_record::{CaseRecord, Unfinished},
     words::{self, Severity, Way},
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// A statement about some cases, and its place.
 #[derive(Debug, Clone)]
@@ -156,6 +157,17 @@ impl Evidence {
         Indices { samples, totals, streams }
     }
 
+    /// Expects nothing of the cases of a plan that left no row, and returns them. For a run that crashed before it could name
+    /// them; `planned` has them by their keys in a `run.json`.
+    pub fn leave_out_absent(&mut self, planned: &BTreeMap<String, CaseRecord>) -> Vec<Unfinished> {
+        let index = Index::new(&self.samples.cases);
+        let mut absent: BTreeMap<&str, &str> =
+            planned.iter().map(|(key, case)| (key.split('/').next().unwrap_or(key), &*case.case)).collect();
+        absent.retain(|id, _| index.of(id).is_empty() && !self.samples.skipped.contains(*id));
+        self.samples.skipped.extend(absent.keys().map(|id| (*id).to_owned()));
+        absent.into_values().map(|case| Unfinished { case: case.to_owned(), ..Unfinished::default() }).collect()
+    }
+
     /// The cases, with their directions apart.
     pub fn cases(&self) -> &[Case] {
         &self.samples.cases
@@ -182,7 +194,7 @@ impl Evidence {
             statements.iter().flat_map(|statement| self.of_statement(&index, statement, worse_by)).collect();
         if let Some(baseline) = baseline {
             let cases = self.promised(baseline);
-            let absent = baseline.absent(&cases, &self.samples.skipped).into_iter();
+            let absent = baseline.absent(&cases).into_iter();
             match worse_by {
                 None => {
                     rows.extend(baseline.judge(&cases, here));
@@ -194,6 +206,7 @@ impl Evidence {
                 }
             }
         }
+        rows.retain(|row| row.n > 0 || !self.samples.skipped.contains(&row.case_id));
         rows
     }
 
@@ -223,9 +236,8 @@ impl Evidence {
         };
         let mut rows: Vec<VerdictRow> =
             cases.iter().map(|case| judged(case, &self.subtracted(statement, case, among))).collect();
-        // A case that left no row, and was not skipped on purpose, must not pass by silence.
-        let skipped = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
-        if cases.is_empty() && !skipped {
+        // A case that left no row must not pass by silence.
+        if cases.is_empty() {
             let id = statement.case_id.clone().unwrap_or_default();
             let name = id.clone();
             rows.push(judged(&Case { key: Key { id, ..Key::default() }, name, ..Case::default() }, &[]));
@@ -298,7 +310,7 @@ pub struct Indices<'a> {
 }
 
 impl<'a> Indices<'a> {
-    /// The cases that a statement is about, and the cases they are named among. Leaves out cases skipped on purpose.
+    /// The cases that a statement is about, and the cases they are named among.
     fn subjects(&self, statement: &Statement) -> (Vec<&'a Case>, &Index<'a>) {
         let of = |index: &Index<'a>| -> Vec<&'a Case> {
             let concerned = |case: &&Case| concerns(statement, case, index);

@@ -39,6 +39,9 @@ pub fn write(
     }
     let is_markdown = format == Format::Md;
     layout::answer(answer.unwrap_or_default(), is_markdown, sheet, output)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
     let columns = columns(rows);
     if is_markdown {
         layout::markdown(&columns, output)?;

@@ -142,9 +142,6 @@ impl Verdicts {
 
     /// Writes the table for people; nothing if nothing was judged.
     pub fn write_table(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
-        if self.rows.is_empty() {
-            return Ok(());
-        }
         Ok(verdicts::write(&self.rows, Some(""), Format::Text, sheet, out)?)
     }
 
