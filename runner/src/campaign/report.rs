@@ -143,11 +143,9 @@ impl Report {
             self.cases.push(CaseResult {
                 test: survey.test,
                 case: survey.name,
-                failed: None,
-                skipped: None,
                 verdicts: survey.verdicts,
-                elapsed_s: None,
                 result: summary,
+                ..CaseResult::default()
             });
         }
     }
@@ -191,9 +189,7 @@ impl Report {
             case: case.name.clone(),
             failed: Some(fault.to_owned()).filter(|_| case.skip.is_none()),
             skipped: case.skip.clone(),
-            verdicts: Vec::new(),
-            elapsed_s: None,
-            result: String::new(),
+            ..CaseResult::default()
         };
         let open = plans[at..].iter().flat_map(|plan| &plan.cases).map(of_case);
         let cases: Vec<CaseResult> = self.cases.iter().cloned().chain(open).collect();
