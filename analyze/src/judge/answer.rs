@@ -33,8 +33,8 @@ fn assertions(rows: &[&VerdictRow]) -> Option<(Verdict, String)> {
     }
     let of = |is: &dyn Fn(&VerdictRow) -> bool| rows.iter().copied().filter(|r| is(r)).collect::<Vec<_>>();
     let name = |row: &VerdictRow| match observed(row) {
-        seen if seen.is_empty() => format!("{} {}", case(row), row.assertion),
-        seen => format!("{} {} ({seen})", case(row), row.assertion),
+        seen if seen.is_empty() => format!("{} {}", row.case, row.assertion),
+        seen => format!("{} {} ({seen})", row.case, row.assertion),
     };
     let failing = of(&VerdictRow::fails);
     let warned = of(&|r| r.verdict.is_bad() && r.severity == Severity::Warn);
@@ -82,7 +82,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
     let change = |row: &VerdictRow| {
         let text = change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio));
         let metric = metrics::find(&row.metric).filter(|_| !is_one_metric).map_or("", |metric| metric.name);
-        [&case(row), metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        [&*row.case, metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     let with = format!("compared with {against}");
     let mut parts = Vec::new();
@@ -114,7 +114,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
     // A case may be compared by several metrics.
-    let distinct = rows.iter().map(|row| (case(row), &row.baseline_run_id)).collect::<HashSet<_>>().len();
+    let distinct = rows.iter().map(|row| (&row.case, &row.baseline_run_id)).collect::<HashSet<_>>().len();
     let cases = counted(all, if distinct == all { "case" } else { "comparison" });
     let with = if distinct == all { with } else { format!("with {against}") };
     let all_same = of(Verdict::Same).len() == all;
@@ -133,11 +133,6 @@ fn list(rows: &[&VerdictRow], name: impl Fn(&VerdictRow) -> String) -> Option<St
         named.push(format!("{} more", rows.len() - NAMED));
     }
     (!named.is_empty()).then(|| named.join("; "))
-}
-
-fn case(row: &VerdictRow) -> String {
-    let says_member = row.case.split(' ').any(|word| word == row.member);
-    if row.member.is_empty() || says_member { row.case.clone() } else { format!("{} {}", row.case, row.member) }
 }
 
 #[cfg(test)]
@@ -162,7 +157,7 @@ mod tests {
     #[test]
     fn assertions_in_a_sentence() {
         use Verdict::{Fail, Inconclusive, Pass};
-        let warn = VerdictRow { severity: Severity::Warn, member: "up".into(), ..row("c", Fail) };
+        let warn = VerdictRow { severity: Severity::Warn, ..row("c up", Fail) };
         let (verdict, text) = said(&[row("a", Pass), row("b", Fail), warn, row("d", Inconclusive)]);
         assert_eq!(verdict, Fail);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Samples for `gate` and `compare`: one value per iteration, case by case.
 
-use super::{Origin, subject};
+use super::Origin;
 use crate::{
     error::Error,
     limits,
@@ -392,7 +392,10 @@ impl<'a> Index<'a> {
     /// A case's name with what tells it apart from the others: `mixed up (reverse)`.
     pub fn label(&self, case: &Case) -> String {
         let Key { id, member, direction, stream, part: _ } = &case.key;
-        let mut label = subject(&case.name, member);
+        let mut label = case.name.clone();
+        if !member.is_empty() {
+            label = format!("{label} {member}");
+        }
         let others = self.direction.get(&(id.as_str(), member.as_str())).is_some_and(|d| *d != Some(direction));
         if others && !direction.is_empty() {
             label = format!("{label} ({direction})");

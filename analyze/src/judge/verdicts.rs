@@ -249,11 +249,6 @@ impl Origin {
     }
 }
 
-/// A case's name as verdicts show it, with the member that they are about: `mixed up`.
-pub fn subject(case: &str, member: &str) -> String {
-    if member.is_empty() { case.to_owned() } else { format!("{case} {member}") }
-}
-
 /// The row of a judged assertion. The caller adds case and place.
 pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Severity) -> VerdictRow {
     let interval = judgement.interval;
