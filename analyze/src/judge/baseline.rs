@@ -4,7 +4,7 @@ use super::{
     Severity, VerdictRow, compared,
     comparison::{self, Comparison, Rule},
     environment::{Difference, Environment},
-    samples::{self, Case, Index, Key, Samples},
+    samples::{self, Case, Index, Samples},
     setting::{self, is_of},
     worsening::{self, Worse},
 };
@@ -236,24 +236,6 @@ impl Baseline {
         let mut judged: Vec<_> = self.subjects(&new).into_iter().map(one).collect();
         comparison::decide(judged.iter_mut().filter_map(|(_, c)| c.as_mut()), true);
         judged.into_iter().map(|(row, comparison)| concluded(row, comparison, &place)).collect()
-    }
-
-    /// Rows that fail, for cases that left no row at all: they must not pass by silence.
-    pub fn absent(&self, new: &[Case]) -> Vec<VerdictRow> {
-        let (nothing, new) = (Index::new(&[]), Index::new(new));
-        let mut rows = Vec::new();
-        for (m, promise) in self.terms.promises.iter().enumerate() {
-            for id in promise.case_ids.iter().filter(|id| new.of(id).is_empty()) {
-                let nobody = Case {
-                    key: Key { id: id.clone(), ..Key::default() },
-                    name: id.clone(),
-                    values: vec![Vec::new(); self.terms.promises.len()],
-                    ..Case::default()
-                };
-                rows.push(self.one(promise, m, &nobody, [&nothing, &nothing], &Comparability::Judged(None)).0);
-            }
-        }
-        rows
     }
 
     /// Whether the cases of a run, made worse by `by`, would be called a regression, and from which change on.

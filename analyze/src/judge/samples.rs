@@ -242,6 +242,11 @@ impl Case {
         Self { key, name, family, values, row_of, ..Self::default() }
     }
 
+    /// A case that left no row.
+    pub fn absent(id: &str) -> Self {
+        Self { key: Key { id: id.to_owned(), ..Key::default() }, name: id.to_owned(), ..Self::default() }
+    }
+
     /// Adds the value of a metric in the row that [`Self::rows`] has next.
     pub fn put(&mut self, metric: usize, value: Option<f64>) {
         if let Some(value) = value {

@@ -5,7 +5,7 @@ use super::{
     baseline::Baseline,
     environment::Environment,
     of_assertion, offered,
-    samples::{self, Case, Index, Key, Samples},
+    samples::{self, Case, Index, Samples},
     survey::{Pair, Surveyed},
     worsening::{self, Worse},
 };
@@ -21,7 +21,7 @@ use schemas::{
     run_record::{CaseRecord, Unfinished},
     words::{self, Severity, Way},
 };
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A statement about some cases, and its place.
 #[derive(Debug, Clone)]
@@ -173,11 +173,16 @@ impl Evidence {
         &self.samples.cases
     }
 
-    /// The samples of every case, in the order of a baseline's promises.
+    /// The samples of every case, in the order of a baseline's promises, and promised cases without a row: they must not pass by
+    /// silence.
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
         let values =
             |case: &Case| baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect();
-        self.totals.cases.iter().map(|case| Case { values: values(case), ..case.clone() }).collect()
+        let there: HashSet<&String> = self.totals.cases.iter().map(|case| &case.key.id).collect();
+        let promised: BTreeSet<&String> = baseline.promises().iter().flat_map(|p| &p.case_ids).collect();
+        let absent = promised.into_iter().filter(|id| !there.contains(id)).map(|id| Case::absent(id));
+        let all = self.totals.cases.iter().cloned().chain(absent);
+        all.map(|case| Case { values: values(&case), ..case }).collect()
     }
 
     /// A row per statement and case, in the order of the statements; then a row per promise and case. With `worse_by`,
@@ -194,17 +199,10 @@ impl Evidence {
             statements.iter().flat_map(|statement| self.of_statement(&index, statement, worse_by)).collect();
         if let Some(baseline) = baseline {
             let cases = self.promised(baseline);
-            let absent = baseline.absent(&cases).into_iter();
-            match worse_by {
-                None => {
-                    rows.extend(baseline.judge(&cases, here));
-                    rows.extend(absent);
-                }
-                Some(by) => {
-                    rows.extend(baseline.self_test(&cases, here, by));
-                    rows.extend(absent.map(|row| worsening::row(Worse::Down, by, |_| row.clone())));
-                }
-            }
+            rows.extend(match worse_by {
+                None => baseline.judge(&cases, here),
+                Some(by) => baseline.self_test(&cases, here, by),
+            });
         }
         rows.retain(|row| row.n > 0 || !self.samples.skipped.contains(&row.case_id));
         rows
@@ -238,9 +236,7 @@ impl Evidence {
             cases.iter().map(|case| judged(case, &self.subtracted(statement, case, among))).collect();
         // A case that left no row must not pass by silence.
         if cases.is_empty() {
-            let id = statement.case_id.clone().unwrap_or_default();
-            let name = id.clone();
-            rows.push(judged(&Case { key: Key { id, ..Key::default() }, name, ..Case::default() }, &[]));
+            rows.push(judged(&Case::absent(statement.case_id.as_deref().unwrap_or_default()), &[]));
         }
         rows
     }
