@@ -255,6 +255,13 @@ impl Case {
         }
     }
 
+    /// The values of a metric, each with when it was measured.
+    pub fn observed(&self, metric: usize) -> impl Iterator<Item = (f64, &Observation)> {
+        let rows = self.row_of.get(metric).into_iter().flatten();
+        let values = self.values.get(metric).into_iter().flatten().zip(rows);
+        values.filter_map(|(value, row)| Some((*value, self.rows.get(*row)?)))
+    }
+
     /// The typical share of the time in which others took a CPU from it; `None`: unknown.
     fn cpu_taken(&self) -> Option<f64> {
         quantiles::select_median(&mut self.rows.iter().filter_map(|row| row.cpu_taken).collect::<Vec<_>>())
@@ -305,12 +312,7 @@ pub fn rounds(base: &Case, new: &Case, metric: usize) -> Option<Vec<(f64, f64)>>
 /// The values of two cases from the same iterations of a run, each as a metric of its own.
 pub fn pairs((a, metric): (&Case, usize), (b, other): (&Case, usize)) -> Vec<(f64, f64)> {
     let numbered = |case: &Case, metric: usize| -> BTreeMap<(String, u64), f64> {
-        let values = case.values.get(metric).into_iter().flatten().zip(case.row_of.get(metric).into_iter().flatten());
-        let of = |(value, row): (&f64, &usize)| {
-            let row = case.rows.get(*row)?;
-            Some(((row.run_id.clone(), row.iteration?), *value))
-        };
-        values.filter_map(of).collect()
+        case.observed(metric).filter_map(|(value, row)| Some(((row.run_id.clone(), row.iteration?), value))).collect()
     };
     let others = numbered(b, other);
     numbered(a, metric).into_iter().filter_map(|(key, value)| Some((value, *others.get(&key)?))).collect()
@@ -319,10 +321,9 @@ pub fn pairs((a, metric): (&Case, usize), (b, other): (&Case, usize)) -> Vec<(f6
 /// The values of a metric by iteration; `None` where that does not tell them apart.
 fn by_iteration(case: &Case, metric: usize) -> Option<BTreeMap<u64, (f64, &Observation)>> {
     let mut found = BTreeMap::new();
-    for (value, row) in case.values.get(metric)?.iter().zip(case.row_of.get(metric)?) {
-        let row = case.rows.get(*row)?;
+    for (value, row) in case.observed(metric) {
         let known = !row.run_id.is_empty() && !row.time.is_empty();
-        if found.insert(row.iteration.filter(|_| known)?, (*value, row)).is_some() {
+        if found.insert(row.iteration.filter(|_| known)?, (value, row)).is_some() {
             return None;
         }
     }

@@ -140,8 +140,7 @@ impl Evidence {
 
     /// The share of the time in which others took a CPU, of each value of a column.
     fn cpu_taken(&self, case: &Case, column: &str) -> Vec<Option<f64>> {
-        let rows = self.place(column).and_then(|m| case.row_of.get(m));
-        rows.into_iter().flatten().map(|row| case.rows.get(*row)?.cpu_taken).collect()
+        self.place(column).into_iter().flat_map(|m| case.observed(m)).map(|(_, row)| row.cpu_taken).collect()
     }
 
     /// The shares of its load that the iterations of a case offered.
