@@ -9,7 +9,7 @@ use schemas::{
     words::{Severity, Verdict},
 };
 
-use super::{comparison::change_text, verdicts::observed};
+use super::verdicts::{self, observed};
 
 /// Rows that are named; of more, their number.
 const NAMED: usize = 3;
@@ -80,7 +80,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
     let of = |wanted: Verdict| rows.iter().copied().filter(|r| r.verdict == wanted).collect::<Vec<_>>();
     let is_one_metric = rows.iter().all(|row| row.metric == rows[0].metric);
     let change = |row: &VerdictRow| {
-        let text = change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio));
+        let text = verdicts::change(row);
         let metric = metrics::find(&row.metric).filter(|_| !is_one_metric).map_or("", |metric| metric.name);
         [&*row.case, metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };

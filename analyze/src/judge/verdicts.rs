@@ -187,7 +187,7 @@ pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metric.map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
     if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
-        let change = change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio));
+        let change = change(row);
         let change = if change.is_empty() { change } else { format!(", {change}") };
         return format!("{}{change} from {}", human(observed), human(baseline));
     }
@@ -203,6 +203,11 @@ pub fn observed(row: &VerdictRow) -> String {
         (Some(observed), Some(low), Some(high)) => units::human_with_spread(unit, observed, low, high),
         (Some(observed), ..) => human(observed),
     }
+}
+
+/// The change of a comparison with its interval: `−5.2 % (−6.0 … −4.3)`; empty without one.
+pub fn change(row: &VerdictRow) -> String {
+    change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio))
 }
 
 /// The note beside what was observed. Causes are words, which the note has: they were observed.
