@@ -77,7 +77,6 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
         Promise {
             metric,
             rule: Rule {
-                better: metric.better,
                 test: comparison.test.unwrap_or(Rule::DEFAULT.test),
                 alpha: comparison.alpha.map_or(Rule::DEFAULT.alpha, |a| a.0),
                 min_ratio: comparison.max_regression.0,
@@ -87,8 +86,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
                     .as_ref()
                     .and_then(|text| units::parse_for(metric.unit, &text.0).ok())
                     .unwrap_or(Rule::DEFAULT.min_difference),
-                range: metric.range(),
-                ..Rule::DEFAULT
+                ..Rule::of(metric)
             },
             case_ids: plan.cases.iter().filter(|c| c.skip.is_none()).filter(measured).map(|c| c.id.clone()).collect(),
             file: place.file,

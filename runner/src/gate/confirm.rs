@@ -349,13 +349,7 @@ pub(super) fn promises<'a>(
         for metric in case.members.iter().filter_map(measured) {
             let place = all.iter().position(|promise| promise.metric.name == metric.name);
             let place = place.unwrap_or_else(|| {
-                let rule = Rule {
-                    better: metric.better,
-                    alpha,
-                    min_ratio: min_effect,
-                    range: metric.range(),
-                    ..Rule::DEFAULT
-                };
+                let rule = Rule { alpha, min_ratio: min_effect, ..Rule::of(metric) };
                 let (file, line, column) = (String::new(), None, None);
                 all.push(Promise { metric, rule, case_ids: Vec::new(), file, line, column });
                 all.len() - 1
