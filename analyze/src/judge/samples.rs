@@ -255,6 +255,11 @@ impl Case {
         }
     }
 
+    /// The direction in which it was measured.
+    pub fn way(&self) -> Way {
+        self.key.direction.parse().unwrap_or(Way::Forward)
+    }
+
     /// The values of a metric, each with when it was measured.
     pub fn observed(&self, metric: usize) -> impl Iterator<Item = (f64, &Observation)> {
         let rows = self.row_of.get(metric).into_iter().flatten();

@@ -6,7 +6,7 @@ use super::{
     environment::Environment,
     of_assertion, offered,
     samples::{self, Case, Index, Samples},
-    survey::{Pair, Surveyed},
+    survey::Surveyed,
     worsening::{self, Worse},
 };
 use crate::{
@@ -138,11 +138,6 @@ impl Evidence {
         self.place(column).and_then(|m| case.values.get(m)).map_or(&[][..], Vec::as_slice)
     }
 
-    /// The share of the time in which others took a CPU, of each value of a column.
-    fn cpu_taken(&self, case: &Case, column: &str) -> Vec<Option<f64>> {
-        self.place(column).into_iter().flat_map(|m| case.observed(m)).map(|(_, row)| row.cpu_taken).collect()
-    }
-
     /// The shares of its load that the iterations of a case offered.
     fn offered(&self, case: &Case) -> Vec<f64> {
         let [errors, quanta] = offered::COLUMNS.map(|column| self.values(case, column));
@@ -255,24 +250,12 @@ impl Evidence {
     /// All pairs of a survey together, and the run that measured them.
     pub fn surveyed(&self, survey: &Survey) -> (Surveyed, String) {
         let of: HashSet<&str> = survey.case_ids.iter().map(String::as_str).collect();
-        let cases: Vec<&Case> = self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
-        let way = |case: &Case| case.key.direction.parse().unwrap_or(Way::Forward);
+        let mut cases: Vec<&Case> = self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
         let has_parts: HashSet<&str> =
-            cases.iter().filter(|case| way(case) != Way::Both).map(|case| case.key.id.as_str()).collect();
-        let is_part = |case: &&&Case| way(case) != Way::Both || !has_parts.contains(case.key.id.as_str());
-        let pair = |case: &&Case| Pair {
-            from: case.origin.from.clone(),
-            to: case.origin.to.clone(),
-            way: way(case),
-            values: self.values(case, survey.metric.column).to_vec(),
-            // A row without a value says as much as a failure.
-            failed: case.failed.is_some()
-                || !case.rows.is_empty() && self.values(case, survey.metric.column).is_empty(),
-            cpu_taken: self.cpu_taken(case, survey.metric.column),
-        };
-        let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();
-        let (family, run_id) = cases.first().map(|case| (case.family, case.origin.run_id.clone())).unwrap_or_default();
-        (Surveyed::of(&pairs, survey.metric, family), run_id)
+            cases.iter().filter(|case| case.way() != Way::Both).map(|case| case.key.id.as_str()).collect();
+        cases.retain(|case| case.way() != Way::Both || !has_parts.contains(case.key.id.as_str()));
+        let run_id = cases.first().map(|case| case.origin.run_id.clone()).unwrap_or_default();
+        (Surveyed::of(&cases, survey.metric, self.place(survey.metric.column)), run_id)
     }
 }
 
