@@ -309,7 +309,7 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let missing = format!("note: {} has what the plan no longer has: gone", folder.name("base.csv"));
     assert!(ran.stdout.contains(&missing), "{}", ran.stdout);
-    let other = "has this case with other settings (sizes.request_bytes: 1 → 64): promote a run that has these";
+    let other = "has this case with other settings (request_size: (not set) → 64): promote a run that has these";
     assert!(ran.stdout.contains(other), "{}", ran.stdout);
     let gate = plumb(&["gate", "-f", "text", &folder.name("new.csv")]);
     assert!(gate.stdout.contains(other) && gate.stderr.contains(&missing), "{} {}", gate.stdout, gate.stderr);
@@ -326,7 +326,7 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     let ran = promote("new.csv");
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("  ")).collect();
     let [kept, gone] = lines[..] else { panic!("{}", ran.stdout) };
-    assert!(kept.ends_with(", with other settings (sizes.request_bytes: 1 → 64)"), "{kept}");
+    assert!(kept.ends_with(", with other settings (request_size: (not set) → 64)"), "{kept}");
     assert_eq!(gone, "  gone: gone");
 }
 

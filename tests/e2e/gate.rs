@@ -167,7 +167,7 @@ fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
     assert_eq!(rows.len(), 2, "{}", ran.stdout);
     for row in &rows {
         assert!(
-            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains(": 1 → 64"),
+            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains("(request_size: (not set) → 64)"),
             "{row:?}"
         );
     }

@@ -97,6 +97,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
             job: Job::Traffic(Box::new(spec(Direction::Forward))),
             from: Endpoint::Local,
             to: Endpoint::Embedded,
+            settings: BTreeMap::new(),
             wire: None,
             refused: None,
         }],
