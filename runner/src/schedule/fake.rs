@@ -1,6 +1,6 @@
 //! Hand-made reports and benches for the tests of this folder.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use chacha20::ChaCha8Rng;
 use netcore::{
