@@ -293,7 +293,7 @@ impl Baseline {
 
     /// The baseline's cases.
     fn index(&self) -> Index<'_> {
-        Index::new(self.samples.as_ref().map(|s| s.cases.as_slice()).unwrap_or_default())
+        Index::new(self.samples.iter().flat_map(|samples| &samples.cases))
     }
 
     fn one(

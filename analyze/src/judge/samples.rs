@@ -140,10 +140,24 @@ impl Samples {
 
     /// Drops the directions of a case that has a row for both together.
     pub fn keep_totals(&mut self) {
-        let whole = |k: &Key| k.direction == Way::Both.as_str();
-        let of = |k: &Key| (k.id.clone(), k.member.clone());
-        let both: HashSet<_> = self.cases.iter().map(|c| &c.key).filter(|k| whole(k)).map(of).collect();
-        self.cases.retain(|c| whole(&c.key) || !both.contains(&of(&c.key)));
+        let is_total: Vec<bool> = self.are_totals().collect();
+        let mut is_total = is_total.into_iter();
+        self.cases.retain(|_| is_total.next().unwrap_or_default());
+    }
+
+    /// The cases without the directions of one that has a row for both together.
+    pub fn totals(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().zip(self.are_totals()).filter_map(|(case, is_total)| is_total.then_some(case))
+    }
+
+    /// By case: whether it is no direction of one that has a row for both together.
+    fn are_totals(&self) -> impl Iterator<Item = bool> {
+        fn of(case: &Case) -> (&str, &str) {
+            (&case.key.id, &case.key.member)
+        }
+        let is_whole = |case: &&Case| case.key.direction == Way::Both.as_str();
+        let both: HashSet<_> = self.cases.iter().filter(is_whole).map(of).collect();
+        self.cases.iter().map(move |case| is_whole(&case) || !both.contains(&of(case)))
     }
 }
 
@@ -344,7 +358,7 @@ pub fn headlines(header: &Header) -> Vec<usize> {
 
 /// Finds cases by hash: a table may have a hundred thousand.
 pub struct Index<'a> {
-    all: &'a [Case],
+    all: Vec<&'a Case>,
     by_key: HashMap<&'a Key, &'a Case>,
     by_id: HashMap<&'a str, Vec<&'a Case>>,
     /// The direction in which a case's member was measured; `None`: several.
@@ -353,9 +367,10 @@ pub struct Index<'a> {
 
 impl<'a> Index<'a> {
     /// Of two cases with the same key, the first is found.
-    pub fn new(cases: &'a [Case]) -> Self {
-        let mut index = Self { all: cases, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
-        for case in cases {
+    pub fn new(cases: impl IntoIterator<Item = &'a Case>) -> Self {
+        let all = cases.into_iter().collect();
+        let mut index = Self { all, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
+        for case in index.all.iter().copied() {
             let key = &case.key;
             index.by_key.entry(key).or_insert(case);
             index.by_id.entry(&key.id).or_default().push(case);
@@ -372,8 +387,8 @@ impl<'a> Index<'a> {
     }
 
     /// All cases, in the order of the table.
-    pub fn all(&self) -> &'a [Case] {
-        self.all
+    pub fn all(&self) -> &[&'a Case] {
+        &self.all
     }
 
     /// The case with this key. A table may leave the direction `forward` out, as rows of other programs do.

@@ -82,8 +82,6 @@ pub struct Survey {
 pub struct Evidence {
     /// Cases with their directions apart.
     samples: Samples,
-    /// Cases as wholes.
-    totals: Samples,
     /// Their streams.
     streams: Samples,
     /// Names of the columns, in the order of every case's values.
@@ -115,19 +113,13 @@ impl Evidence {
         let with_streams = statements.iter().any(|s| s.scope == Scope::Stream);
         let (samples, streams) = Samples::read_with_streams(table, selection, &indices, with_streams)?;
         samples.note.iter().for_each(|note| crate::warn(note));
-        Ok(Self::of(columns, samples, streams, false))
+        Ok(Self { samples, streams, columns, names_all_directions: false })
     }
 
     /// The values of a run: cases with their directions apart, and their streams.
     pub fn of_run(columns: Vec<&'static str>, cases: Vec<Case>, streams: Vec<Case>) -> Self {
         let [samples, streams] = [cases, streams].map(Samples::of);
-        Self::of(columns, samples, streams, true)
-    }
-
-    fn of(columns: Vec<&'static str>, samples: Samples, streams: Samples, names_all_directions: bool) -> Self {
-        let mut totals = samples.clone();
-        totals.keep_totals();
-        Self { samples, totals, streams, columns, names_all_directions }
+        Self { samples, streams, columns, names_all_directions: true }
     }
 
     fn place(&self, column: &str) -> Option<usize> {
@@ -146,7 +138,8 @@ impl Evidence {
 
     /// Finds cases while statements are judged.
     pub fn index(&self) -> Indices<'_> {
-        let [samples, totals, streams] = [&self.samples, &self.totals, &self.streams].map(|s| Index::new(&s.cases));
+        let [samples, streams] = [&self.samples, &self.streams].map(|s| Index::new(&s.cases));
+        let totals = Index::new(self.samples.totals());
         let samples = if self.names_all_directions { samples.with_directions() } else { samples };
         Indices { samples, totals, streams }
     }
@@ -172,10 +165,10 @@ impl Evidence {
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
         let values =
             |case: &Case| baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect();
-        let there: HashSet<&String> = self.totals.cases.iter().map(|case| &case.key.id).collect();
+        let there: HashSet<&String> = self.samples.cases.iter().map(|case| &case.key.id).collect();
         let promised: BTreeSet<&String> = baseline.promises().iter().flat_map(|p| &p.case_ids).collect();
         let absent = promised.into_iter().filter(|id| !there.contains(id)).map(|id| Case::absent(id));
-        let all = self.totals.cases.iter().cloned().chain(absent);
+        let all = self.samples.totals().cloned().chain(absent);
         all.map(|case| Case { values: values(&case), ..case }).collect()
     }
 
@@ -294,7 +287,7 @@ impl<'a> Indices<'a> {
             let concerned = |case: &&Case| concerns(statement, case, index);
             match &statement.case_id {
                 Some(id) => index.of(id).iter().copied().filter(concerned).collect(),
-                None => index.all().iter().filter(concerned).collect(),
+                None => index.all().iter().copied().filter(concerned).collect(),
             }
         };
         let chosen = match statement.scope {
