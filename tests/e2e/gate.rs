@@ -167,7 +167,9 @@ fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
     assert_eq!(rows.len(), 2, "{}", ran.stdout);
     for row in &rows {
         assert!(
-            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains("(request_size: (not set) → 64)"),
+            row["case"] == "rr"
+                && row["note"].contains("other settings")
+                && row["note"].contains("(request_size: (not set) → 64)"),
             "{row:?}"
         );
     }
@@ -250,11 +252,13 @@ fn what_a_run_that_was_cut_off_did_not_measure_is_named_once() {
         plumb(&["gate", "-f", "text", &table]).stdout
     };
     let answer = judged();
-    let said = "The run was interrupted (SIGINT); 2 cases were not measured to their end: bulk, last. Of 1 case compared";
+    let said =
+        "The run was interrupted (SIGINT); 2 cases were not measured to their end: bulk, last. Of 1 case compared";
     assert!(answer.starts_with(said), "{answer}");
     // A crash leaves neither rows of these cases nor their names.
     let rows = fs::read_to_string(folder.path("r.csv")).unwrap();
-    let first: String = rows.split_inclusive('\n').filter(|row| !row.contains(",bulk,") && !row.contains(",last,")).collect();
+    let first: String =
+        rows.split_inclusive('\n').filter(|row| !row.contains(",bulk,") && !row.contains(",last,")).collect();
     fs::write(folder.path("r.csv"), first).unwrap();
     let mut record: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.path("r.run.json")).unwrap()).unwrap();
@@ -263,6 +267,9 @@ fn what_a_run_that_was_cut_off_did_not_measure_is_named_once() {
     }
     fs::write(folder.path("r.run.json"), record.to_string()).unwrap();
     let answer = judged();
-    assert!(answer.starts_with("The run has not ended, or it crashed; 2 cases were not measured to their end: "), "{answer}");
+    assert!(
+        answer.starts_with("The run has not ended, or it crashed; 2 cases were not measured to their end: "),
+        "{answer}"
+    );
     assert_eq!((answer.matches("bulk").count(), answer.matches("last").count()), (1, 1), "{answer}");
 }

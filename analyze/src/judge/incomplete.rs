@@ -86,7 +86,10 @@ mod tests {
             began: "t".to_owned(),
             interrupted: interrupted.map(str::to_owned),
             ended: ended.map(str::to_owned),
-            unfinished: interrupted.map(|_| Unfinished { case: "d".to_owned(), ..Unfinished::default() }).into_iter().collect(),
+            unfinished: interrupted
+                .map(|_| Unfinished { case: "d".to_owned(), ..Unfinished::default() })
+                .into_iter()
+                .collect(),
             ..RunRecord::default()
         };
         let records = [record(Some("SIGINT"), Some("t")), record(Some("SIGALRM"), Some("t")), record(None, Some("t"))];

@@ -121,7 +121,9 @@ pub enum Said {
 
 /// The statement of a comparison's row. A metric that is neither better nor worse gets worse by a change in either direction.
 pub fn said(metric: &Metric, row: &VerdictRow) -> Said {
-    let (Some(low), Some(high), Some(least)) = (row.ci_low_ratio, row.ci_high_ratio, row.limit_ratio) else { return Said::Undecided };
+    let (Some(low), Some(high), Some(least)) = (row.ci_low_ratio, row.ci_high_ratio, row.limit_ratio) else {
+        return Said::Undecided;
+    };
     let is_beyond = match metric.better {
         Better::Higher => high <= -least,
         Better::Lower => low >= least,

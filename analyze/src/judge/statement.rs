@@ -243,7 +243,8 @@ impl Evidence {
     /// All pairs of a survey together, and the run that measured them.
     pub fn surveyed(&self, survey: &Survey) -> (Surveyed, String) {
         let of: HashSet<&str> = survey.case_ids.iter().map(String::as_str).collect();
-        let mut cases: Vec<&Case> = self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
+        let mut cases: Vec<&Case> =
+            self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
         let has_parts: HashSet<&str> =
             cases.iter().filter(|case| case.way() != Way::Both).map(|case| case.key.id.as_str()).collect();
         cases.retain(|case| case.way() != Way::Both || !has_parts.contains(case.key.id.as_str()));

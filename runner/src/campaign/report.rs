@@ -49,6 +49,7 @@ const MOST_SUSPECTS: usize = 8;
 
 /// The results of a run.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a run")]
 pub struct Report {
     /// The summary rows: of each case its members, then the whole.
     pub summaries: Vec<Row>,

@@ -247,7 +247,10 @@ fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     let room = match row.ci_low_ratio {
         _ if said != Said::Undecided => String::new(),
         Some(_) => {
-            format!(", and the interval leaves room for both sides of {}", units::margin(row.limit_ratio.unwrap_or_default()))
+            format!(
+                ", and the interval leaves room for both sides of {}",
+                units::margin(row.limit_ratio.unwrap_or_default())
+            )
         }
         None => ", which are too few for an interval".to_owned(),
     };

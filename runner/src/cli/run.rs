@@ -126,7 +126,9 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     }
     if !wrong.is_empty() {
         // CI would read the JUnit of an earlier run as that of this one.
-        let is = |file: &Path, plan: &String| fs::canonicalize(plan).is_ok_and(|plan| Some(plan) == fs::canonicalize(file).ok());
+        let is = |file: &Path, plan: &String| {
+            fs::canonicalize(plan).is_ok_and(|plan| Some(plan) == fs::canonicalize(file).ok())
+        };
         let is_plan = |file: &PathBuf| args.plans.iter().any(|plan| is(file, plan));
         if let Some(junit) = args.junit.as_ref().filter(|file| !is_plan(file))
             && let Err(other) = ci::junit(junit, &args.plans.join(" "), &faults)

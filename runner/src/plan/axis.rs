@@ -33,11 +33,11 @@ pub fn normal(path: &str, value: &Node) -> String {
 
 /// The settings of a test or a member, by their paths. What is about the whole test, and its hosts, are none.
 pub fn settings(body: &Node) -> BTreeMap<String, String> {
-    fn add(path: String, value: &Node, found: &mut BTreeMap<String, String>) {
+    fn add(path: &str, value: &Node, found: &mut BTreeMap<String, String>) {
         match value.entries() {
-            Some(inner) => inner.iter().for_each(|entry| add(format!("{path}.{}", entry.key), &entry.value, found)),
+            Some(inner) => inner.iter().for_each(|entry| add(&format!("{path}.{}", entry.key), &entry.value, found)),
             None => {
-                found.insert(path.clone(), normal(&path, value));
+                found.insert(path.to_owned(), normal(path, value));
             }
         }
     }
@@ -45,7 +45,7 @@ pub fn settings(body: &Node) -> BTreeMap<String, String> {
     let is_whole = |name: &str| keys::of_whole_test().any(|key| key == name);
     for entry in body.entries().unwrap_or_default() {
         if !keys::names_hosts(&entry.key) && !is_whole(&entry.key) {
-            add(entry.key.to_string(), &entry.value, &mut found);
+            add(&entry.key, &entry.value, &mut found);
         }
     }
     found
