@@ -295,12 +295,7 @@ impl Command {
                 } else {
                     filter.run(&mut out.lock())?
                 };
-                Ok(match verdict {
-                    analyze::Verdict::Ok => Exit::Success,
-                    analyze::Verdict::Failed => Exit::Failed,
-                    analyze::Verdict::Inconclusive => Exit::Inconclusive,
-                    analyze::Verdict::Exit(code) => Exit::Command(code),
-                })
+                Ok(verdict.into())
             }
         }
     }

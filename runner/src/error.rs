@@ -39,6 +39,18 @@ impl Exit {
     }
 }
 
+impl From<analyze::Verdict> for Exit {
+    fn from(verdict: analyze::Verdict) -> Self {
+        match verdict {
+            analyze::Verdict::Ok => Self::Success,
+            analyze::Verdict::Failed => Self::Failed,
+            analyze::Verdict::Inconclusive => Self::Inconclusive,
+            analyze::Verdict::Exit(3) => Self::Measurement,
+            analyze::Verdict::Exit(code) => Self::Command(code),
+        }
+    }
+}
+
 /// Replaces a file as a whole: a reader, or a crash, sees the old file or the new one.
 pub fn replace(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Error> {
     analyze::table::replace(path, bytes).map_err(|e| match e {

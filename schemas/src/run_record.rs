@@ -190,6 +190,9 @@ pub struct LaunchRecord {
 pub struct CaseRecord {
     /// Its readable name.
     pub case: String,
+    /// The paths and values of its settings as its plan has them, without the hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// The test as both ends got it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<Value>,

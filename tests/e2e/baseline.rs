@@ -64,13 +64,19 @@ fn verdict(folder: &Folder) -> (String, String) {
 #[test]
 fn without_a_baseline_the_plan_says_what_that_is() {
     let folder = Folder::new();
-    for (on_missing, code, word) in [("warn", 0, "inconclusive"), ("fail", 1, "fail"), ("pass", 0, "missing")] {
+    for (on_missing, code, word, said) in [
+        ("warn", 0, "inconclusive", "1 is inconclusive (rr)"),
+        ("fail", 1, "fail", "1 fails without a counterpart (rr)"),
+        ("pass", 0, "missing", "without a counterpart"),
+    ] {
         let ran = run(&folder, &format!("  on_missing: {on_missing}"), "");
         assert_eq!(ran.code, Some(code), "{}", ran.stderr);
         let (verdict, note) = verdict(&folder);
         assert_eq!(verdict, word);
         assert!(note.contains("base.csv") && note.contains("plumb baseline promote"), "{note}");
         assert!(ran.stdout.contains("transaction_rate at most 60 % below"), "never in silence: {}", ran.stdout);
+        let answer = format!("Of 1 case compared with the baseline: {said}.");
+        assert!(ran.stdout.contains(&answer), "{answer}: {}", ran.stdout);
     }
     // A path is that of the working directory, or else beside the plan.
     let top = "baseline: {source: base.csv, compare: [{metric: transaction_rate, max_regression: 60%}]}";
@@ -303,7 +309,7 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let missing = format!("note: {} has what the plan no longer has: gone", folder.name("base.csv"));
     assert!(ran.stdout.contains(&missing), "{}", ran.stdout);
-    let other = "has this case with other settings (sizes.request_bytes: 1 → 64): promote a run that has these";
+    let other = "has this case with other settings (request_size: (not set) → 64): promote a run that has these";
     assert!(ran.stdout.contains(other), "{}", ran.stdout);
     let gate = plumb(&["gate", "-f", "text", &folder.name("new.csv")]);
     assert!(gate.stdout.contains(other) && gate.stderr.contains(&missing), "{} {}", gate.stdout, gate.stderr);
@@ -320,7 +326,7 @@ fn other_settings_a_missing_test_and_lost_rows_are_told() {
     let ran = promote("new.csv");
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("  ")).collect();
     let [kept, gone] = lines[..] else { panic!("{}", ran.stdout) };
-    assert!(kept.ends_with(", with other settings (sizes.request_bytes: 1 → 64)"), "{kept}");
+    assert!(kept.ends_with(", with other settings (request_size: (not set) → 64)"), "{kept}");
     assert_eq!(gone, "  gone: gone");
 }
 

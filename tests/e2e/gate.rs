@@ -2,7 +2,12 @@
 
 use std::fs;
 
-use crate::program::{Folder, number, parse, plumb};
+use nix::sys::signal::Signal;
+
+use crate::{
+    program::{Folder, end, number, parse, plumb},
+    signals::{signal, under_way},
+};
 
 /// The sorted lines of a verdicts table: a run writes them case by case, `plumb gate` statement by
 /// statement.
@@ -162,7 +167,9 @@ fn a_case_of_other_settings_is_named_and_so_is_the_setting() {
     assert_eq!(rows.len(), 2, "{}", ran.stdout);
     for row in &rows {
         assert!(
-            row["case"] == "rr" && row["note"].contains("other settings") && row["note"].contains(": 1 → 64"),
+            row["case"] == "rr"
+                && row["note"].contains("other settings")
+                && row["note"].contains("(request_size: (not set) → 64)"),
             "{row:?}"
         );
     }
@@ -220,4 +227,49 @@ fn a_failed_case_is_an_error_of_every_reader() {
     let gate = plumb(&["gate", "-f", "text", &whole]);
     assert_eq!(gate.code, Some(3));
     assert!(gate.stdout.starts_with("The run was interrupted (SIGINT). The assertion holds: "), "{}", gate.stdout);
+}
+
+/// A case that an interruption or a crash kept from being measured has not failed: the answer names it.
+#[test]
+fn what_a_run_that_was_cut_off_did_not_measure_is_named_once() {
+    let folder = Folder::new();
+    let baseline = format!(
+        "baseline: {{source: {}, compare: [{{metric: transaction_rate, max_regression: 50%}}]}}",
+        folder.name("none.csv")
+    );
+    let test = |name: &str, more: &str| format!("  {name}: {{workload: tcp_rr, assert: [errors == 0], {more}}}\n");
+    let tests = test("first", "transactions: 20") + &test("bulk", "duration: 60s") + &test("last", "transactions: 30");
+    let plan = folder.plan(&baseline, &tests);
+    let child = under_way(&folder, &plan);
+    signal(&child, Signal::SIGINT);
+    assert_eq!(end(child).code, Some(130));
+    let table = folder.name("r.csv");
+    let judged = || {
+        let csv = plumb(&["gate", &table]);
+        assert_eq!(csv.code, Some(3), "{}", csv.stderr);
+        let cases: Vec<_> = parse(&csv.stdout).into_iter().map(|row| row["case"].clone()).collect();
+        assert_eq!(cases, ["first", "first"], "{}", csv.stdout);
+        plumb(&["gate", "-f", "text", &table]).stdout
+    };
+    let answer = judged();
+    let said =
+        "The run was interrupted (SIGINT); 2 cases were not measured to their end: bulk, last. Of 1 case compared";
+    assert!(answer.starts_with(said), "{answer}");
+    // A crash leaves neither rows of these cases nor their names.
+    let rows = fs::read_to_string(folder.path("r.csv")).unwrap();
+    let first: String =
+        rows.split_inclusive('\n').filter(|row| !row.contains(",bulk,") && !row.contains(",last,")).collect();
+    fs::write(folder.path("r.csv"), first).unwrap();
+    let mut record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.path("r.run.json")).unwrap()).unwrap();
+    for key in ["ended", "interrupted", "unfinished"] {
+        record.as_object_mut().unwrap().remove(key);
+    }
+    fs::write(folder.path("r.run.json"), record.to_string()).unwrap();
+    let answer = judged();
+    assert!(
+        answer.starts_with("The run has not ended, or it crashed; 2 cases were not measured to their end: "),
+        "{answer}"
+    );
+    assert_eq!((answer.matches("bulk").count(), answer.matches("last").count()), (1, 1), "{answer}");
 }

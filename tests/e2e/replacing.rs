@@ -305,4 +305,13 @@ fn a_run_that_cannot_begin_tells_ci_and_leaves_the_earlier_table() {
     assert_eq!(fs::read(folder.path("r.csv")).unwrap(), earlier);
     let report = fs::read_to_string(folder.path("j.xml")).unwrap();
     assert!(report.contains("errors=\"1\"") && report.contains("127.0.0.1:1"), "{report}");
+    // A plan that cannot be loaded is an error, too, and is no place for a report.
+    let broken = plan("iteration: 3\n");
+    let text = fs::read(&broken).unwrap();
+    assert_eq!(run(&broken).code, Some(2));
+    let report = fs::read_to_string(folder.path("j.xml")).unwrap();
+    let said = "plan.yaml:3: unknown key `iteration`";
+    assert!(report.contains("tests=\"1\"") && report.contains("errors=\"1\"") && report.contains(said), "{report}");
+    assert_eq!(plumb(&["run", &broken, "--junit", &broken]).code, Some(2));
+    assert_eq!(fs::read(&broken).unwrap(), text);
 }

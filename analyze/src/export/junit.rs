@@ -8,7 +8,7 @@ use crate::{
 use indexmap::IndexMap;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
-    columns::{VerdictRow, results::column},
+    columns::{VerdictRow, results::column, verdicts::column as verdict},
     metrics::{self, Family, Metric},
     units,
     words::{Phase, Record, Severity, Status, Verdict},
@@ -18,13 +18,13 @@ use std::{collections::BTreeMap, io::Write, time::Duration};
 /// Writes the report; it is read whole, because its head counts what failed.
 pub fn write(table: &mut Table, selection: &Selection, output: &mut dyn Write) -> Result<(), Error> {
     let mut cases = Vec::new();
-    if table.header().find("verdict").is_some() {
+    if table.header().find(verdict::verdict).is_some() {
         if !selection.conditions.is_empty() {
             return Err(Error::Usage("--where chooses rows of results, and this table has verdicts".to_owned()));
         }
-        for verdict in verdicts::read(table)? {
-            let class = verdict.case.split('[').next().unwrap_or_default();
-            cases.push((String::from("gate"), of_verdict(&verdict, class)));
+        for row in verdicts::read(table)? {
+            let class = row.case.split('[').next().unwrap_or_default();
+            cases.push((String::from("gate"), of_verdict(&row, class)));
         }
     } else {
         table.require(column::case)?;
@@ -88,6 +88,27 @@ pub fn set_seconds(case: &mut TestCase, seconds: Option<f64>) {
     }
 }
 
+/// The columns of a verdict that are properties of its test case.
+const PROPERTIES: [&str; 17] = [
+    verdict::verdict,
+    verdict::metric,
+    verdict::member,
+    verdict::n,
+    verdict::observed,
+    verdict::statistic,
+    verdict::ci_low,
+    verdict::ci_high,
+    verdict::confidence_level,
+    verdict::limit,
+    verdict::baseline,
+    verdict::change_ratio,
+    verdict::ci_low_ratio,
+    verdict::ci_high_ratio,
+    verdict::limit_ratio,
+    verdict::p_value,
+    verdict::needed_iterations,
+];
+
 /// The test case of a verdict, with its values twice: as properties for programs, and in a sentence (`system-out`) for
 /// GitLab, Jenkins and GitHub's reporters, which show no properties.
 pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
@@ -111,26 +132,9 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
     }
     let mut case = case(&format!("{}: {what}", row.case), class, status, &message);
     set_seconds(&mut case, row.elapsed_s);
-    let number = |value: Option<f64>| value.map(schemas::columns::number).filter(|text| !text.is_empty());
-    let text = |text: &str| Some(text.to_owned()).filter(|t| !t.is_empty());
-    let properties = [
-        ("verdict", text(row.verdict.as_str())),
-        ("metric", text(&row.metric)),
-        ("member", text(&row.member)),
-        ("observed", number(row.observed)),
-        ("statistic", text(&row.statistic)),
-        ("ci_low", number(row.ci_low)),
-        ("ci_high", number(row.ci_high)),
-        ("confidence_level", number(row.confidence_level)),
-        ("limit", number(row.limit)),
-        ("baseline", number(row.baseline)),
-        ("change_ratio", number(row.change_ratio)),
-        ("p_value", number(row.p_value)),
-        ("iterations", Some(row.n.to_string())),
-        ("needed_iterations", row.needed_iterations.map(|n| n.to_string())),
-    ];
-    for (name, value) in properties {
-        if let Some(value) = value {
+    for name in PROPERTIES {
+        let value = row.text(name);
+        if !value.is_empty() {
             case.add_property(Property::new(name, value));
         }
     }

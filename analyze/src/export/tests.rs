@@ -181,6 +181,14 @@ fn junit_counts_what_failed() {
         assert!(text.contains(&format!("<property name=\"{property}\"/>")), "{property}: {text}");
     }
     assert!(text.contains("500 Mbit/s ± 2.0 % (median of 5 iterations, interval at 95 %)</system-out>"), "{text}");
+    // The interval of a change is a ratio, and has another name than that of a value.
+    let compared = "case,assertion,metric,n,observed,baseline,change_ratio,ci_low_ratio,ci_high_ratio,limit_ratio,verdict\n\
+        bulk,baseline,throughput_bits_per_s,9,8e8,1e9,-0.2,-0.25,-0.15,0.03,regression\n";
+    let changed = written(|out| junit::write(&mut table(compared), &Selection::default(), out));
+    for property in ["n\" value=\"9", "ci_low_ratio\" value=\"-0.25", "limit_ratio\" value=\"0.03"] {
+        assert!(changed.contains(&format!("<property name=\"{property}\"/>")), "{property}: {changed}");
+    }
+    assert!(!changed.contains("\"ci_low\"") && !changed.contains("\"limit\""), "{changed}");
     // Each has its time, and a suite counts the two verdicts of one measurement once.
     assert_eq!((text.matches("time=\"10.500\"").count(), text.matches("time=\"2.000\"").count()), (2, 2), "{text}");
     assert_eq!(text.matches("time=\"12.500\"").count(), 2, "{text}");

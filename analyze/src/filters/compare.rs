@@ -25,7 +25,7 @@ use crate::{
 };
 use schemas::{
     columns,
-    metrics::{self, Better, Metric, Range},
+    metrics::{self, Metric},
     run_record::RunRecord,
     text::short_names,
     units,
@@ -187,7 +187,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
                 for (values, column) in case.values.iter_mut().zip(&sides.columns) {
                     let metric = metrics::find(column);
                     for value in values {
-                        *value = Worse::of(better(metric)).make(*value, metric, worse);
+                        *value = Worse::of(rule(args, metric).better).make(*value, metric, worse);
                     }
                 }
             }
@@ -280,7 +280,7 @@ fn say_least(args: &Args, comparisons: &mut [Compared]) {
     let tested = if args.no_correction { 1 } else { comparisons.iter().filter(|c| c.found.p.is_some()).count() };
     for compared in comparisons {
         let values = &compared.base;
-        let worse = Worse::of(better(compared.metric));
+        let worse = Worse::of(compared.found.rule.better);
         let least = worsening::least_noticed(worse, |by| {
             let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
             let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
@@ -312,19 +312,13 @@ fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
     if failed { Verdict::Failed } else { Verdict::Ok }
 }
 
-fn better(metric: Option<&Metric>) -> Better {
-    metric.map_or(Better::Neither, |m| m.better)
-}
-
 fn rule(args: &Args, metric: Option<&Metric>) -> Rule {
     Rule {
-        better: better(metric),
         test: args.test,
         alpha: args.alpha,
         min_ratio: args.min_effect,
-        range: metric.map_or(Range::ANY, Metric::range),
         seed: args.seed,
-        ..Rule::DEFAULT
+        ..metric.map_or(Rule::DEFAULT, Rule::of)
     }
 }
 

@@ -119,17 +119,19 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }));
     }
     let mut table = Table::open(&args.tables.input)?;
-    let records = environment::read_all(&args.tables.input.files)?;
-    let record = records.first();
-    let here = record.map(Environment::of).unwrap_or_default();
+    let mut records = environment::read_all(&args.tables.input.files)?;
+    let here = records.first().map(Environment::of).unwrap_or_default();
     let baseline = args.terms.clone().map(Baseline::read).transpose()?;
     if let Some(note) = baseline.as_ref().and_then(Baseline::gone) {
         crate::warn(&note);
     }
-    let evidence = Evidence::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
+    let mut evidence = Evidence::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
+    for record in records.iter_mut().filter(|record| record.ended.is_none() && !record.began.is_empty()) {
+        record.unfinished = evidence.leave_out_absent(&args.planned);
+    }
     let mut rows = evidence.judge(&statements, baseline.as_ref(), &here, args.self_test);
     for row in &mut rows {
-        explain(row, args, record);
+        explain(row, args, records.first());
     }
     let format = args.tables.output.format(args.format);
     let incomplete = incomplete::sentences(&records, evidence.cases().iter());

@@ -9,7 +9,7 @@ use schemas::{
     words::{Severity, Verdict},
 };
 
-use super::{comparison::change_text, verdicts::observed};
+use super::verdicts::{self, observed};
 
 /// Rows that are named; of more, their number.
 const NAMED: usize = 3;
@@ -17,19 +17,12 @@ const NAMED: usize = 3;
 /// The verdicts in a sentence, and the worst of them; `None` without verdicts. `against` names the other side of
 /// the comparisons.
 pub fn answer(rows: &[VerdictRow], against: &str) -> Option<(Verdict, String)> {
-    let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| is_comparison(r));
+    let (compared, asserted): (Vec<&VerdictRow>, Vec<&VerdictRow>) = rows.iter().partition(|r| r.compares());
     let mut said: Vec<(Verdict, String)> =
         [assertions(&asserted), comparisons(&compared, against)].into_iter().flatten().collect();
     said.sort_by_key(|(verdict, _)| verdict.place());
     let worst = said.first()?.0;
     Some((worst, said.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(" ")))
-}
-
-fn is_comparison(row: &VerdictRow) -> bool {
-    use Verdict::{Changed, Error, Improvement, Missing, NoWorse, Regression, Same};
-    row.baseline.is_some()
-        || !row.baseline_run_id.is_empty()
-        || [Changed, Error, Improvement, Missing, NoWorse, Regression, Same].contains(&row.verdict)
 }
 
 /// `2 of 6 assertions fail: bulk throughput >= 9Gbit/s (8.1 Gbit/s ± 1 %); …`
@@ -40,8 +33,8 @@ fn assertions(rows: &[&VerdictRow]) -> Option<(Verdict, String)> {
     }
     let of = |is: &dyn Fn(&VerdictRow) -> bool| rows.iter().copied().filter(|r| is(r)).collect::<Vec<_>>();
     let name = |row: &VerdictRow| match observed(row) {
-        seen if seen.is_empty() => format!("{} {}", case(row), row.assertion),
-        seen => format!("{} {} ({seen})", case(row), row.assertion),
+        seen if seen.is_empty() => format!("{} {}", row.case, row.assertion),
+        seen => format!("{} {} ({seen})", row.case, row.assertion),
     };
     let failing = of(&VerdictRow::fails);
     let warned = of(&|r| r.verdict.is_bad() && r.severity == Severity::Warn);
@@ -87,9 +80,9 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
     let of = |wanted: Verdict| rows.iter().copied().filter(|r| r.verdict == wanted).collect::<Vec<_>>();
     let is_one_metric = rows.iter().all(|row| row.metric == rows[0].metric);
     let change = |row: &VerdictRow| {
-        let text = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
+        let text = verdicts::change(row);
         let metric = metrics::find(&row.metric).filter(|_| !is_one_metric).map_or("", |metric| metric.name);
-        [&case(row), metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        [&*row.case, metric, &text].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     };
     let with = format!("compared with {against}");
     let mut parts = Vec::new();
@@ -97,6 +90,7 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
         (Verdict::Regression, ["is worse", "are worse"]),
         (Verdict::Improvement, ["is better", "are better"]),
         (Verdict::Changed, ["changed", "changed"]),
+        (Verdict::Fail, ["fails without a counterpart", "fail without a counterpart"]),
         (Verdict::Inconclusive, ["is inconclusive", "are inconclusive"]),
         (Verdict::Error, ["may not be compared", "may not be compared"]),
     ] {
@@ -115,12 +109,12 @@ fn comparisons(rows: &[&VerdictRow], against: &str) -> Option<(Verdict, String)>
             n => parts.push(format!("{n} {words}")),
         }
     }
-    let worst = [Verdict::Regression, Verdict::Error, Verdict::Inconclusive, Verdict::Missing]
+    let worst = [Verdict::Fail, Verdict::Regression, Verdict::Error, Verdict::Inconclusive, Verdict::Missing]
         .into_iter()
         .find(|v| !of(*v).is_empty())
         .unwrap_or(Verdict::Same);
     // A case may be compared by several metrics.
-    let distinct = rows.iter().map(|row| (case(row), &row.baseline_run_id)).collect::<HashSet<_>>().len();
+    let distinct = rows.iter().map(|row| (&row.case, &row.baseline_run_id)).collect::<HashSet<_>>().len();
     let cases = counted(all, if distinct == all { "case" } else { "comparison" });
     let with = if distinct == all { with } else { format!("with {against}") };
     let all_same = of(Verdict::Same).len() == all;
@@ -139,11 +133,6 @@ fn list(rows: &[&VerdictRow], name: impl Fn(&VerdictRow) -> String) -> Option<St
         named.push(format!("{} more", rows.len() - NAMED));
     }
     (!named.is_empty()).then(|| named.join("; "))
-}
-
-fn case(row: &VerdictRow) -> String {
-    let says_member = row.case.split(' ').any(|word| word == row.member);
-    if row.member.is_empty() || says_member { row.case.clone() } else { format!("{} {}", row.case, row.member) }
 }
 
 #[cfg(test)]
@@ -168,7 +157,7 @@ mod tests {
     #[test]
     fn assertions_in_a_sentence() {
         use Verdict::{Fail, Inconclusive, Pass};
-        let warn = VerdictRow { severity: Severity::Warn, member: "up".into(), ..row("c", Fail) };
+        let warn = VerdictRow { severity: Severity::Warn, ..row("c up", Fail) };
         let (verdict, text) = said(&[row("a", Pass), row("b", Fail), warn, row("d", Inconclusive)]);
         assert_eq!(verdict, Fail);
         assert_eq!(
@@ -189,8 +178,9 @@ mod tests {
         let compared = |case, verdict, change| VerdictRow {
             baseline: Some(8e9),
             change_ratio: Some(change),
-            ci_low: Some(change - 0.01),
-            ci_high: Some(change + 0.01),
+            ci_low_ratio: Some(change - 0.01),
+            ci_high_ratio: Some(change + 0.01),
+            limit_ratio: Some(0.03),
             ..row(case, verdict)
         };
         let (verdict, text) =
@@ -212,5 +202,14 @@ mod tests {
             (verdict, text.as_str()),
             (Same, "Of 1 case compared with main.csv, none changed by an amount that counts.")
         );
+        // Only one side has values: it is a comparison all the same.
+        for (verdict, words) in [
+            (Verdict::Fail, "1 fails without a counterpart (b)"),
+            (Inconclusive, "1 is inconclusive (b)"),
+            (Verdict::Missing, "without a counterpart"),
+        ] {
+            let alone = VerdictRow { limit_ratio: Some(0.03), ..row("b", verdict) };
+            assert_eq!(said(&[alone]), (verdict, format!("Of 1 case compared with main.csv: {words}.")));
+        }
     }
 }

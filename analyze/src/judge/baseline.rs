@@ -4,7 +4,7 @@ use super::{
     Severity, VerdictRow, compared,
     comparison::{self, Comparison, Rule},
     environment::{Difference, Environment},
-    samples::{self, Case, Index, Key, Samples},
+    samples::{self, Case, Index, Samples},
     setting::{self, is_of},
     worsening::{self, Worse},
 };
@@ -110,7 +110,7 @@ impl Baseline {
         let mut samples = Samples::read(&mut table, &Selection::default(), &columns, Some("case_id"))?;
         let record = known(&terms.source)?;
         let promoted = record.as_ref().ok().and_then(|record| record.promoted.as_ref()?.rows);
-        let rows = rows(&terms.source)?;
+        let rows = samples.cases.iter().map(|case| case.rows.len() as u64).sum::<u64>();
         if let Some(promoted) = promoted.filter(|promoted| *promoted != rows) {
             return Err(Error::Data {
                 place: Place { file: terms.source.display().to_string(), line: 0, column: None },
@@ -238,25 +238,6 @@ impl Baseline {
         judged.into_iter().map(|(row, comparison)| concluded(row, comparison, &place)).collect()
     }
 
-    /// Rows that fail, for cases that left no row at all: they must not pass by silence.
-    pub fn absent(&self, new: &[Case], skipped: &HashSet<String>) -> Vec<VerdictRow> {
-        let (nothing, new) = (Index::new(&[]), Index::new(new));
-        let mut rows = Vec::new();
-        for (m, promise) in self.terms.promises.iter().enumerate() {
-            let there = |id: &String| skipped.contains(id) || !new.of(id).is_empty();
-            for id in promise.case_ids.iter().filter(|id| !there(id)) {
-                let nobody = Case {
-                    key: Key { id: id.clone(), ..Key::default() },
-                    name: id.clone(),
-                    values: vec![Vec::new(); self.terms.promises.len()],
-                    ..Case::default()
-                };
-                rows.push(self.one(promise, m, &nobody, [&nothing, &nothing], &Comparability::Judged(None)).0);
-            }
-        }
-        rows
-    }
-
     /// Whether the cases of a run, made worse by `by`, would be called a regression, and from which change on.
     pub fn self_test(&self, new: &[Case], here: &Environment, by: f64) -> Vec<VerdictRow> {
         let place = self.place(here);
@@ -312,7 +293,7 @@ impl Baseline {
 
     /// The baseline's cases.
     fn index(&self) -> Index<'_> {
-        Index::new(self.samples.as_ref().map(|s| s.cases.as_slice()).unwrap_or_default())
+        Index::new(self.samples.iter().flat_map(|samples| &samples.cases))
     }
 
     fn one(
@@ -328,7 +309,7 @@ impl Baseline {
         let mut row = VerdictRow {
             assertion: format!("{} at most {} {worse} {source}", promise.metric.name, percent(promise.rule.min_ratio)),
             metric: promise.metric.column.to_owned(),
-            limit: Some(promise.rule.min_ratio),
+            limit_ratio: Some(promise.rule.min_ratio),
             file: promise.file.clone(),
             line: promise.line,
             column: promise.column,
@@ -391,16 +372,6 @@ pub fn subjects<'a>(cases: &Index<'a>, id: &str, m: usize) -> Vec<&'a Case> {
         (true, false) => with,
         (true, true) => of.iter().take(1).copied().collect(),
     }
-}
-
-/// The number of rows of a table.
-fn rows(source: &Path) -> Result<u64, Error> {
-    let mut table = Table::open(&InputArgs { files: vec![source.to_owned()] })?;
-    let mut rows = 0;
-    while table.next_row()?.is_some() {
-        rows += 1;
-    }
-    Ok(rows)
 }
 
 /// The record of the run of a table, or a sentence that says why it is unknown.

@@ -3,7 +3,7 @@
 use crate::stats::{bootstrap, compare as two_sample, confidence, moments, quantiles, ranks, series};
 use schemars::JsonSchema;
 use schemas::{
-    metrics::{Better, Range},
+    metrics::{Better, Metric, Range},
     text::counted,
     units,
     words::Verdict,
@@ -65,6 +65,11 @@ impl Rule {
         range: Range::ANY,
         seed: bootstrap::SEED,
     };
+
+    /// The defaults for a metric.
+    pub fn of(metric: &Metric) -> Self {
+        Self { better: metric.better, range: metric.range(), ..Self::DEFAULT }
+    }
 }
 
 /// One metric of one case, two sides.

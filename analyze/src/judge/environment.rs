@@ -15,34 +15,32 @@ use serde_json::Value;
 
 use crate::{error::Error, table::beside};
 
-/// Facts that tell machines apart: name, and the key in `run.json`'s facts of a host.
-const MACHINE: [(&str, &str); 5] = [
-    ("host.system_model", "system_model"),
-    ("host.hypervisor", "hypervisor"),
-    ("host.arch", "arch"),
-    ("host.cpu_model", "cpu_model"),
-    ("host.cpus", "cpus"),
-];
-
 /// The smallest CPU quota in force, in CPUs, or `none`.
 const CPU_QUOTA: &str = "host.cpu_quota";
 
-/// Facts that are settings of a machine.
-const SETTINGS: [(&str, &str); 8] = [
-    ("host.os", "os"),
-    ("host.kernel", "kernel_release"),
-    ("host.governor", "governor"),
-    ("host.cpus_allowed", "cpus_allowed"),
-    (CPU_QUOTA, "cpu_quota"),
-    ("host.clocksource", "clocksource"),
-    ("host.congestion_control", "congestion_control"),
-    ("host.security_modules", "security_modules"),
+/// Facts of a host: name, the key in `run.json`'s facts of a host, and whether it tells machines apart. The others are settings.
+const HOST: [(&str, &str, bool); 13] = [
+    ("host.system_model", "system_model", true),
+    ("host.hypervisor", "hypervisor", true),
+    ("host.arch", "arch", true),
+    ("host.cpu_model", "cpu_model", true),
+    ("host.cpus", "cpus", true),
+    ("host.os", "os", false),
+    ("host.kernel", "kernel_release", false),
+    ("host.governor", "governor", false),
+    ("host.cpus_allowed", "cpus_allowed", false),
+    (CPU_QUOTA, "cpu_quota", false),
+    ("host.clocksource", "clocksource", false),
+    ("host.congestion_control", "congestion_control", false),
+    ("host.security_modules", "security_modules", false),
 ];
 
-/// Facts of the interface that carried the traffic, with their keys in `run.json`. The last is a setting.
-const NIC: [(&str, &str); 3] =
-    [("host.nic_driver", "driver"), ("host.nic_speed", "speed_mbit_per_s"), ("host.nic_mtu", "mtu_bytes")];
-const NIC_SETTING: &str = "host.nic_mtu";
+/// The same of the interface that carried the traffic.
+const NIC: [(&str, &str, bool); 3] = [
+    ("host.nic_driver", "driver", true),
+    ("host.nic_speed", "speed_mbit_per_s", true),
+    ("host.nic_mtu", "mtu_bytes", false),
+];
 
 const VERSION: &str = "plumb.version";
 
@@ -54,7 +52,7 @@ const FROM_MEMORY: [&str; 3] = ["net.ipv4.tcp_mem", "net.ipv4.udp_mem", "net.ipv
 
 /// The names of all facts; a sysctl is `host.sysctl.<name>`.
 pub fn names() -> Vec<&'static str> {
-    let hosts = MACHINE.iter().chain(&SETTINGS).chain(&NIC).map(|(name, _)| *name);
+    let hosts = HOST.iter().chain(&NIC).map(|(name, ..)| *name);
     hosts.chain([VERSION, "host.sysctl.net.ipv4.tcp_rmem"]).collect()
 }
 
@@ -62,12 +60,14 @@ pub fn is_fact(name: &str) -> bool {
     name.strip_prefix(SYSCTL).is_some_and(|n| !n.is_empty()) || names().contains(&name)
 }
 
+/// Whether a fact tells machines apart.
+fn is_of_machine(fact: &str) -> bool {
+    HOST.iter().chain(&NIC).any(|(name, _, of_machine)| *of_machine && *name == fact)
+}
+
 /// The facts about a run's machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Environment {
-    pub run_id: String,
-    /// When the run began, as written there.
-    pub began: String,
     /// Facts by name, per host.
     hosts: BTreeMap<String, BTreeMap<String, String>>,
     /// Facts of interfaces by name, per case and end.
@@ -106,13 +106,13 @@ fn text(value: &Value) -> Option<String> {
 impl Environment {
     /// Takes the facts from a `run.json`.
     pub fn of<F: Serialize, C>(run: &RunRecord<F, C>) -> Self {
-        let mut environment = Self { run_id: run.run_id.clone(), began: run.began.clone(), ..Self::default() };
+        let mut environment = Self::default();
         // The embedded daemon is this process.
         for (name, host) in run.hosts.iter().filter(|(n, _)| *n != "embedded") {
             let facts = environment.hosts.entry(name.clone()).or_default();
             // Cannot fail: plain data.
             let known = serde_json::to_value(&host.facts).unwrap_or_default();
-            for (fact, key) in MACHINE.iter().chain(&SETTINGS) {
+            for (fact, key, _) in &HOST {
                 facts.extend(text(&known[key]).map(|v| ((*fact).to_owned(), v)));
             }
             // A program that reports whose shares it reads has also looked for a quota.
@@ -129,7 +129,7 @@ impl Environment {
         for (case, record) in &run.cases {
             for (end, nic) in [("near_nic", &record.near_nic), ("far_nic", &record.far_nic)] {
                 let value = |key: &str| text(nic.as_ref()?.get(key)?);
-                let facts = NIC.iter().filter_map(|(fact, key)| Some(((*fact).to_owned(), value(key)?)));
+                let facts = NIC.iter().filter_map(|(fact, key, _)| Some(((*fact).to_owned(), value(key)?)));
                 environment.nics.insert(format!("{case} {end}"), facts.collect());
             }
         }
@@ -138,10 +138,8 @@ impl Environment {
 
     /// A name of the machines of the run: `m` and a hash (FNV-1a, 64 bits) of the facts that tell machines apart.
     pub fn machine(&self) -> String {
-        let of_machine =
-            |fact: &str| MACHINE.iter().any(|(name, _)| *name == fact) || NIC.iter().any(|(name, _)| *name == fact);
         let kept = |facts: &BTreeMap<String, String>| -> Vec<String> {
-            let kept = facts.iter().filter(|(fact, _)| of_machine(fact) && *fact != NIC_SETTING);
+            let kept = facts.iter().filter(|(fact, _)| is_of_machine(fact));
             kept.map(|(fact, value)| format!("{fact}={value}")).collect()
         };
         let hosts: Vec<String> = self.hosts.values().map(|facts| kept(facts).join(",")).collect();
@@ -171,16 +169,15 @@ impl Environment {
             for (fact, was) in facts {
                 if let Some(is) = others.get(fact).filter(|is| *is != was) {
                     let of = if self.hosts.len() > 1 { format!(" of {host}") } else { String::new() };
-                    let machine = MACHINE.iter().any(|(name, _)| name == fact);
                     found.push(Difference {
                         fact: fact.clone(),
                         text: format!("{fact}{of} was {was}, is {is}"),
-                        machine,
+                        machine: is_of_machine(fact),
                     });
                 }
             }
         }
-        for (fact, _) in NIC {
+        for (fact, _, machine) in NIC {
             // Only over the cases that both have: another selection of cases does not mean another machine.
             let values = |of: &Self, with: &Self| -> BTreeSet<String> {
                 let shared = of.nics.iter().filter(|(case, facts)| {
@@ -194,7 +191,7 @@ impl Environment {
                 found.push(Difference {
                     fact: fact.to_owned(),
                     text: format!("{fact} was {}, is {}", list(was), list(is)),
-                    machine: fact != NIC_SETTING,
+                    machine,
                 });
             }
         }
@@ -213,7 +210,7 @@ impl Environment {
 
     /// Whether the fact is known before the measurement.
     pub fn is_known_beforehand(fact: &str) -> bool {
-        !NIC.iter().any(|(name, _)| *name == fact)
+        !NIC.iter().any(|(name, ..)| *name == fact)
     }
 }
 

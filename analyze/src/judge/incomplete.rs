@@ -5,7 +5,10 @@ use schemas::{run_record::RunRecord, text::counted};
 use std::collections::HashSet;
 
 use super::samples::Case;
-use crate::error::Verdict;
+use crate::{error::Verdict, first_few};
+
+/// Names of cases that a sentence has.
+const MOST_NAMED: usize = 6;
 
 /// Sentences about a run that was cut off (but for a timer's signal, which is a way to end it), and about its failed cases.
 pub fn sentences<'a>(
@@ -14,7 +17,12 @@ pub fn sentences<'a>(
 ) -> Vec<String> {
     let failed = cases.clone().filter_map(|case| Some((&*case.name, case.failed.as_deref()?)));
     let failed = failed_of(cases.map(|case| &*case.name), failed);
-    records.into_iter().filter_map(cut_off).chain(failed).collect()
+    let named = |record: &RunRecord| {
+        let names = first_few(record.unfinished.iter().map(|open| open.case.clone()), MOST_NAMED).join(", ");
+        let names = if names.is_empty() { names } else { format!(": {names}") };
+        Some(format!("{}{names}.", cut_short(record).filter(|_| record.is_cut_off())?))
+    };
+    records.into_iter().filter_map(named).chain(failed).collect()
 }
 
 /// Exit code 3 where something was not measured, unless something failed.
@@ -32,15 +40,16 @@ pub fn cut_off<F, C>(record: &RunRecord<F, C>) -> Option<String> {
 
 /// Why the run ended early; `None` if it ended by itself.
 pub fn cut_short<F, C>(record: &RunRecord<F, C>) -> Option<String> {
-    match (&record.interrupted, &record.ended) {
-        (Some(signal), _) => Some(match record.unfinished.len() {
-            0 => format!("The run was interrupted ({signal})"),
-            1 => format!("The run was interrupted ({signal}); 1 case was not measured to its end"),
-            n => format!("The run was interrupted ({signal}); {n} cases were not measured to their end"),
-        }),
-        (None, None) if !record.began.is_empty() => Some("The run has not ended, or it crashed".to_owned()),
-        _ => None,
-    }
+    let how = match (&record.interrupted, &record.ended) {
+        (Some(signal), _) => format!("The run was interrupted ({signal})"),
+        (None, None) if !record.began.is_empty() => "The run has not ended, or it crashed".to_owned(),
+        _ => return None,
+    };
+    Some(match record.unfinished.len() {
+        0 => how,
+        1 => format!("{how}; 1 case was not measured to its end"),
+        n => format!("{how}; {n} cases were not measured to their end"),
+    })
 }
 
 /// `1 of 8 cases failed: loaded (the members started too far apart).` From the names of all cases, and those of failed ones with
@@ -63,6 +72,7 @@ pub fn failed_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use schemas::run_record::Unfinished;
 
     #[test]
     fn a_run_that_was_cut_off_and_its_failed_cases_are_told() {
@@ -76,11 +86,21 @@ mod tests {
             began: "t".to_owned(),
             interrupted: interrupted.map(str::to_owned),
             ended: ended.map(str::to_owned),
+            unfinished: interrupted
+                .map(|_| Unfinished { case: "d".to_owned(), ..Unfinished::default() })
+                .into_iter()
+                .collect(),
             ..RunRecord::default()
         };
         let records = [record(Some("SIGINT"), Some("t")), record(Some("SIGALRM"), Some("t")), record(None, Some("t"))];
         let said = sentences(&records, cases.iter());
-        assert_eq!(said, ["The run was interrupted (SIGINT).", "2 of 3 cases failed: b (no answer) and 1 more."]);
+        assert_eq!(
+            said,
+            [
+                "The run was interrupted (SIGINT); 1 case was not measured to its end: d.",
+                "2 of 3 cases failed: b (no answer) and 1 more."
+            ]
+        );
         assert_eq!(sentences(&records[1..], cases[..1].iter()), [""; 0]);
         assert_eq!(sentences([&record(None, None)], [].iter()), ["The run has not ended, or it crashed."]);
         let of = |verdict| (outcome(verdict, &said), outcome(verdict, &[]));

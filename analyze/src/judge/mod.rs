@@ -32,4 +32,4 @@ pub mod worsening;
 pub use answer::answer;
 pub use assertion::{Judge, Judgement, Scope, judge};
 pub use schemas::{columns::VerdictRow, words::Severity};
-pub use verdicts::{Origin, compared, of_assertion, subject};
+pub use verdicts::{Origin, compared, of_assertion};

@@ -103,32 +103,10 @@ impl Noise {
 // the true change, at every look. A statement needs the whole interval on one side of the smallest change that counts, so
 // a decision is false with at most α, however the looks depend on each other.
 
-/// Numbers of iterations at which a comparison is tested.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looks(Vec<u32>);
-
-impl Looks {
-    /// From the first number on, each twice the one before, and the last.
-    pub fn new(first: u32, last: u32) -> Self {
-        let doubled = std::iter::successors(Some(first.max(1)), |n| n.checked_mul(2));
-        Self(doubled.take_while(|n| *n < last).chain([last]).collect())
-    }
-
-    pub fn has(&self, n: u32) -> bool {
-        self.0.contains(&n)
-    }
-
-    pub fn first(&self) -> u32 {
-        self.0[0]
-    }
-
-    pub fn last(&self) -> u32 {
-        self.0[self.0.len() - 1]
-    }
-
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
+/// The numbers of iterations at which a comparison is tested: from the first on, each twice the one before, and the last.
+pub fn looks(first: u32, last: u32) -> Vec<u32> {
+    let doubled = std::iter::successors(Some(first.max(1)), |n| n.checked_mul(2));
+    doubled.take_while(|n| *n < last).chain([last]).collect()
 }
 
 /// The statement of an interval about the smallest change that counts.
@@ -143,7 +121,9 @@ pub enum Said {
 
 /// The statement of a comparison's row. A metric that is neither better nor worse gets worse by a change in either direction.
 pub fn said(metric: &Metric, row: &VerdictRow) -> Said {
-    let (Some(low), Some(high), Some(least)) = (row.ci_low, row.ci_high, row.limit) else { return Said::Undecided };
+    let (Some(low), Some(high), Some(least)) = (row.ci_low_ratio, row.ci_high_ratio, row.limit_ratio) else {
+        return Said::Undecided;
+    };
     let is_beyond = match metric.better {
         Better::Higher => high <= -least,
         Better::Lower => low >= least,

@@ -1,13 +1,13 @@
 //! Samples for `gate` and `compare`: one value per iteration, case by case.
 
-use super::{Origin, subject};
+use super::Origin;
 use crate::{
     error::Error,
     limits,
     stats::quantiles,
     table::{
         Field, Header, Row, Selection, Table,
-        select::{LeftOut, Picker, Preferred, is_cut_short},
+        select::{LeftOut, Picker, Preferred},
     },
 };
 use indexmap::IndexMap;
@@ -71,7 +71,8 @@ pub struct Observation {
 pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
-    /// Cases skipped on purpose (`skip`, `stop_when`), by what they are matched by. Nothing is expected of them.
+    /// Cases that the plan or the end of the run skipped, by what they are matched by. Nothing is expected of those without
+    /// a value.
     pub skipped: HashSet<String>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
@@ -116,9 +117,7 @@ impl Samples {
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
             if row.text(Field::status) == Status::Skipped.as_str() {
-                if !is_cut_short(&row) {
-                    skipped.insert(row.get(columns.id).to_owned());
-                }
+                skipped.insert(row.get(columns.id).to_owned());
                 continue;
             }
             let part = match kind {
@@ -141,10 +140,24 @@ impl Samples {
 
     /// Drops the directions of a case that has a row for both together.
     pub fn keep_totals(&mut self) {
-        let whole = |k: &Key| k.direction == Way::Both.as_str();
-        let of = |k: &Key| (k.id.clone(), k.member.clone());
-        let both: HashSet<_> = self.cases.iter().map(|c| &c.key).filter(|k| whole(k)).map(of).collect();
-        self.cases.retain(|c| whole(&c.key) || !both.contains(&of(&c.key)));
+        let is_total: Vec<bool> = self.are_totals().collect();
+        let mut is_total = is_total.into_iter();
+        self.cases.retain(|_| is_total.next().unwrap_or_default());
+    }
+
+    /// The cases without the directions of one that has a row for both together.
+    pub fn totals(&self) -> impl Iterator<Item = &Case> {
+        self.cases.iter().zip(self.are_totals()).filter_map(|(case, is_total)| is_total.then_some(case))
+    }
+
+    /// By case: whether it is no direction of one that has a row for both together.
+    fn are_totals(&self) -> impl Iterator<Item = bool> {
+        fn of(case: &Case) -> (&str, &str) {
+            (&case.key.id, &case.key.member)
+        }
+        let is_whole = |case: &&Case| case.key.direction == Way::Both.as_str();
+        let both: HashSet<_> = self.cases.iter().filter(is_whole).map(of).collect();
+        self.cases.iter().map(move |case| is_whole(&case) || !both.contains(&of(case)))
     }
 }
 
@@ -243,12 +256,29 @@ impl Case {
         Self { key, name, family, values, row_of, ..Self::default() }
     }
 
+    /// A case that left no row.
+    pub fn absent(id: &str) -> Self {
+        Self { key: Key { id: id.to_owned(), ..Key::default() }, name: id.to_owned(), ..Self::default() }
+    }
+
     /// Adds the value of a metric in the row that [`Self::rows`] has next.
     pub fn put(&mut self, metric: usize, value: Option<f64>) {
         if let Some(value) = value {
             self.values[metric].push(value);
             self.row_of[metric].push(self.rows.len());
         }
+    }
+
+    /// The direction in which it was measured.
+    pub fn way(&self) -> Way {
+        self.key.direction.parse().unwrap_or(Way::Forward)
+    }
+
+    /// The values of a metric, each with when it was measured.
+    pub fn observed(&self, metric: usize) -> impl Iterator<Item = (f64, &Observation)> {
+        let rows = self.row_of.get(metric).into_iter().flatten();
+        let values = self.values.get(metric).into_iter().flatten().zip(rows);
+        values.filter_map(|(value, row)| Some((*value, self.rows.get(*row)?)))
     }
 
     /// The typical share of the time in which others took a CPU from it; `None`: unknown.
@@ -301,12 +331,7 @@ pub fn rounds(base: &Case, new: &Case, metric: usize) -> Option<Vec<(f64, f64)>>
 /// The values of two cases from the same iterations of a run, each as a metric of its own.
 pub fn pairs((a, metric): (&Case, usize), (b, other): (&Case, usize)) -> Vec<(f64, f64)> {
     let numbered = |case: &Case, metric: usize| -> BTreeMap<(String, u64), f64> {
-        let values = case.values.get(metric).into_iter().flatten().zip(case.row_of.get(metric).into_iter().flatten());
-        let of = |(value, row): (&f64, &usize)| {
-            let row = case.rows.get(*row)?;
-            Some(((row.run_id.clone(), row.iteration?), *value))
-        };
-        values.filter_map(of).collect()
+        case.observed(metric).filter_map(|(value, row)| Some(((row.run_id.clone(), row.iteration?), value))).collect()
     };
     let others = numbered(b, other);
     numbered(a, metric).into_iter().filter_map(|(key, value)| Some((value, *others.get(&key)?))).collect()
@@ -315,10 +340,9 @@ pub fn pairs((a, metric): (&Case, usize), (b, other): (&Case, usize)) -> Vec<(f6
 /// The values of a metric by iteration; `None` where that does not tell them apart.
 fn by_iteration(case: &Case, metric: usize) -> Option<BTreeMap<u64, (f64, &Observation)>> {
     let mut found = BTreeMap::new();
-    for (value, row) in case.values.get(metric)?.iter().zip(case.row_of.get(metric)?) {
-        let row = case.rows.get(*row)?;
+    for (value, row) in case.observed(metric) {
         let known = !row.run_id.is_empty() && !row.time.is_empty();
-        if found.insert(row.iteration.filter(|_| known)?, (*value, row)).is_some() {
+        if found.insert(row.iteration.filter(|_| known)?, (value, row)).is_some() {
             return None;
         }
     }
@@ -334,7 +358,7 @@ pub fn headlines(header: &Header) -> Vec<usize> {
 
 /// Finds cases by hash: a table may have a hundred thousand.
 pub struct Index<'a> {
-    all: &'a [Case],
+    all: Vec<&'a Case>,
     by_key: HashMap<&'a Key, &'a Case>,
     by_id: HashMap<&'a str, Vec<&'a Case>>,
     /// The direction in which a case's member was measured; `None`: several.
@@ -343,9 +367,10 @@ pub struct Index<'a> {
 
 impl<'a> Index<'a> {
     /// Of two cases with the same key, the first is found.
-    pub fn new(cases: &'a [Case]) -> Self {
-        let mut index = Self { all: cases, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
-        for case in cases {
+    pub fn new(cases: impl IntoIterator<Item = &'a Case>) -> Self {
+        let all = cases.into_iter().collect();
+        let mut index = Self { all, by_key: HashMap::new(), by_id: HashMap::new(), direction: HashMap::new() };
+        for case in index.all.iter().copied() {
             let key = &case.key;
             index.by_key.entry(key).or_insert(case);
             index.by_id.entry(&key.id).or_default().push(case);
@@ -362,8 +387,8 @@ impl<'a> Index<'a> {
     }
 
     /// All cases, in the order of the table.
-    pub fn all(&self) -> &'a [Case] {
-        self.all
+    pub fn all(&self) -> &[&'a Case] {
+        &self.all
     }
 
     /// The case with this key. A table may leave the direction `forward` out, as rows of other programs do.
@@ -393,7 +418,10 @@ impl<'a> Index<'a> {
     /// A case's name with what tells it apart from the others: `mixed up (reverse)`.
     pub fn label(&self, case: &Case) -> String {
         let Key { id, member, direction, stream, part: _ } = &case.key;
-        let mut label = subject(&case.name, member);
+        let mut label = case.name.clone();
+        if !member.is_empty() {
+            label = format!("{label} {member}");
+        }
         let others = self.direction.get(&(id.as_str(), member.as_str())).is_some_and(|d| *d != Some(direction));
         if others && !direction.is_empty() {
             label = format!("{label} ({direction})");

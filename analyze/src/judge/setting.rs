@@ -56,19 +56,27 @@ pub fn is_of(key: &str, case_id: &str) -> bool {
     key.split('/').next() == Some(case_id)
 }
 
-/// The settings in which two recorded cases differ.
+/// The settings in which two recorded cases differ: those of their plans, or, where these are alike or one is unknown, those
+/// that the ends got.
 pub fn differences(base: &CaseRecord, new: &CaseRecord) -> Vec<Setting> {
-    let [base, new] = [base, new].map(|case| {
+    if !base.settings.is_empty() && !new.settings.is_empty() && base.settings != new.settings {
+        return differing([&base.settings, &new.settings]);
+    }
+    let sides = [base, new].map(|case| {
         let mut flat = BTreeMap::new();
         if let Some(settings) = case.spec.as_ref().or(case.command.as_ref()) {
             flatten("", settings, &mut flat);
         }
         flat
     });
-    let keys: BTreeSet<&String> = base.keys().chain(new.keys()).collect();
+    differing(sides.each_ref())
+}
+
+fn differing(sides: [&BTreeMap<String, String>; 2]) -> Vec<Setting> {
+    let keys: BTreeSet<&String> = sides.iter().flat_map(|side| side.keys()).collect();
     let mut found: Vec<Setting> = Vec::new();
     for key in keys {
-        let values = [&base, &new].map(|side| side.get(key).cloned().unwrap_or_default());
+        let values = sides.map(|side| side.get(key).cloned().unwrap_or_default());
         // A setting of both ends is one setting.
         let name = key.strip_prefix("near.").or_else(|| key.strip_prefix("far.")).unwrap_or(key);
         let setting = Setting { name: name.to_owned(), values, with: Vec::new() };

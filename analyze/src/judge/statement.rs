@@ -5,8 +5,8 @@ use super::{
     baseline::Baseline,
     environment::Environment,
     of_assertion, offered,
-    samples::{self, Case, Index, Key, Samples},
-    survey::{Pair, Surveyed},
+    samples::{self, Case, Index, Samples},
+    survey::Surveyed,
     worsening::{self, Worse},
 };
 use crate::{
@@ -18,9 +18,10 @@ use schemas::{
     assertion::{Assertion, Operator},
     columns::VerdictRow,
     metrics::Metric,
+    run_record::{CaseRecord, Unfinished},
     words::{self, Severity, Way},
 };
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A statement about some cases, and its place.
 #[derive(Debug, Clone)]
@@ -81,8 +82,6 @@ pub struct Survey {
 pub struct Evidence {
     /// Cases with their directions apart.
     samples: Samples,
-    /// Cases as wholes.
-    totals: Samples,
     /// Their streams.
     streams: Samples,
     /// Names of the columns, in the order of every case's values.
@@ -114,19 +113,13 @@ impl Evidence {
         let with_streams = statements.iter().any(|s| s.scope == Scope::Stream);
         let (samples, streams) = Samples::read_with_streams(table, selection, &indices, with_streams)?;
         samples.note.iter().for_each(|note| crate::warn(note));
-        Ok(Self::of(columns, samples, streams, false))
+        Ok(Self { samples, streams, columns, names_all_directions: false })
     }
 
     /// The values of a run: cases with their directions apart, and their streams.
     pub fn of_run(columns: Vec<&'static str>, cases: Vec<Case>, streams: Vec<Case>) -> Self {
         let [samples, streams] = [cases, streams].map(Samples::of);
-        Self::of(columns, samples, streams, true)
-    }
-
-    fn of(columns: Vec<&'static str>, samples: Samples, streams: Samples, names_all_directions: bool) -> Self {
-        let mut totals = samples.clone();
-        totals.keep_totals();
-        Self { samples, totals, streams, columns, names_all_directions }
+        Self { samples, streams, columns, names_all_directions: true }
     }
 
     fn place(&self, column: &str) -> Option<usize> {
@@ -137,12 +130,6 @@ impl Evidence {
         self.place(column).and_then(|m| case.values.get(m)).map_or(&[][..], Vec::as_slice)
     }
 
-    /// The share of the time in which others took a CPU, of each value of a column.
-    fn cpu_taken(&self, case: &Case, column: &str) -> Vec<Option<f64>> {
-        let rows = self.place(column).and_then(|m| case.row_of.get(m));
-        rows.into_iter().flatten().map(|row| case.rows.get(*row)?.cpu_taken).collect()
-    }
-
     /// The shares of its load that the iterations of a case offered.
     fn offered(&self, case: &Case) -> Vec<f64> {
         let [errors, quanta] = offered::COLUMNS.map(|column| self.values(case, column));
@@ -151,9 +138,21 @@ impl Evidence {
 
     /// Finds cases while statements are judged.
     pub fn index(&self) -> Indices<'_> {
-        let [samples, totals, streams] = [&self.samples, &self.totals, &self.streams].map(|s| Index::new(&s.cases));
+        let [samples, streams] = [&self.samples, &self.streams].map(|s| Index::new(&s.cases));
+        let totals = Index::new(self.samples.totals());
         let samples = if self.names_all_directions { samples.with_directions() } else { samples };
         Indices { samples, totals, streams }
+    }
+
+    /// Expects nothing of the cases of a plan that left no row, and returns them. For a run that crashed before it could name
+    /// them; `planned` has them by their keys in a `run.json`.
+    pub fn leave_out_absent(&mut self, planned: &BTreeMap<String, CaseRecord>) -> Vec<Unfinished> {
+        let index = Index::new(&self.samples.cases);
+        let mut absent: BTreeMap<&str, &str> =
+            planned.iter().map(|(key, case)| (key.split('/').next().unwrap_or(key), &*case.case)).collect();
+        absent.retain(|id, _| index.of(id).is_empty() && !self.samples.skipped.contains(*id));
+        self.samples.skipped.extend(absent.keys().map(|id| (*id).to_owned()));
+        absent.into_values().map(|case| Unfinished { case: case.to_owned(), ..Unfinished::default() }).collect()
     }
 
     /// The cases, with their directions apart.
@@ -161,11 +160,16 @@ impl Evidence {
         &self.samples.cases
     }
 
-    /// The samples of every case, in the order of a baseline's promises.
+    /// The samples of every case, in the order of a baseline's promises, and promised cases without a row: they must not pass by
+    /// silence.
     fn promised(&self, baseline: &Baseline) -> Vec<Case> {
         let values =
             |case: &Case| baseline.promises().iter().map(|p| self.values(case, p.metric.column).to_vec()).collect();
-        self.totals.cases.iter().map(|case| Case { values: values(case), ..case.clone() }).collect()
+        let there: HashSet<&String> = self.samples.cases.iter().map(|case| &case.key.id).collect();
+        let promised: BTreeSet<&String> = baseline.promises().iter().flat_map(|p| &p.case_ids).collect();
+        let absent = promised.into_iter().filter(|id| !there.contains(id)).map(|id| Case::absent(id));
+        let all = self.samples.totals().cloned().chain(absent);
+        all.map(|case| Case { values: values(&case), ..case }).collect()
     }
 
     /// A row per statement and case, in the order of the statements; then a row per promise and case. With `worse_by`,
@@ -182,18 +186,12 @@ impl Evidence {
             statements.iter().flat_map(|statement| self.of_statement(&index, statement, worse_by)).collect();
         if let Some(baseline) = baseline {
             let cases = self.promised(baseline);
-            let absent = baseline.absent(&cases, &self.samples.skipped).into_iter();
-            match worse_by {
-                None => {
-                    rows.extend(baseline.judge(&cases, here));
-                    rows.extend(absent);
-                }
-                Some(by) => {
-                    rows.extend(baseline.self_test(&cases, here, by));
-                    rows.extend(absent.map(|row| worsening::row(Worse::Down, by, |_| row.clone())));
-                }
-            }
+            rows.extend(match worse_by {
+                None => baseline.judge(&cases, here),
+                Some(by) => baseline.self_test(&cases, here, by),
+            });
         }
+        rows.retain(|row| row.n > 0 || !self.samples.skipped.contains(&row.case_id));
         rows
     }
 
@@ -223,12 +221,9 @@ impl Evidence {
         };
         let mut rows: Vec<VerdictRow> =
             cases.iter().map(|case| judged(case, &self.subtracted(statement, case, among))).collect();
-        // A case that left no row, and was not skipped on purpose, must not pass by silence.
-        let skipped = statement.case_id.as_ref().is_some_and(|id| self.samples.skipped.contains(id));
-        if cases.is_empty() && !skipped {
-            let id = statement.case_id.clone().unwrap_or_default();
-            let name = id.clone();
-            rows.push(judged(&Case { key: Key { id, ..Key::default() }, name, ..Case::default() }, &[]));
+        // A case that left no row must not pass by silence.
+        if cases.is_empty() {
+            rows.push(judged(&Case::absent(statement.case_id.as_deref().unwrap_or_default()), &[]));
         }
         rows
     }
@@ -248,24 +243,13 @@ impl Evidence {
     /// All pairs of a survey together, and the run that measured them.
     pub fn surveyed(&self, survey: &Survey) -> (Surveyed, String) {
         let of: HashSet<&str> = survey.case_ids.iter().map(String::as_str).collect();
-        let cases: Vec<&Case> = self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
-        let way = |case: &Case| case.key.direction.parse().unwrap_or(Way::Forward);
+        let mut cases: Vec<&Case> =
+            self.samples.cases.iter().filter(|case| of.contains(case.key.id.as_str())).collect();
         let has_parts: HashSet<&str> =
-            cases.iter().filter(|case| way(case) != Way::Both).map(|case| case.key.id.as_str()).collect();
-        let is_part = |case: &&&Case| way(case) != Way::Both || !has_parts.contains(case.key.id.as_str());
-        let pair = |case: &&Case| Pair {
-            from: case.origin.from.clone(),
-            to: case.origin.to.clone(),
-            way: way(case),
-            values: self.values(case, survey.metric.column).to_vec(),
-            // A row without a value says as much as a failure.
-            failed: case.failed.is_some()
-                || !case.rows.is_empty() && self.values(case, survey.metric.column).is_empty(),
-            cpu_taken: self.cpu_taken(case, survey.metric.column),
-        };
-        let pairs: Vec<Pair> = cases.iter().filter(is_part).map(pair).collect();
-        let (family, run_id) = cases.first().map(|case| (case.family, case.origin.run_id.clone())).unwrap_or_default();
-        (Surveyed::of(&pairs, survey.metric, family), run_id)
+            cases.iter().filter(|case| case.way() != Way::Both).map(|case| case.key.id.as_str()).collect();
+        cases.retain(|case| case.way() != Way::Both || !has_parts.contains(case.key.id.as_str()));
+        let run_id = cases.first().map(|case| case.origin.run_id.clone()).unwrap_or_default();
+        (Surveyed::of(&cases, survey.metric, self.place(survey.metric.column)), run_id)
     }
 }
 
@@ -298,13 +282,13 @@ pub struct Indices<'a> {
 }
 
 impl<'a> Indices<'a> {
-    /// The cases that a statement is about, and the cases they are named among. Leaves out cases skipped on purpose.
+    /// The cases that a statement is about, and the cases they are named among.
     fn subjects(&self, statement: &Statement) -> (Vec<&'a Case>, &Index<'a>) {
         let of = |index: &Index<'a>| -> Vec<&'a Case> {
             let concerned = |case: &&Case| concerns(statement, case, index);
             match &statement.case_id {
                 Some(id) => index.of(id).iter().copied().filter(concerned).collect(),
-                None => index.all().iter().filter(concerned).collect(),
+                None => index.all().iter().copied().filter(concerned).collect(),
             }
         };
         let chosen = match statement.scope {

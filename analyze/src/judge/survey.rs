@@ -1,6 +1,9 @@
 //! Judges the figures of a survey of pairs: `suspects` and `spread`.
 
-use super::Judgement;
+use super::{
+    Judgement, Origin,
+    samples::{Case, Observation},
+};
 use crate::{
     first_few, limits,
     survey::{self, Cell, Ends, Limit, Matrix, Rule},
@@ -15,20 +18,6 @@ use schemas::{
 /// Suspects that a verdict names.
 const MOST_NAMED: usize = 8;
 
-/// Values of a pair of hosts in one way, or none if it could not be measured.
-#[derive(Clone, Debug)]
-pub struct Pair {
-    /// The host that connects.
-    pub from: String,
-    pub to: String,
-    pub way: Way,
-    pub values: Vec<f64>,
-    /// Whether an iteration failed. A pair without this and without values was not measured.
-    pub failed: bool,
-    /// By value: the share of the time in which others took a CPU of the hosts, where it is known.
-    pub cpu_taken: Vec<Option<f64>>,
-}
-
 /// A survey, judged.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
@@ -39,22 +28,29 @@ pub struct Surveyed {
 }
 
 impl Surveyed {
-    /// Judges pairs by a metric of their workload's family.
-    pub fn of(pairs: &[Pair], metric: &'static Metric, family: Family) -> Self {
-        let ends = if family == Family::Stream { Ends::Stream } else { Ends::Request };
-        let is_disturbed =
-            &limits::disturbed(pairs.iter().flat_map(|pair| &pair.cpu_taken).copied().flatten().collect());
-        let values = pairs.iter().flat_map(|pair| {
-            // In the reverse direction `to` sends.
-            let swap = pair.way == Way::Reverse && ends == Ends::Stream;
-            let (from, to) = if swap { (&pair.to, &pair.from) } else { (&pair.from, &pair.to) };
-            let without = if pair.failed { Cell::Failed } else { Cell::Missing };
-            let without = (pair.failed || pair.values.is_empty()).then_some((from, to, without));
-            let cell = |(i, value): (usize, &f64)| {
-                let taken = pair.cpu_taken.get(i).copied().flatten();
-                if taken.is_some_and(is_disturbed) { Cell::Disturbed(*value) } else { Cell::Value(*value) }
+    /// Judges pairs, of which each case has one, by a metric whose values are in this place.
+    pub fn of<'a>(cases: &[&'a Case], metric: &'static Metric, place: Option<usize>) -> Self {
+        let is_stream = cases.first().is_some_and(|case| case.family == Family::Stream);
+        let ends = if is_stream { Ends::Stream } else { Ends::Request };
+        let observed = |case: &'a Case| place.into_iter().flat_map(move |m| case.observed(m));
+        let cases = cases.iter().copied();
+        let cpu_taken = cases.clone().flat_map(observed).filter_map(|(_, row)| row.cpu_taken);
+        let is_disturbed = &limits::disturbed(cpu_taken.collect());
+        let values = cases.flat_map(|case| {
+            let cell = |(value, row): (f64, &Observation)| {
+                if row.cpu_taken.is_some_and(is_disturbed) { Cell::Disturbed(value) } else { Cell::Value(value) }
             };
-            pair.values.iter().enumerate().map(move |value| (from, to, cell(value))).chain(without)
+            let mut cells: Vec<Cell> = observed(case).map(cell).collect();
+            // A row without a value says as much as a failure. A pair without a row was not measured.
+            if case.failed.is_some() || cells.is_empty() {
+                let is_failed = case.failed.is_some() || !case.rows.is_empty();
+                cells.push(if is_failed { Cell::Failed } else { Cell::Missing });
+            }
+            let Origin { from, to, .. } = &case.origin;
+            // In the reverse direction `to` sends.
+            let swap = case.way() == Way::Reverse && ends == Ends::Stream;
+            let (from, to) = if swap { (to, from) } else { (from, to) };
+            cells.into_iter().map(move |cell| (from, to, cell))
         });
         let matrix = Matrix::of(values);
         let found = survey::survey(&matrix, &Rule::new(metric.better));
@@ -134,6 +130,20 @@ mod tests {
     use schemas::{assertion::parse, metrics};
 
     use super::*;
+    use crate::judge::samples::Key;
+
+    /// A pair that failed without a value.
+    fn pair(from: &str, to: &str, value: Option<f64>) -> Case {
+        let mut pair = Case::of(Key::default(), String::new(), Family::Stream, 1);
+        (pair.origin.from, pair.origin.to) = (from.to_owned(), to.to_owned());
+        pair.put(0, value);
+        pair.rows.push(Observation::default());
+        pair
+    }
+
+    fn surveyed(pairs: &[Case]) -> Surveyed {
+        Surveyed::of(&pairs.iter().collect::<Vec<_>>(), metrics::find("throughput").unwrap(), Some(0))
+    }
 
     /// Eight hosts at about 100, without the values of some pairs; what `n3` sends is a fifth slower.
     fn fabric(is_slow: bool, failed: &[(u32, u32)]) -> Surveyed {
@@ -141,17 +151,12 @@ mod tests {
             let noise = f64::from((from * 5 + to * 3) % 7) / 10.0;
             if is_slow && from == 3 { 80.0 + noise } else { 100.0 + noise }
         };
-        let pair = |from: u32, to: u32| Pair {
-            from: format!("n{from}"),
-            to: format!("n{to}"),
-            way: Way::Forward,
-            values: if failed.contains(&(from, to)) { Vec::new() } else { vec![value(from, to)] },
-            failed: failed.contains(&(from, to)),
-            cpu_taken: Vec::new(),
+        let pair = |from: u32, to: u32| {
+            let is_failed = failed.contains(&(from, to));
+            pair(&format!("n{from}"), &format!("n{to}"), (!is_failed).then(|| value(from, to)))
         };
         let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));
-        let pairs: Vec<Pair> = all.map(|(from, to)| pair(from, to)).collect();
-        Surveyed::of(&pairs, metrics::find("throughput").unwrap(), Family::Stream)
+        surveyed(&all.map(|(from, to)| pair(from, to)).collect::<Vec<_>>())
     }
 
     fn judged(text: &str, fabric: &Surveyed) -> (Verdict, String) {
@@ -178,18 +183,8 @@ mod tests {
         let (verdict, reason) = judged("suspects == 0", &fabric(false, &[(1, 2), (2, 1)]));
         assert_eq!((verdict, reason.as_str()), (Verdict::Inconclusive, "2 pairs have no value: n1>n2, n2>n1"));
         assert_eq!(judged("suspects == 0", &fabric(true, &[(1, 2)])).0, Verdict::Fail);
-        let none = Surveyed::of(&[], metrics::find("throughput").unwrap(), Family::Stream);
-        assert_eq!(judged("suspects == 0", &none).0, Verdict::Fail);
-        let pair = |from: &str, to: &str| Pair {
-            from: from.into(),
-            to: to.into(),
-            way: Way::Forward,
-            values: vec![1e9],
-            failed: false,
-            cpu_taken: Vec::new(),
-        };
-        let two = [pair("a", "b"), pair("b", "a")];
-        let few = Surveyed::of(&two, metrics::find("throughput").unwrap(), Family::Stream);
+        assert_eq!(judged("suspects == 0", &surveyed(&[])).0, Verdict::Fail);
+        let few = surveyed(&[pair("a", "b", Some(1e9)), pair("b", "a", Some(1e9))]);
         assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);
     }
 }

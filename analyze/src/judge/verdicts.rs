@@ -39,6 +39,9 @@ pub fn write(
     }
     let is_markdown = format == Format::Md;
     layout::answer(answer.unwrap_or_default(), is_markdown, sheet, output)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
     let columns = columns(rows);
     if is_markdown {
         layout::markdown(&columns, output)?;
@@ -184,7 +187,7 @@ pub fn observed(row: &VerdictRow) -> String {
     let Some(unit) = metric.map(|m| m.unit) else { return String::new() };
     let human = |v: f64| units::human(unit, v);
     if let (Some(observed), Some(baseline)) = (row.observed, row.baseline) {
-        let change = change_text(row.change_ratio, row.ci_low.zip(row.ci_high));
+        let change = change(row);
         let change = if change.is_empty() { change } else { format!(", {change}") };
         return format!("{}{change} from {}", human(observed), human(baseline));
     }
@@ -200,6 +203,11 @@ pub fn observed(row: &VerdictRow) -> String {
         (Some(observed), Some(low), Some(high)) => units::human_with_spread(unit, observed, low, high),
         (Some(observed), ..) => human(observed),
     }
+}
+
+/// The change of a comparison with its interval: `−5.2 % (−6.0 … −4.3)`; empty without one.
+pub fn change(row: &VerdictRow) -> String {
+    change_text(row.change_ratio, row.ci_low_ratio.zip(row.ci_high_ratio))
 }
 
 /// The note beside what was observed. Causes are words, which the note has: they were observed.
@@ -246,11 +254,6 @@ impl Origin {
     }
 }
 
-/// A case's name as verdicts show it, with the member that they are about: `mixed up`.
-pub fn subject(case: &str, member: &str) -> String {
-    if member.is_empty() { case.to_owned() } else { format!("{case} {member}") }
-}
-
 /// The row of a judged assertion. The caller adds case and place.
 pub fn of_assertion(assertion: &Assertion, judgement: &Judgement, severity: Severity) -> VerdictRow {
     let interval = judgement.interval;
@@ -277,9 +280,9 @@ pub fn compared(row: &mut VerdictRow, found: &Comparison) {
     row.n = found.n.1 as u64;
     row.observed = found.new;
     row.statistic = found.new.map(|_| found.rule.test.statistic().to_owned()).unwrap_or_default();
-    (row.ci_low, row.ci_high) = (found.interval.map(|i| i.0), found.interval.map(|i| i.1));
+    (row.ci_low_ratio, row.ci_high_ratio) = found.interval.unzip();
     row.confidence_level = found.interval.map(|_| 1.0 - found.rule.alpha);
-    row.limit = Some(found.rule.min_ratio);
+    row.limit_ratio = Some(found.rule.min_ratio);
     row.baseline = found.base;
     row.change_ratio = found.change;
     row.p_value = found.p;

@@ -46,11 +46,11 @@ pub fn draw(options: &Options) -> Result<Drawing, Error> {
     let columns = Columns {
         numbers: &[verdict::change_ratio],
         optional: &[
-            verdict::ci_low,
-            verdict::ci_high,
+            verdict::ci_low_ratio,
+            verdict::ci_high_ratio,
             verdict::p_value,
             verdict::confidence_level,
-            verdict::limit,
+            verdict::limit_ratio,
             verdict::n,
         ],
         required_texts: &[verdict::case, verdict::verdict],
@@ -106,7 +106,7 @@ fn changes(records: &Records) -> Vec<Change> {
                 name,
                 verdict: look(verdict).or_else(|| look(Verdict::Inconclusive))?,
                 ratio: records.number(record, verdict::change_ratio)?,
-                interval: end(verdict::ci_low).zip(end(verdict::ci_high)),
+                interval: end(verdict::ci_low_ratio).zip(end(verdict::ci_high_ratio)),
                 p: records.number(record, verdict::p_value),
                 n: records.number(record, verdict::n),
             })
@@ -130,7 +130,7 @@ fn change_range(metric: &str) -> Range {
 
 fn figure(options: &Options, records: &Records, changes: &[Change], others: &[Change]) -> Figure {
     // The smallest change that counts, as the user set it. Smaller ones are noise.
-    let smallest = records.list.iter().find_map(|r| records.number(r, verdict::limit));
+    let smallest = records.list.iter().find_map(|r| records.number(r, verdict::limit_ratio));
     let ends = changes.iter().chain(others).flat_map(|c| {
         let (low, high) = c.interval.unwrap_or((c.ratio, c.ratio));
         [low, high, c.ratio]

@@ -10,7 +10,10 @@ use analyze::{
     cases::overview::{self, Overview},
     export::page::{self, Block, Tone},
     judge::{self, incomplete, survey::Surveyed, verdicts},
-    table::layout::{self, Sheet},
+    table::{
+        Format,
+        layout::{self, Sheet},
+    },
 };
 use schemas::{
     columns::{Row, VerdictRow},
@@ -20,9 +23,9 @@ use schemas::{
 };
 
 use crate::{
-    error::{Error, Exit},
-    gate::{self, Verdicts},
-    plan::{Plan, case::Case},
+    error::{Error, Exit, replace},
+    gate,
+    plan::{Plan, case::Case, model::OnUncertain},
     progress::Progress,
     schedule::{
         run::{Finished, WIDE},
@@ -46,12 +49,16 @@ const MOST_SUSPECTS: usize = 8;
 
 /// The results of a run.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of a run")]
 pub struct Report {
     /// The summary rows: of each case its members, then the whole.
     pub summaries: Vec<Row>,
     /// The surveys of pairs, by name. Their pairs have no line of their own.
     surveys: Vec<(String, Surveyed)>,
-    pub(super) verdicts: Verdicts,
+    /// In the order of the cases, and those of the surveys behind them.
+    verdicts: Vec<VerdictRow>,
+    /// Whether an inconclusive verdict fails the run.
+    inconclusive_fails: bool,
     /// Cases, and surveys as wholes.
     pub(super) cases: Vec<CaseResult>,
     /// Number of cases.
@@ -96,6 +103,7 @@ impl Report {
         surveys: Vec<gate::MeasuredSurvey>,
     ) {
         self.measured += steps.len();
+        self.inconclusive_fails |= plan.gate.on_inconclusive == Some(OnUncertain::Fail);
         for ((step, finished), verdicts) in steps.iter().zip(finished).zip(verdicts) {
             self.failed |= finished.failed.is_some();
             if let Some(reason) = finished.skipped.as_ref().filter(|_| !finished.left_out) {
@@ -114,7 +122,7 @@ impl Report {
             if step.round.is_none() {
                 self.summaries.extend(finished.summaries.into_iter().map(|(.., row)| row));
             }
-            self.verdicts.add(plan, &verdicts);
+            self.verdicts.extend_from_slice(&verdicts);
             self.cases.push(CaseResult {
                 test: step.test.to_string(),
                 case: step.name.clone(),
@@ -138,16 +146,14 @@ impl Report {
             // They stand above the results.
             self.shown.extend(notes.iter().cloned());
             self.notes.extend(notes);
-            self.verdicts.add(plan, &survey.verdicts);
+            self.verdicts.extend_from_slice(&survey.verdicts);
             self.surveys.push((survey.name.clone(), survey.surveyed));
             self.cases.push(CaseResult {
                 test: survey.test,
                 case: survey.name,
-                failed: None,
-                skipped: None,
                 verdicts: survey.verdicts,
-                elapsed_s: None,
                 result: summary,
+                ..CaseResult::default()
             });
         }
     }
@@ -171,7 +177,7 @@ impl Report {
     /// What was not measured, and the verdicts, in a sentence each, and the worst of them; `None`: all was measured, and nothing judged.
     fn answer(&self) -> Option<(Verdict, String)> {
         let failed = incomplete::failed_of(self.cases.iter().map(|case| &*case.case), self.failures());
-        let judged = judge::answer(self.verdicts.rows(), "the baseline");
+        let judged = judge::answer(&self.verdicts, "the baseline");
         let is_whole = failed.is_none() && self.cut_off.is_none();
         let worst = if is_whole { judged.as_ref()?.0 } else { Verdict::Fail };
         let said = self.cut_off.clone().into_iter().chain(failed).chain(judged.map(|(_, text)| text));
@@ -180,7 +186,7 @@ impl Report {
 
     /// The first statement that failed; `None`: none did.
     pub fn broken(&self) -> Option<String> {
-        self.verdicts.rows().iter().find(|row| row.fails()).map(verdicts::broken)
+        self.verdicts.iter().find(|row| row.fails()).map(verdicts::broken)
     }
 
     /// Writes JUnit about a run that ended with a fault in the plan at this place: it is an error of each case from there on.
@@ -191,9 +197,7 @@ impl Report {
             case: case.name.clone(),
             failed: Some(fault.to_owned()).filter(|_| case.skip.is_none()),
             skipped: case.skip.clone(),
-            verdicts: Vec::new(),
-            elapsed_s: None,
-            result: String::new(),
+            ..CaseResult::default()
         };
         let open = plans[at..].iter().flat_map(|plan| &plan.cases).map(of_case);
         let cases: Vec<CaseResult> = self.cases.iter().cloned().chain(open).collect();
@@ -210,8 +214,10 @@ impl Report {
         progress: &Progress,
     ) -> Result<(), Error> {
         let name = names(plans);
-        if let Some(path) = files.verdicts.as_deref().filter(|_| is_begun && !self.verdicts.rows().is_empty()) {
-            self.verdicts.write_csv(path)?;
+        if let Some(path) = files.verdicts.as_deref().filter(|_| is_begun && !self.verdicts.is_empty()) {
+            let mut bytes = Vec::new();
+            verdicts::csv(&self.verdicts, &mut bytes)?;
+            replace(path, &bytes)?;
         }
         if let Some(path) = &files.junit {
             ci::junit(path, &name, &self.cases)?;
@@ -224,7 +230,7 @@ impl Report {
         let surveys = self.surveys.iter().flat_map(|(name, survey)| page::survey(&survey.text(name)));
         let head = answer.into_iter().chain(surveys).collect();
         let notes: Vec<String> = self.notes.iter().filter(|note| !self.shown.contains(*note)).cloned().collect();
-        let text = ci::markdown(&name, &questions, head, results, &limits, self.verdicts.rows(), &notes);
+        let text = ci::markdown(&name, &questions, head, results, &limits, &self.verdicts, &notes);
         ci::write_markdown(files.markdown.as_ref(), &text)?;
         if files.annotations {
             progress.print(ci::annotations(&self.cases).trim_end());
@@ -269,9 +275,9 @@ impl Report {
         if !self.closed {
             is_below_notes = self.write_results(has_seen, sheet, out).map_err(Error::output("standard output"))?;
         }
-        if !self.verdicts.rows().is_empty() {
+        if !self.verdicts.is_empty() {
             writeln!(out).map_err(Error::output("standard output"))?;
-            self.verdicts.write_table(sheet, out)?;
+            verdicts::write(&self.verdicts, Some(""), Format::Text, sheet, out)?;
             is_below_notes = false;
         }
         let mut lines = Vec::new();
@@ -359,7 +365,7 @@ impl Report {
         if let Some(exit) = interrupts.exit() {
             return exit;
         }
-        match self.verdicts.exit() {
+        match verdicts::outcome(&self.verdicts, self.inconclusive_fails).into() {
             Exit::Failed => Exit::Failed,
             _ if self.failed || self.was_left() => Exit::Measurement,
             other => other,

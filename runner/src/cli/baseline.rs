@@ -11,7 +11,7 @@ use std::{
 use analyze::{
     filters::gate::{Args, OnInconclusive},
     history::commits,
-    judge::{VerdictRow, comparison::change_text, power::Said, statement::Statement},
+    judge::{VerdictRow, power::Said, statement::Statement, verdicts},
 };
 use clap::Subcommand;
 use schemas::{metrics, text::counted, units};
@@ -239,16 +239,18 @@ fn worse_by(row: &VerdictRow) -> f64 {
 /// `bulk throughput −5.1 % (−5.4 … −4.8), 10 iterations`
 fn sentence(said: Said, row: &VerdictRow, of_baseline: usize) -> String {
     let name = metrics::METRICS.iter().find(|metric| metric.column == row.metric).map_or("", |metric| metric.name);
-    let interval = row.ci_low.zip(row.ci_high);
-    let change = match change_text(row.change_ratio, interval) {
+    let change = match verdicts::change(row) {
         text if text.is_empty() => "no change to tell".to_owned(),
         text => text,
     };
     let n = row.n;
-    let room = match interval {
+    let room = match row.ci_low_ratio {
         _ if said != Said::Undecided => String::new(),
         Some(_) => {
-            format!(", and the interval leaves room for both sides of {}", units::margin(row.limit.unwrap_or_default()))
+            format!(
+                ", and the interval leaves room for both sides of {}",
+                units::margin(row.limit_ratio.unwrap_or_default())
+            )
         }
         None => ", which are too few for an interval".to_owned(),
     };

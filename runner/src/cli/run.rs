@@ -1,14 +1,14 @@
 //! `plumb run`: plans in, rows out.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{IsTerminal, Write},
     net::SocketAddr,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::MetadataExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -26,6 +26,7 @@ use crate::{
     programs::{self, Allowed},
     progress::{Mode, Progress},
     signals::Interrupts,
+    sinks::ci::{self, CaseResult},
     style,
 };
 
@@ -109,17 +110,31 @@ impl When {
 pub fn run(args: &Args) -> Result<Exit, Error> {
     let options = args.selection.options();
     let mut plans = Vec::new();
-    let mut wrong = String::new();
+    let (mut wrong, mut faults) = (String::new(), Vec::new());
     for path in &args.plans {
-        match plan::load(path, &options) {
+        let mistakes = match plan::load(path, &options) {
             Ok(plan) => {
-                wrong.push_str(&programs::check(&plan, args.allowed).render(Format::Human));
+                let refused = programs::check(&plan, args.allowed);
                 plans.push(plan);
+                refused
             }
-            Err(diagnostics) => wrong.push_str(&diagnostics.render(Format::Human)),
-        }
+            Err(diagnostics) => diagnostics,
+        };
+        wrong.push_str(&mistakes.render(Format::Human));
+        let failed = Some(mistakes.sentences().join("; ")).filter(|text| !text.is_empty());
+        faults.push(CaseResult { test: "plan".to_owned(), case: path.clone(), failed, ..CaseResult::default() });
     }
     if !wrong.is_empty() {
+        // CI would read the JUnit of an earlier run as that of this one.
+        let is = |file: &Path, plan: &String| {
+            fs::canonicalize(plan).is_ok_and(|plan| Some(plan) == fs::canonicalize(file).ok())
+        };
+        let is_plan = |file: &PathBuf| args.plans.iter().any(|plan| is(file, plan));
+        if let Some(junit) = args.junit.as_ref().filter(|file| !is_plan(file))
+            && let Err(other) = ci::junit(junit, &args.plans.join(" "), &faults)
+        {
+            other.print();
+        }
         return Err(Error::Plan(wrong));
     }
     plan::tell_apart(&mut plans);

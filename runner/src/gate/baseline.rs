@@ -17,6 +17,7 @@ use analyze::{
         samples::{self, Index, Key, Samples},
         setting,
         statement::Evidence,
+        verdicts,
     },
     stats::quantiles,
     table::{InputArgs, Rows, Selection, Table, beside},
@@ -76,7 +77,6 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
         Promise {
             metric,
             rule: Rule {
-                better: metric.better,
                 test: comparison.test.unwrap_or(Rule::DEFAULT.test),
                 alpha: comparison.alpha.map_or(Rule::DEFAULT.alpha, |a| a.0),
                 min_ratio: comparison.max_regression.0,
@@ -86,8 +86,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
                     .as_ref()
                     .and_then(|text| units::parse_for(metric.unit, &text.0).ok())
                     .unwrap_or(Rule::DEFAULT.min_difference),
-                range: metric.range(),
-                ..Rule::DEFAULT
+                ..Rule::of(metric)
             },
             case_ids: plan.cases.iter().filter(|c| c.skip.is_none()).filter(measured).map(|c| c.id.clone()).collect(),
             file: place.file,
@@ -329,17 +328,9 @@ fn faults_of(record: &RunRecord) -> Vec<String> {
 /// Failed verdicts as sentences, from the table beside the results.
 fn failed_verdicts(results: &Path) -> Result<Vec<String>, Error> {
     let Some(path) = beside::table(results, "verdicts.csv")?.or_note() else { return Ok(Vec::new()) };
-    let mut table = Table::open(&InputArgs { files: vec![path] })?;
-    let columns = ["verdict", "severity", "case", "assertion"].map(|name| table.require(name));
-    let [verdict, severity, case, assertion] = columns;
-    let (verdict, severity, case, assertion) = (verdict?, severity?, case?, assertion?);
-    let mut failed = Vec::new();
-    while let Some(row) = table.next_row()? {
-        if matches!(row.get(verdict), "fail" | "regression") && row.get(severity) == "error" {
-            failed.push(format!("verdict {}: {}: {}", row.get(verdict), row.get(case), row.get(assertion)));
-        }
-    }
-    Ok(failed)
+    let rows = verdicts::read(&mut Table::open(&InputArgs { files: vec![path] })?)?;
+    let said = |row: &VerdictRow| format!("verdict {}: {}: {}", row.verdict, row.case, row.assertion);
+    Ok(rows.iter().filter(|row| row.fails()).map(said).collect())
 }
 
 /// The baseline that is replaced and what changes, as lines for people.
@@ -358,13 +349,13 @@ fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
         None => lines.push("it replaces a table about whose run nothing is known".to_owned()),
     }
     let (was, is) = (medians(to)?, medians(&run.results)?);
-    let (before, after) = (by_key(&was), by_key(&is));
+    let [before, after] = [&was, &is].map(|all| all.iter().map(|m| (&m.key, m)).collect::<HashMap<_, _>>());
     let gone: Vec<&Median> = was.iter().filter(|before| !after.contains_key(&before.key)).collect();
     let mut paired = Vec::new();
     for now in &is {
         if let Some(before) = before.get(&now.key) {
             lines.extend((before.column == now.column).then(|| change(before, now)));
-        } else if let Some(before) = gone.iter().find(|before| before.is_of_same_name(now)) {
+        } else if let Some(before) = gone.iter().find(|was| (&was.name, &was.column) == (&now.name, &now.column)) {
             paired.push(&before.key);
             let changes = old.as_ref().and_then(|old| setting::changes(&now.key.id, &run.record.cases, &old.cases));
             let changes = changes.map(|changes| format!(" ({changes})")).unwrap_or_default();
@@ -378,23 +369,13 @@ fn replaced(run: &Run, to: &Path) -> Result<Vec<String>, Error> {
     Ok(lines)
 }
 
-fn by_key(medians: &[Median]) -> HashMap<&Key, &Median> {
-    medians.iter().map(|m| (&m.key, m)).collect()
-}
-
 /// Median of a case's headline column.
 struct Median {
     key: Key,
+    /// Of the case and its member.
     name: String,
     column: String,
     value: f64,
-}
-
-impl Median {
-    fn is_of_same_name(&self, other: &Self) -> bool {
-        let of = |one: &Self| (one.name.clone(), one.key.member.clone(), one.column.clone());
-        of(self) == of(other)
-    }
 }
 
 fn change(before: &Median, now: &Median) -> String {
@@ -418,14 +399,8 @@ fn medians(path: &Path) -> Result<Vec<Median>, Error> {
     let cases = Index::new(&read.cases);
     let median = |case: &samples::Case| {
         let m = case.headline(&names)?;
-        let mut sorted = case.values[m].clone();
-        sorted.sort_by(f64::total_cmp);
-        Some(Median {
-            key: case.key.clone(),
-            name: cases.label(case),
-            column: names[m].clone(),
-            value: quantiles::median(&sorted)?,
-        })
+        let value = quantiles::select_median(&mut case.values[m].clone())?;
+        Some(Median { key: case.key.clone(), name: cases.label(case), column: names[m].clone(), value })
     };
     Ok(read.cases.iter().filter_map(median).collect())
 }

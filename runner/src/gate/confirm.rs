@@ -20,7 +20,7 @@ use analyze::{
         baseline::{Baseline, OnMissing, Promise, Terms},
         comparison::Rule,
         environment::Environment,
-        power::{Looks, Said, said},
+        power::{Said, looks, said},
         verdicts::observed,
     },
     stats::compare::smallest_p,
@@ -220,7 +220,8 @@ fn parse_alpha(text: &str) -> Result<f64, String> {
 #[derive(Debug)]
 pub struct Until {
     baseline: Baseline,
-    looks: Looks,
+    /// The numbers of iterations at which they are tested.
+    looks: Vec<u32>,
     deadline: Option<Instant>,
     found: Lock<Found>,
 }
@@ -254,14 +255,14 @@ impl Until {
         plan.baseline = None;
         plan.gate = <_>::default();
         let least = plan.cases.iter().map(|case| case.policy.min).min().unwrap_or(FIRST);
-        let looks = Looks::new(least.clamp(FIRST, question.most.max(FIRST)), question.most);
+        let looks = looks(least.clamp(FIRST, question.most.max(FIRST)), question.most);
         for case in &mut plan.cases {
             case.asserts.clear();
-            (case.policy.min, case.policy.max, case.policy.margin) = (looks.first(), looks.last(), None);
+            (case.policy.min, case.policy.max, case.policy.margin) = (looks[0], question.most, None);
         }
         let comparisons: usize = plan.cases.iter().map(|case| case.members.iter().filter_map(measured).count()).sum();
         // The end of the time is a look of its own.
-        let tests = comparisons * (looks.count() + usize::from(question.budget.is_some()));
+        let tests = comparisons * (looks.len() + usize::from(question.budget.is_some()));
         let alpha = question.alpha / tests as f64;
         let source = results_of(&question.against);
         if !source.exists() {
@@ -279,7 +280,7 @@ impl Until {
             planned: BTreeMap::new(),
         };
         let baseline = Baseline::read(terms)?;
-        suffices(&baseline, &plan.cases, alpha, looks.last())?;
+        suffices(&baseline, &plan.cases, alpha, question.most)?;
         let deadline = question.budget.and_then(|budget| Instant::now().checked_add(budget));
         Ok(Self { baseline, looks, deadline, found: Lock::default() })
     }
@@ -317,7 +318,7 @@ impl Enough for Until {
         if found.is_worse {
             return true;
         }
-        if !self.looks.has(so_far.done) && !is_late {
+        if !self.looks.contains(&so_far.done) && !is_late {
             return false;
         }
         let values = super::promised(step, so_far, self.baseline.promises());
@@ -332,7 +333,7 @@ impl Enough for Until {
         let is_decided = all.iter().all(|(said, _)| *said != Said::Undecided);
         found.is_worse = all.iter().any(|(said, _)| *said == Said::Worse);
         found.of_case.insert(step.id.clone(), all);
-        is_decided || found.is_worse || is_late || so_far.done >= self.looks.last()
+        is_decided || found.is_worse || is_late || Some(&so_far.done) >= self.looks.last()
     }
 }
 
@@ -348,13 +349,7 @@ pub(super) fn promises<'a>(
         for metric in case.members.iter().filter_map(measured) {
             let place = all.iter().position(|promise| promise.metric.name == metric.name);
             let place = place.unwrap_or_else(|| {
-                let rule = Rule {
-                    better: metric.better,
-                    alpha,
-                    min_ratio: min_effect,
-                    range: metric.range(),
-                    ..Rule::DEFAULT
-                };
+                let rule = Rule { alpha, min_ratio: min_effect, ..Rule::of(metric) };
                 let (file, line, column) = (String::new(), None, None);
                 all.push(Promise { metric, rule, case_ids: Vec::new(), file, line, column });
                 all.len() - 1

@@ -7,29 +7,24 @@ pub mod baseline;
 pub mod confirm;
 pub mod power;
 
-use std::{collections::HashMap, io::Write, path::Path};
+use std::collections::HashMap;
 
-use analyze::{
-    judge::{
-        Origin, VerdictRow,
-        baseline::{Baseline, Promise},
-        environment::Environment,
-        samples::{Case as Measured, Key, Observation},
-        statement::{self, Evidence, Statement},
-        survey::Surveyed,
-        verdicts,
-    },
-    table::{Format, layout::Sheet},
+use analyze::judge::{
+    Origin, VerdictRow,
+    baseline::{Baseline, Promise},
+    environment::Environment,
+    samples::{Case as Measured, Key, Observation},
+    statement::{self, Evidence, Statement},
+    survey::Surveyed,
 };
 use netcore::spec::Direction;
 use schemas::{columns::results::column, metrics::Family, words::Way};
 
 use crate::{
-    error::{Error, Exit, replace},
+    error::Error,
     plan::{
         Plan,
         case::{Assertion, Case, Survey},
-        model::OnUncertain,
     },
     schedule::{
         rows::ways,
@@ -37,13 +32,6 @@ use crate::{
         step::Step,
     },
 };
-
-/// All verdicts of a run.
-#[derive(Clone, Debug, Default)]
-pub struct Verdicts {
-    rows: Vec<VerdictRow>,
-    inconclusive_fails: bool,
-}
 
 /// The assertions and comparisons of a plan.
 pub struct Expectations<'a> {
@@ -117,40 +105,6 @@ fn explained(mut row: VerdictRow, finished: &Finished) -> VerdictRow {
         }
     }
     row
-}
-
-impl Verdicts {
-    /// Adds the verdicts of a case.
-    pub fn add(&mut self, plan: &Plan, rows: &[VerdictRow]) {
-        self.rows.extend_from_slice(rows);
-        self.inconclusive_fails |= plan.gate.on_inconclusive == Some(OnUncertain::Fail);
-    }
-
-    /// In the order of the cases.
-    pub fn rows(&self) -> &[VerdictRow] {
-        &self.rows
-    }
-
-    pub fn exit(&self) -> Exit {
-        match verdicts::outcome(&self.rows, self.inconclusive_fails) {
-            analyze::Verdict::Ok => Exit::Success,
-            analyze::Verdict::Failed => Exit::Failed,
-            analyze::Verdict::Inconclusive => Exit::Inconclusive,
-            analyze::Verdict::Exit(_) => Exit::Measurement,
-        }
-    }
-
-    /// Writes the table for people.
-    pub fn write_table(&self, sheet: &Sheet, out: &mut dyn Write) -> Result<(), Error> {
-        Ok(verdicts::write(&self.rows, Some(""), Format::Text, sheet, out)?)
-    }
-
-    /// Writes the `verdicts` table.
-    pub fn write_csv(&self, path: &Path) -> Result<(), Error> {
-        let mut bytes = Vec::new();
-        verdicts::csv(&self.rows, &mut bytes)?;
-        replace(path, &bytes)
-    }
 }
 
 /// The statements about a case.

@@ -1,6 +1,8 @@
 //! Values of an axis: how they are shown, conditions on them (`exclude`, `when`), and generators
 //! (`{from, to, factor | step, half_steps, perturb}`).
 
+use std::collections::BTreeMap;
+
 use schemas::{
     assertion::Operator,
     units::{self, Rate},
@@ -27,6 +29,26 @@ pub fn normal(path: &str, value: &Node) -> String {
         Value::List(items) => items.iter().map(|n| normal(path, n)).collect::<Vec<_>>().join("+"),
         Value::Map(_) => value.to_json().to_string(),
     }
+}
+
+/// The settings of a test or a member, by their paths. What is about the whole test, and its hosts, are none.
+pub fn settings(body: &Node) -> BTreeMap<String, String> {
+    fn add(path: &str, value: &Node, found: &mut BTreeMap<String, String>) {
+        match value.entries() {
+            Some(inner) => inner.iter().for_each(|entry| add(&format!("{path}.{}", entry.key), &entry.value, found)),
+            None => {
+                found.insert(path.to_owned(), normal(path, value));
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    let is_whole = |name: &str| keys::of_whole_test().any(|key| key == name);
+    for entry in body.entries().unwrap_or_default() {
+        if !keys::names_hosts(&entry.key) && !is_whole(&entry.key) {
+            add(&entry.key, &entry.value, &mut found);
+        }
+    }
+    found
 }
 
 /// A condition on a key: a value, or a comparison such as `">64KiB"`.

@@ -245,6 +245,8 @@ pub struct Member {
     /// Name of the member that measures the same round trip on the idle path.
     pub idle: Option<String>,
     pub job: Job,
+    /// Its settings as the plan has them.
+    pub settings: BTreeMap<String, String>,
     /// Speed of the path, bits per second, if the plan says it.
     pub wire: Option<u64>,
     /// Why the engines cannot run it: an error only if `--only` keeps the case.

@@ -1,6 +1,7 @@
 //! The members of a test: workload, ends, and the translated test or command of each.
 
 use super::{
+    axis::settings,
     case::{Endpoint, Member, is_here},
     check,
     decode::decode,
@@ -129,6 +130,7 @@ impl Expander<'_> {
                 after: Duration::ZERO,
                 idle: None,
                 job,
+                settings: settings(tree),
                 wire: None,
                 refused: None,
             });
@@ -185,6 +187,7 @@ impl Expander<'_> {
             from,
             to,
             job,
+            settings: settings(tree),
             wire: typed.wire.map(|speed| speed.0),
             refused: refused.map(diagnose),
         })

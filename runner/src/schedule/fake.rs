@@ -1,6 +1,6 @@
 //! Hand-made reports and benches for the tests of this folder.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use chacha20::ChaCha8Rng;
 use netcore::{
@@ -97,6 +97,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
             job: Job::Traffic(Box::new(spec(Direction::Forward))),
             from: Endpoint::Local,
             to: Endpoint::Embedded,
+            settings: BTreeMap::new(),
             wire: None,
             refused: None,
         }],

@@ -21,7 +21,7 @@ use schemas::{columns::VerdictRow, words::Verdict};
 use crate::error::{Error, replace};
 
 /// A case in these reports.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CaseResult {
     pub test: String,
     pub case: String,

@@ -94,6 +94,7 @@ impl RunJson {
             let Some(spec) = member.spec() else { continue };
             let record = CaseRecord {
                 case: step.name.clone(),
+                settings: member.settings.clone(),
                 spec: json(spec),
                 hooks: hooks(step),
                 near_options: json(&reports.near.options),
@@ -107,7 +108,9 @@ impl RunJson {
             self.insert(key, record)?;
         }
         if let Some(whole) = &measured.whole {
-            let mut record = CaseRecord { case: step.name.clone(), hooks: hooks(step), ..CaseRecord::default() };
+            let settings = step.members.first().map(|member| member.settings.clone()).unwrap_or_default();
+            let mut record =
+                CaseRecord { case: step.name.clone(), settings, hooks: hooks(step), ..CaseRecord::default() };
             whole.describe(step, &mut record);
             self.insert(step.id.clone(), record)?;
         }
@@ -170,6 +173,7 @@ fn key(case: &Case, member: &Member) -> String {
 pub fn planned(case: &Case) -> impl Iterator<Item = (String, CaseRecord)> {
     let record = |member: &Member| CaseRecord {
         case: case.name.clone(),
+        settings: member.settings.clone(),
         spec: member.spec().and_then(json),
         ..CaseRecord::default()
     };

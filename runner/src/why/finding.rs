@@ -6,7 +6,7 @@ use std::{
 };
 
 use analyze::{
-    judge::comparison::{Comparison, change_text},
+    judge::comparison::Comparison,
     limits::{advised_once, intro},
     table::{
         layout::{self, Column, Sheet},
@@ -144,7 +144,7 @@ impl Finding {
 
     /// `+101 % (+98 … +104)`
     fn change(&self) -> String {
-        self.comparison.as_ref().map_or_else(String::new, |c| change_text(c.change, c.interval))
+        self.comparison.as_ref().map_or_else(String::new, Comparison::change_text)
     }
 
     /// The verdict about the cause, in words.

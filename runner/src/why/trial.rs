@@ -68,13 +68,7 @@ impl Trial {
     pub fn judged(&self) -> Vec<(Comparison, ChangeOutcome)> {
         let values = self.values.lock();
         let of = |id: &String| values.get(id).map_or(&[][..], Vec::as_slice);
-        let rule = Rule {
-            better: self.metric.better,
-            alpha: ALPHA,
-            min_ratio: LEAST,
-            range: self.metric.range(),
-            ..Rule::DEFAULT
-        };
+        let rule = Rule { alpha: ALPHA, min_ratio: LEAST, ..Rule::of(self.metric) };
         let was = of(&self.ids[0]);
         let compared = self.ids[1..].iter().map(|id| {
             let rounds: Vec<(f64, f64)> = was.iter().copied().zip(of(id).iter().copied()).collect();

@@ -19,12 +19,15 @@ columns! {
         n: u64 = "Iterations judged.";
         observed: Number = "What was observed, as `statistic` says.";
         statistic: String = "The statistic of the iterations: `median`; `worst` where each of them is judged; `mean` with `judge: point`. Of a comparison, that of either side: `median`, or `mean` with `--test welch`. Empty for surveys.";
-        ci_low: Number = "Lower end of its confidence interval; for comparisons of the interval of `change_ratio`.";
-        ci_high: Number = "Upper end.";
+        ci_low: Number = "Of an assertion, the lower end of the confidence interval of `observed`.";
+        ci_high: Number = "Its upper end.";
         confidence_level: Number = "Confidence level of the interval, 0 … 1.";
-        limit: Number = "The limit; for comparisons the smallest change that counts, as a ratio.";
+        limit: Number = "Of an assertion, the limit.";
         baseline: Number = "For comparisons, the centre of the other side.";
         change_ratio: Number = "For comparisons, the change over the baseline's centre: with rank tests the median of the differences between values of both sides ÷ baseline, with the others (observed − baseline) ÷ baseline.";
+        ci_low_ratio: Number = "For comparisons, the lower end of the confidence interval of `change_ratio`.";
+        ci_high_ratio: Number = "Its upper end.";
+        limit_ratio: Number = "For comparisons, the smallest change that counts.";
         p_value: Number = "For comparisons, after the correction for their number.";
         verdict: Verdict = "{words}.";
         severity: Severity = "{words}.";
@@ -43,6 +46,11 @@ columns! {
 }
 
 impl VerdictRow {
+    /// Whether it is a comparison, and no assertion.
+    pub fn compares(&self) -> bool {
+        self.limit_ratio.is_some()
+    }
+
     /// Whether it fails the run: a statement that does not hold, or a regression, and not only to be warned of.
     pub fn fails(&self) -> bool {
         self.severity == Severity::Error && self.verdict.is_bad()

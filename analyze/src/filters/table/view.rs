@@ -17,7 +17,7 @@ use schemas::{
     },
     metrics::{self, Family, Kind},
     text::short_names,
-    units::{self, Unit},
+    units,
     vocabulary::Meaning,
     words::{Phase, Status},
 };
@@ -182,19 +182,18 @@ fn sort_rows(rows: &mut [Vec<String>], keys: &[(usize, bool)]) {
     });
 }
 
-/// Writes the values of verdicts with the unit of their metric, which stands in the cell `at[0]`. With a change (in
-/// `at[1]`), interval and limit are ratios.
-fn with_units(names: &[String], at: [usize; 2], rows: &mut [Vec<String>]) {
+/// Writes the values of verdicts with the unit of their metric, which stands in the cell `at`.
+fn with_units(names: &[String], at: usize, rows: &mut [Vec<String>]) {
     for row in rows {
-        let Some(unit) = Meaning::of(&row[at[0]]).unit else { continue };
-        let compares = !row[at[1]].is_empty();
+        let Some(unit) = Meaning::of(&row[at]).unit else { continue };
         for (i, name) in names.iter().enumerate() {
-            let unit = match name.as_str() {
-                verdict::ci_low | verdict::ci_high | verdict::limit if compares => Unit::Ratio,
-                verdict::observed | verdict::baseline | verdict::ci_low | verdict::ci_high | verdict::limit => unit,
-                _ => continue,
-            };
-            if let Ok(Some(value)) = parse_number(&row[i]) {
+            let has_unit = matches!(
+                name.as_str(),
+                verdict::observed | verdict::baseline | verdict::ci_low | verdict::ci_high | verdict::limit
+            );
+            if let Ok(Some(value)) = parse_number(&row[i])
+                && has_unit
+            {
                 row[i] = units::human(unit, value);
             }
         }
@@ -265,7 +264,7 @@ impl View {
         let sort = sort_keys(table, &choice.sort, &mut wanted)?;
         let beyond = wanted.len();
         if contents == Contents::Verdicts {
-            wanted.extend([table.require(verdict::metric)?, table.require(verdict::change_ratio)?]);
+            wanted.push(table.require(verdict::metric)?);
         }
         // At first sight a figure that follows from what was asked for is left out.
         let telling = [column::workload, column::member, column::offered_unit].map(|name| table.header().find(name));
@@ -289,7 +288,7 @@ impl View {
             if one_kind { preferred(table, &selection, &wanted)? } else { every(table, &selection, &wanted)? };
         sort_rows(&mut cells, &sort);
         if chosen && !choice.raw && contents == Contents::Verdicts {
-            with_units(&names, [beyond, beyond + 1], &mut cells);
+            with_units(&names, beyond, &mut cells);
         }
         if is_selective && wanted.len() > beyond {
             without_incidental(&names, beyond, &mut cells);

@@ -1,13 +1,13 @@
 //! The rules of a baseline, over samples made by hand.
 
 use super::*;
-use crate::judge::samples::Observation;
+use crate::judge::samples::{Key, Observation};
 use schemas::{metrics, run_record::RunRecord};
 use serde_json::json;
 
 fn promise() -> Promise {
     let metric = metrics::find("throughput").unwrap();
-    let rule = Rule { better: metric.better, range: metric.range(), ..Rule::DEFAULT };
+    let rule = Rule::of(metric);
     Promise { metric, rule, case_ids: vec!["c1".into()], file: "p.yaml".into(), line: Some(7), column: Some(5) }
 }
 
