@@ -212,7 +212,7 @@ pub fn advised_once<'a>(because: &'a str, has_advice: &mut bool) -> &'a str {
 #[must_use]
 pub fn intro(by: LimitedBy) -> String {
     match by {
-        LimitedBy::Unknown => "its limit is unknown: ".to_owned(),
+        LimitedBy::Unknown => "limit unknown: ".to_owned(),
         by => format!("limited by {by}: "),
     }
 }
@@ -227,8 +227,7 @@ fn by_cause(told: &[(&str, LimitedBy, &str)]) -> Vec<String> {
         let names: Vec<&str> = of(cause).collect();
         let more = names.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-        let what = intro(cause).trim_end_matches(": ").replace("its limit is unknown", "limit unknown");
-        format!("{what}: {}{more}", names[..names.len().min(NAMED)].join(", "))
+        format!("{}{}{more}", intro(cause), names[..names.len().min(NAMED)].join(", "))
     };
     let mut lines: Vec<String> = causes.into_iter().map(line).collect();
     lines.extend(lines.last().map(|_| "the column `limited_because` has the evidence of each".to_owned()));

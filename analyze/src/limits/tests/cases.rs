@@ -105,7 +105,7 @@ fn each_case_has_a_line_and_many_cases_share_lines() {
     assert!(told[0].contains("wire: 100Mbit/s"), "{told:?}");
     assert_eq!(told[1], "b: limited by path: full at 2");
     let told = lines(unknown.iter().map(|row| ("a".to_owned(), row)));
-    assert_eq!(told, ["a (forward), a (reverse): its limit is unknown: so"], "once");
+    assert_eq!(told, ["a (forward), a (reverse): limit unknown: so"], "once");
     assert_eq!(lines([("a".to_owned(), &Row::default())].into_iter()), Vec::<String>::new());
     let [one, two] = [(LimitedBy::Pacing, "a"), (LimitedBy::Loss, "b")]
         .map(|(by, case)| Row { case: Some(case.into()), ..row(by, Way::Forward) });
