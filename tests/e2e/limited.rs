@@ -25,7 +25,7 @@ fn rows_summaries_and_the_table_have_the_answer() {
     // Each is told once. Cases with the same answer share a line. On a loaded machine the two ways may have different answers: then
     // each has its own.
     let told = ran.stdout.lines().filter_map(|line| line.strip_prefix("  ")?.split_once(": "));
-    let told = told.filter(|(_, why)| why.starts_with("limited by ") || why.starts_with("its limit "));
+    let told = told.filter(|(_, why)| why.starts_with("limited by ") || why.starts_with("limit unknown"));
     let mut told: Vec<&str> = told.flat_map(|(names, _)| names.split(", ")).collect();
     told.sort_unstable();
     let ways = ["both (download)", "both (upload)", "paced"];
