@@ -251,6 +251,18 @@ fn what_a_run_that_was_cut_off_did_not_measure_is_named_once() {
         assert_eq!(cases, ["first", "first"], "{}", csv.stdout);
         plumb(&["gate", "-f", "text", &table]).stdout
     };
+    // Nothing beside a lone table tells that its run was cut off.
+    fs::copy(&table, folder.path("lone.csv")).unwrap();
+    let lone = plumb(&["gate", "--plan", &plan, &folder.name("lone.csv")]);
+    let failed: Vec<_> = parse(&lone.stdout).into_iter().filter(|row| row["verdict"] == "fail").collect();
+    assert_eq!((lone.code, failed.len()), (Some(1), 4), "{}", lone.stdout);
+    // A timer ends a run on purpose. What that left out is told all the same.
+    let record = fs::read_to_string(folder.path("r.run.json")).unwrap();
+    fs::write(folder.path("r.run.json"), record.replace("SIGINT", "SIGALRM")).unwrap();
+    let timed = plumb(&["gate", &table]);
+    let said = "The run was interrupted (SIGALRM); 2 cases were not measured to their end: bulk, last.";
+    assert!(timed.code == Some(0) && timed.stderr.contains(said), "{} {}", timed.stdout, timed.stderr);
+    fs::write(folder.path("r.run.json"), record).unwrap();
     let answer = judged();
     let said =
         "The run was interrupted (SIGINT); 2 cases were not measured to their end: bulk, last. Of 1 case compared";

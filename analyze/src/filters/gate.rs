@@ -126,6 +126,10 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         crate::warn(&note);
     }
     let mut evidence = Evidence::read(&mut table, &args.tables.selection, &statements, baseline.as_ref())?;
+    // Without the record of a run nothing tells that it was cut off.
+    if records.len() < args.tables.input.files.len().max(1) {
+        evidence.expect_cut_short();
+    }
     for record in records.iter_mut().filter(|record| record.ended.is_none() && !record.began.is_empty()) {
         record.unfinished = evidence.leave_out_absent(&args.planned);
     }
@@ -135,6 +139,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     }
     let format = args.tables.output.format(args.format);
     let incomplete = incomplete::sentences(&records, evidence.cases().iter());
+    for sentence in records.iter().filter(|record| !record.is_cut_off()).filter_map(incomplete::of_run) {
+        crate::warn(&sentence);
+    }
     if format == Format::Csv || args.self_test.is_some() {
         for sentence in &incomplete {
             crate::warn(sentence);

@@ -17,12 +17,14 @@ pub fn sentences<'a>(
 ) -> Vec<String> {
     let failed = cases.clone().filter_map(|case| Some((&*case.name, case.failed.as_deref()?)));
     let failed = failed_of(cases.map(|case| &*case.name), failed);
-    let named = |record: &RunRecord| {
-        let names = first_few(record.unfinished.iter().map(|open| open.case.clone()), MOST_NAMED).join(", ");
-        let names = if names.is_empty() { names } else { format!(": {names}") };
-        Some(format!("{}{names}.", cut_short(record).filter(|_| record.is_cut_off())?))
-    };
-    records.into_iter().filter_map(named).chain(failed).collect()
+    records.into_iter().filter(|record| record.is_cut_off()).filter_map(of_run).chain(failed).collect()
+}
+
+/// A sentence about a run that ended early, which names its cases that were not measured to their end.
+pub fn of_run(record: &RunRecord) -> Option<String> {
+    let names = first_few(record.unfinished.iter().map(|open| open.case.clone()), MOST_NAMED).join(", ");
+    let names = if names.is_empty() { names } else { format!(": {names}") };
+    Some(format!("{}{names}.", cut_short(record)?))
 }
 
 /// Exit code 3 where something was not measured, unless something failed.

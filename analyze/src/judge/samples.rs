@@ -7,7 +7,7 @@ use crate::{
     stats::quantiles,
     table::{
         Field, Header, Row, Selection, Table,
-        select::{LeftOut, Picker, Preferred},
+        select::{LeftOut, Picker, Preferred, is_cut_short},
     },
 };
 use indexmap::IndexMap;
@@ -71,9 +71,9 @@ pub struct Observation {
 pub struct Samples {
     /// In the order of their first rows.
     pub cases: Vec<Case>,
-    /// Cases that the plan or the end of the run skipped, by what they are matched by. Nothing is expected of those without
-    /// a value.
-    pub skipped: HashSet<String>,
+    /// Cases that were skipped, by what they are matched by, and whether an early end of the run did so. Nothing is expected
+    /// of those without a value.
+    pub skipped: HashMap<String, bool>,
     /// A sentence about rows that were left out.
     pub note: Option<String>,
 }
@@ -113,11 +113,11 @@ impl Samples {
         let columns = Columns::of(table, metrics, by_and_split)?;
         let mut picker = Picker::of_any_status(selection, table)?;
         let (mut whole, mut streams) = (Preferred::<Reading>::default(), Reading::default());
-        let mut skipped = HashSet::new();
+        let mut skipped = HashMap::new();
         while let Some(row) = table.next_row()? {
             let Some(kind) = picker.pick(&row)? else { continue };
             if row.text(Field::status) == Status::Skipped.as_str() {
-                skipped.insert(row.get(columns.id).to_owned());
+                skipped.insert(row.get(columns.id).to_owned(), is_cut_short(&row));
                 continue;
             }
             let part = match kind {
@@ -135,7 +135,7 @@ impl Samples {
 
     /// The cases of a run, of which none was skipped.
     pub fn of(cases: Vec<Case>) -> Self {
-        Self { cases, skipped: HashSet::new(), note: None }
+        Self { cases, skipped: HashMap::new(), note: None }
     }
 
     /// Drops the directions of a case that has a row for both together.
@@ -244,7 +244,7 @@ impl Reading {
         Ok(())
     }
 
-    fn samples(self, skipped: HashSet<String>) -> Samples {
+    fn samples(self, skipped: HashMap<String, bool>) -> Samples {
         Samples { cases: self.cases.into_values().collect(), skipped, note: self.left_out.note() }
     }
 }

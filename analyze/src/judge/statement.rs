@@ -144,14 +144,19 @@ impl Evidence {
         Indices { samples, totals, streams }
     }
 
+    /// Expects values also of cases that an early end of the run kept from being measured.
+    pub fn expect_cut_short(&mut self) {
+        self.samples.skipped.retain(|_, is_cut_short| !*is_cut_short);
+    }
+
     /// Expects nothing of the cases of a plan that left no row, and returns them. For a run that crashed before it could name
     /// them; `planned` has them by their keys in a `run.json`.
     pub fn leave_out_absent(&mut self, planned: &BTreeMap<String, CaseRecord>) -> Vec<Unfinished> {
         let index = Index::new(&self.samples.cases);
         let mut absent: BTreeMap<&str, &str> =
             planned.iter().map(|(key, case)| (key.split('/').next().unwrap_or(key), &*case.case)).collect();
-        absent.retain(|id, _| index.of(id).is_empty() && !self.samples.skipped.contains(*id));
-        self.samples.skipped.extend(absent.keys().map(|id| (*id).to_owned()));
+        absent.retain(|id, _| index.of(id).is_empty() && !self.samples.skipped.contains_key(*id));
+        self.samples.skipped.extend(absent.keys().map(|id| ((*id).to_owned(), true)));
         absent.into_values().map(|case| Unfinished { case: case.to_owned(), ..Unfinished::default() }).collect()
     }
 
@@ -191,7 +196,7 @@ impl Evidence {
                 Some(by) => baseline.self_test(&cases, here, by),
             });
         }
-        rows.retain(|row| row.n > 0 || !self.samples.skipped.contains(&row.case_id));
+        rows.retain(|row| row.n > 0 || !self.samples.skipped.contains_key(&row.case_id));
         rows
     }
 
