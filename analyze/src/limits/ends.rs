@@ -129,7 +129,7 @@ pub fn of_thread(by: LimitedBy, full: &End<'_>, other: &End<'_>, one_machine: bo
         parts.push(format!("waited {} for {cpu}", margin(thread.waiting)));
     }
     if full.is_throttled() {
-        parts.push(format!("was held back {} by its CPU quota", margin(full.throttled)));
+        parts.push(format!("was held back up to {} by its CPU quota", margin(full.throttled)));
     }
     let idle = match other.load() {
         Some(load) if load < FULL => format!("; that of {} was idle {}", other.host, of_the_time(1.0 - load)),

@@ -270,12 +270,9 @@ impl<'a> End<'a> {
         let share = |both| cell(both).map(|share| share.clamp(0.0, 1.0));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a CPU")]
         let cpu = |both| cell(both).map(|number| number as u64);
-        let busy = share(ends::thread_busy_ratio);
-        // A wait counts when it ends, and a quota's time is an upper bound: with the time on a CPU they are no more than all of it.
-        let beside = |both| share(both).map_or(0.0, |share| share.min(1.0 - busy.unwrap_or(0.0)));
-        let thread = busy.map(|busy| Thread {
+        let thread = share(ends::thread_busy_ratio).map(|busy| Thread {
             busy,
-            waiting: beside(ends::thread_waiting_ratio),
+            waiting: share(ends::thread_waiting_ratio).unwrap_or(0.0),
             cpu: cpu(ends::thread_cpu_id),
         });
         let places = [
@@ -297,7 +294,7 @@ impl<'a> End<'a> {
             is_remote,
             thread,
             encryption,
-            throttled: beside(ends::throttled_ratio),
+            throttled: share(ends::throttled_ratio).unwrap_or(0.0),
             softirq: cpu(ends::softirq_peak_id).zip(share(ends::softirq_peak_ratio)),
             drops: places.map(|(place, both)| (place, cell(both))),
             spins: row.io.as_deref() == Some("spin") || cell(ends::spin_ratio).is_some(),

@@ -35,11 +35,13 @@ impl TaskTime {
     /// As shares of `elapsed_ns`; the CPU's own shares are not known here.
     pub fn within(self, elapsed_ns: u64) -> ThreadUse {
         // The kernel adds up a thread's time at ticks and switches: a full window may come out a little over 1.
-        let share = |time_ns: u64| (time_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
+        let share = |time_ns: u64| time_ns as f64 / elapsed_ns.max(1) as f64;
+        let busy = share(self.busy_ns).min(1.0);
         ThreadUse {
             threads: 1,
-            busy: share(self.busy_ns),
-            waiting: self.waiting_ns.map(share),
+            busy,
+            // A wait counts when it ends, also what of it was before the window.
+            waiting: self.waiting_ns.map(|ns| share(ns).min(1.0 - busy)),
             cpu: self.cpu,
             cpu_busy: None,
             cpu_softirq: None,
@@ -316,6 +318,15 @@ mod tests {
         tasks.state.lock().tasks.resize_with(MOST, Task::default);
         drop(tasks.enter());
         assert_eq!((tasks.read().len(), tasks.started()), (MOST, 1));
+    }
+
+    #[test]
+    fn shares_of_a_thread_are_no_more_than_all_of_the_time() {
+        let time = TaskTime { busy_ns: 600, waiting_ns: Some(450), cpu: 0 };
+        let of = |elapsed_ns| time.within(elapsed_ns);
+        assert_eq!((of(2000).busy, of(2000).waiting), (0.3, Some(0.225)));
+        assert_eq!((of(1000).busy, of(1000).waiting), (0.6, Some(0.4)));
+        assert_eq!((of(500).busy, of(500).waiting), (1.0, Some(0.0)));
     }
 
     #[test]
