@@ -19,7 +19,7 @@ mod tcp;
 
 pub use taken::{disturbed, taken, unsteady};
 pub use tally::{Tally, advised_once, agreed, both_ways, intro, lines};
-pub use tcp::late;
+pub use tcp::{late, lost_at_once};
 
 use ends::Support;
 use evidence::{CLOSED_LOOP, End, Evidence, NAMED_WAIT, SILENT};

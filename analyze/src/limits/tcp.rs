@@ -420,6 +420,11 @@ pub fn datagram_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     }
 }
 
+/// The longest run of lost datagrams, if it has half of them: a full link loses some all the time.
+pub fn lost_at_once(row: &Row) -> Option<u64> {
+    row.loss_run_max.filter(|run| *run as f64 >= FEW_PACKETS && 2 * run >= row.lost.unwrap_or(u64::MAX))
+}
+
 /// Share of the datagrams that were neither lost nor there at the end; `None`: no more than a burst at an edge of the window.
 pub fn late(row: &Row) -> Option<f64> {
     let late = 1.0 - row.throughput_bits_per_s? / row.sent_bits_per_s? - row.loss_ratio?;
@@ -494,6 +499,12 @@ fn dropped(evidence: &Evidence<'_>, lost: f64, loss: f64) -> Result<Limit, Strin
     let receiver = &evidence.receiver;
     let share = margin(loss);
     let Some((place, host, drops)) = place_of(evidence).filter(|(.., drops)| *drops >= lost * EXPLAINED) else {
+        if let Some(run) = lost_at_once(evidence.row) {
+            return Err(format!(
+                "{share} of the datagrams were lost, most of them in one run of {run}: the path was down for a moment, or one burst \
+                 overflowed a queue"
+            ));
+        }
         return ends::lost(evidence, lost, loss)
             .ok_or_else(|| format!("{share} of the datagrams were lost, and neither end says where"));
     };

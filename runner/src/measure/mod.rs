@@ -90,7 +90,9 @@ fn too_fast(row: &Row) -> Option<String> {
     let arrived = row.throughput_bits_per_s?;
     let is_lost = row.loss_ratio.is_some_and(|loss| loss > LOST);
     let late = limits::late(row);
-    if !is_lost && late.is_none() && offered::missed(row).is_none() {
+    // While a path was down, it carried no lower rate either.
+    let is_at_once = limits::lost_at_once(row).is_some();
+    if is_at_once || !is_lost && late.is_none() && offered::missed(row).is_none() {
         return None;
     }
     let asked = offered::load(row, row.offered_per_s?);

@@ -85,6 +85,9 @@ fn one_full_link_is_one_cause_whatever_fills_it() {
         ..datagrams()
     };
     expect(&datagrams, LimitedBy::Path, &["97.1 Mbit/s arrived", "lost 19 %", "neither end counted a drop", "`rate`"]);
+    let down = Row { loss_run_max: Some(1500), ..datagrams.clone() };
+    expect(&down, LimitedBy::Unknown, &["most of them in one run of 1500: the path was down for a moment"]);
+    expect(&Row { loss_run_max: Some(1400), ..datagrams.clone() }, LimitedBy::Path, &[]);
     // A receiver that tells nothing of its drops may have lost them.
     expect(&Row { remote_socket_drops: None, ..datagrams }, LimitedBy::Unknown, &["neither end says where"]);
 }
