@@ -123,7 +123,7 @@ impl Run<'_> {
         for (_, _, row) in state.result.summaries.iter().filter(|(m, ..)| is_probe(m)) {
             if let (Some(again @ 1..), Some(trips)) = (row.retransmits, row.transactions) {
                 doubts.push(format!(
-                    "case {}: of {} under load over TCP, {} sent again: each waited for a timeout, of 200 ms or more, and in no queue",
+                    "case {}: of {} under load over TCP, {} sent again: what was lost waited for TCP's timeout, which is no queue",
                     step.name,
                     counted(trips, "round trip"),
                     if again == 1 { "a segment was".to_owned() } else { format!("{again} segments were") },

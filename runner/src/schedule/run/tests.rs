@@ -105,7 +105,7 @@ fn round_trips_under_load_that_were_sent_again_are_told() {
         step.identities = vec![step.identities[0].clone(); 2];
         go(&[step], PLAIN, &mut bench).1.1
     };
-    let again = "case a: of 500 round trips under load over TCP, 6 segments were sent again: each waited for a timeout";
+    let again = "case a: of 500 round trips under load over TCP, 6 segments were sent again: what was lost waited for TCP's timeout";
     let told = said(3);
     assert!(told.len() == 1 && told[0].starts_with(again), "of both ends, and not of the idle path: {told:?}");
     assert!(said(0).is_empty());
