@@ -117,7 +117,9 @@ fn a_slow_start_that_overran_the_queue_is_not_counted() {
         let _ = end.command("sysctl").args(["-qw", "net.ipv4.tcp_congestion_control=bbr"]).output();
     }
     let of_bucket = measured(&pair, &[]) / (20e6 * 1448.0 / 1514.0);
-    assert!((of_bucket - 1.0).abs() < 0.01, "{of_bucket} of what the bucket carries");
+    // Counted with its slow start it is 1.04 to 1.13. BBR itself leaves up to 2 % of the bucket unused: it drains its queue again and
+    // again, and with a round trip as short as here the next data come too late.
+    assert!((0.97..1.01).contains(&of_bucket), "{of_bucket} of what the bucket carries");
 }
 
 /// Both directions and the idle path, in the time that the first screen promises.

@@ -67,7 +67,7 @@ hosts:
 defaults: {socket: {congestion_control: cubic}, duration: 150ms, assert: [{that: cpu.taken < 5%, judge: point}]}
 tests:
   bulk: {to: bulk, workload: tcp_stream, warmup: 100ms, iterations: 5}
-  window: {to: window, workload: tcp_stream, warmup: 150ms, iterations: 1}
+  window: {to: window, workload: tcp_stream, warmup: 150ms, iterations: 3}
 ";
 
 /// A night of each commit: the series of the history that changed, and nothing else.
