@@ -83,7 +83,7 @@ pub enum Family {
     Transactions,
     /// Measures time only: `ping`.
     Ping,
-    /// Measures the latency beside other members of a group: transactions at a rate that the plan sets.
+    /// Measures latency: transactions or connections at a rate that the plan sets.
     Probe,
     /// Operations of many ranks: `tcp_collective`.
     Collective,
@@ -123,12 +123,10 @@ impl Family {
         }
     }
 
-    /// The family of a row, from its cells `workload`, `member` and `offered_unit`.
-    pub fn of_row(workload: &str, member: &str, offered_unit: &str) -> Self {
+    /// The family of a row, from its cells `workload` and `offered_unit`.
+    pub fn of_row(workload: &str, offered_unit: &str) -> Self {
         match Self::of(workload) {
-            Self::Transactions if !member.is_empty() && offered_unit == OfferedUnit::Transactions.as_str() => {
-                Self::Probe
-            }
+            Self::Transactions if offered_unit == OfferedUnit::Transactions.as_str() => Self::Probe,
             family => family,
         }
     }
@@ -150,7 +148,9 @@ impl Family {
             Self::Stream => &["throughput", "sent"],
             // What a load adds is there only in rows of a probe that names the one on the idle path.
             Self::Transactions => &[ADDED, "transaction_rate", "latency.p50", "latency.mean", "throughput"],
-            Self::Ping | Self::Probe => &[ADDED, "latency.p50", "latency.mean"],
+            Self::Ping => &[ADDED, "latency.p50", "latency.mean"],
+            // Latencies may not be collected.
+            Self::Probe => &[ADDED, "latency.p50", "latency.mean", "transaction_rate"],
             // Other benches may print the mean of the ranks alone.
             Self::Collective => &["operation_time", "operation_time.mean"],
             Self::Nas => &["mops", "elapsed"],
@@ -186,8 +186,8 @@ impl Family {
 
 impl From<&Row> for Family {
     fn from(row: &Row) -> Self {
-        let [workload, member] = [&row.workload, &row.member].map(|cell| cell.as_deref().unwrap_or_default());
-        Self::of_row(workload, member, row.offered_unit.map_or("", OfferedUnit::as_str))
+        let workload = row.workload.as_deref().unwrap_or_default();
+        Self::of_row(workload, row.offered_unit.map_or("", OfferedUnit::as_str))
     }
 }
 
@@ -295,15 +295,14 @@ mod tests {
     fn a_probe_measures_latency_and_what_a_load_adds_to_it() {
         let has = |there: &'static [&str]| move |m: &Metric| there.contains(&m.name);
         let rr = ["transaction_rate", "latency.p50", "throughput"];
-        let probe = Family::of_row("tcp_rr", "idle-tcp", "transactions");
+        let probe = Family::of_row("tcp_rr", "transactions");
         assert_eq!(probe, Family::Probe);
         assert_eq!(probe.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("latency.p50"));
         assert_eq!(probe.headline(has(&[ADDED, "latency.p50"])).map(|m| m.name), Some(ADDED));
-        // Without a rate of its own, or alone, it counts transactions.
-        for family in [Family::of_row("tcp_rr", "b", ""), Family::of_row("tcp_rr", "", "transactions")] {
-            assert_eq!(family.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
-        }
-        assert_eq!(Family::of_row("udp_stream", "b", "messages"), Family::Stream);
+        // Without a rate of its own it counts transactions.
+        let unpaced = Family::of_row("tcp_rr", "");
+        assert_eq!(unpaced.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
+        assert_eq!(Family::of_row("udp_stream", "messages"), Family::Stream);
         assert!(probe.is_incidental("transaction_rate") && !Family::Stream.is_incidental("throughput"));
     }
 

@@ -124,7 +124,7 @@ pub fn of_verdict(row: &VerdictRow, class: &str) -> TestCase {
             format!("{}: {what} does not notice worse data{note}", row.case),
         ),
         v if v.is_well() || v == Verdict::Noticed => (TestCaseStatus::success(), String::new()),
-        v => (TestCaseStatus::skipped(), format!("{v}: {observed}{note}")),
+        v => (TestCaseStatus::skipped(), format!("{v}: {}", format!("{observed}{note}").trim_start())),
     };
     if matches!(status, TestCaseStatus::NonSuccess { .. }) && !row.file.is_empty() {
         status.set_type(row.verdict.as_str());
@@ -179,7 +179,7 @@ fn result(row: &Row<'_>, metrics: &[(&Metric, usize)]) -> Result<Option<(String,
     let plan = row.text(Field::plan);
     let place = |metric: &Metric| metrics.iter().find(|(m, _)| m.column == metric.column).map(|(_, column)| *column);
     let has = |metric: &Metric| place(metric).is_some_and(|column| !row.get(column).is_empty());
-    let family = Family::of_row(row.text(Field::workload), row.text(Field::member), row.text(Field::offered_unit));
+    let family = Family::of_row(row.text(Field::workload), row.text(Field::offered_unit));
     if let Some(metric) = family.headline(has)
         && let Some(value) = place(metric).map_or(Ok(None), |column| row.number(column))?
     {

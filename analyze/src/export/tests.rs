@@ -217,6 +217,8 @@ fn junit_agrees_with_the_verdicts() {
         let head = format!("tests=\"1\" skipped=\"{skipped}\" failures=\"{failures}\" errors=\"{errors}\"");
         assert!(text.contains(&head), "{verdict}: {text}");
     }
+    let nothing = of("a,x,throughput_bits_per_s,,3,inconclusive,error,too few");
+    assert!(nothing.contains("message=\"inconclusive: (too few)"), "{nothing}");
     // A warning neither fails a gate nor a report.
     for verdict in ["fail", "regression", "unnoticed", "error"] {
         let text = of(&format!("a,x,throughput_bits_per_s,1,3,{verdict},warn,why"));

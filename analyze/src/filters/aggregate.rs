@@ -38,7 +38,7 @@ pub struct Args {
     group: Vec<String>,
     /// Columns or metrics to condense, for example throughput,latency.p99 [default: those that have values of
     /// throughput, transaction_rate, added_latency.p50, latency.p50 and latency.p99, and say something of their workload]
-    #[arg(short, long, value_name = "METRIC,…", value_delimiter = ',')]
+    #[arg(short, long = "metric", value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Statistics: count, sum, mean, median, stddev, cv (stddev over mean), min, max, best (the metric's better end),
     /// trimmed (mean without a tenth at each end), percentiles such as p99, ci, pooled (from merged histograms),
@@ -245,7 +245,7 @@ impl Plan {
                 let key = of(&self.columns.group).map(|at| &group.key[at]);
                 key.or_else(|| of(&self.columns.watched).map(|at| &group.parameters[at])).map_or("", |cell| cell)
             };
-            Family::of_row(cell(column::workload), cell(column::member), cell(column::offered_unit))
+            Family::of_row(cell(column::workload), cell(column::offered_unit))
         };
         for (values, column) in group.values.iter_mut().zip(&self.columns.metrics) {
             let metric = metrics::find(&header.names()[*column]);

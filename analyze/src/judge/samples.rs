@@ -207,8 +207,7 @@ impl Reading {
             let name = if row.has(Field::case) { text(Field::case) } else { key.id.clone() };
             let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
             let origin = Origin { run_id, from, to, ..Origin::default() };
-            let family =
-                Family::of_row(row.text(Field::workload), row.text(Field::member), row.text(Field::offered_unit));
+            let family = Family::of_row(row.text(Field::workload), row.text(Field::offered_unit));
             let case = Case::of(key.clone(), name, family, columns.metrics.len());
             Case { origin, ..case }
         });

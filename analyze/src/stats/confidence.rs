@@ -62,25 +62,27 @@ pub fn t_interval_of(moments: &Moments, level: f64) -> Option<Interval> {
     Some(Interval { centre: mean, low: mean - half, high: mean + half, level, n })
 }
 
+/// More observations than anybody would wait for: none that are needed are named beyond them.
+pub const MOST_NEEDED: u64 = 10_000;
+
 /// The number of observations, with the standard deviation seen so far, at which the half-width of the mean's interval
 /// is `margin` × the mean: the smallest n with t(1 − α/2, n − 1) · s / √n ≤ margin · |x̄|. `None` for fewer than two
-/// values, a mean of 0, or more than a million.
+/// values, a mean of 0, or more than [`MOST_NEEDED`].
 pub fn needed_for_margin(moments: &Moments, level: f64, margin: f64) -> Option<u64> {
     needed_for_half_width(moments.stddev()?, level, margin * moments.mean()?.abs())
 }
 
-/// The smallest n ≥ 2 for which t(1 − α/2, n − 1) · s / √n ≤ `half_width`; `None` past a million.
+/// The smallest n ≥ 2 for which t(1 − α/2, n − 1) · s / √n ≤ `half_width`; `None` past [`MOST_NEEDED`].
 fn needed_for_half_width(stddev: f64, level: f64, half_width: f64) -> Option<u64> {
-    const LIMIT: u64 = 1_000_000;
     let enough = |n: u64| -> Option<bool> {
         let t = t_quantile(f64::midpoint(1.0, level), n as f64 - 1.0)?;
         Some(t * stddev / (n as f64).sqrt() <= half_width)
     };
-    if half_width.is_nan() || half_width <= 0.0 || !enough(LIMIT)? {
+    if half_width.is_nan() || half_width <= 0.0 || !enough(MOST_NEEDED)? {
         return None;
     }
     // t(n) · √(1/n) falls with n, so bisection finds the first n that is enough.
-    let (mut low, mut high) = (1, LIMIT);
+    let (mut low, mut high) = (1, MOST_NEEDED);
     while high - low > 1 {
         let middle = u64::midpoint(low, high);
         if enough(middle)? { high = middle } else { low = middle }
@@ -143,13 +145,13 @@ pub fn fewest_for_median(level: f64) -> u64 {
 }
 
 /// About how many values put a limit outside of [`median_interval`] as often as not, if the share `kept` of all values
-/// lies on one side of it. `None` for half of them, or more than a million values.
+/// lies on one side of it. `None` for half of them, or more than [`MOST_NEEDED`].
 pub fn needed_for_majority(kept: f64, level: f64) -> Option<u64> {
     let z = Normal::standard().inverse_cdf(f64::midpoint(1.0, level));
     let lead = (2.0 * kept - 1.0).abs();
     let needed = (z / lead).powi(2) + 1.0 / lead;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, below a million")]
-    (needed <= 1e6).then(|| (needed.ceil() as u64).max(fewest_for_median(level)))
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and bounded")]
+    (needed <= MOST_NEEDED as f64).then(|| (needed.ceil() as u64).max(fewest_for_median(level)))
 }
 
 // Scales on which an interval cannot leave the range of its quantity.

@@ -207,6 +207,22 @@ fn the_answer_has_what_a_load_carried_and_for_how_long_nothing_arrived() {
 }
 
 #[test]
+fn the_answer_has_the_messages_that_were_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.csv");
+    std::fs::write(
+        &results,
+        "case_id,case,test,workload,record,status,iteration,throughput_bits_per_s,loss_ratio\n\
+         c1,a,a,udp_stream,iteration,ok,1,9e6,0.2\n\
+         c1,a,a,udp_stream,iteration,ok,2,9e6,0.1\n\
+         c2,b,b,udp_stream,iteration,ok,1,9e6,0\n",
+    )
+    .unwrap();
+    let text = plumb(&["report", results.to_str().unwrap()]).unwrap();
+    assert!(text.contains("a carried 9.00 Mbit/s and lost 15.0 % of its messages; b carried 9.00 Mbit/s.**"), "{text}");
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let results = run(folder.path());

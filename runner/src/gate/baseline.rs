@@ -24,7 +24,7 @@ use analyze::{
 };
 use schemas::{
     columns::results::column,
-    metrics::{self, Family, Metric},
+    metrics::{self, Metric},
     run_record::{Promotion, RunRecord},
     text::counted,
     units,
@@ -64,10 +64,7 @@ pub fn terms(plan: &Plan) -> Option<Terms> {
     let promise = |(comparison, span, asked, metric): (&Comparison, &Span, &Metric, &'static Metric)| {
         let place = plan.sources.place(*span);
         let has = |member: &Member, metric: &Metric| member.lacks(metric).is_none();
-        let is_of_trips = |member: &Member| {
-            let headline = Family::of(&member.workload).headline(|metric| has(member, metric));
-            headline.is_some_and(|headline| headline.name == TRANSACTION_RATE)
-        };
+        let is_of_trips = |member: &Member| member.headline().is_some_and(|headline| headline.name == TRANSACTION_RATE);
         let is_a_number = |member: &Member| {
             let is_judged_so = is_listed || comparison.min_effect.is_none();
             asked.name == "throughput" && is_judged_so && is_of_trips(member)

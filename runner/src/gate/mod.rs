@@ -18,13 +18,13 @@ use analyze::judge::{
     survey::Surveyed,
 };
 use netcore::spec::Direction;
-use schemas::{columns::results::column, metrics::Family, words::Way};
+use schemas::{columns::results::column, words::Way};
 
 use crate::{
     error::Error,
     plan::{
         Plan,
-        case::{Assertion, Case, Survey},
+        case::{Assertion, Case, Member, Survey},
     },
     schedule::{
         rows::ways,
@@ -225,7 +225,7 @@ impl Of<'_> {
             direction: way.to_string(),
             ..Key::default()
         };
-        let family = one.map(|m| Family::of(&m.workload)).unwrap_or_default();
+        let family = one.map(Member::family).unwrap_or_default();
         let mut case = Measured::of(key, step.name.clone(), family, self.places.len());
         for (number, values) in (1..).zip(iterations) {
             for (metric, place) in self.places.iter().enumerate() {

@@ -281,9 +281,15 @@ impl Member {
 
     /// Its main metric: of a probe, its latency or what a load adds to it.
     pub fn headline(&self) -> Option<&'static Metric> {
-        let Some(spec) = self.spec() else { return self.job.headline() };
-        let unit = answers::offered(spec).map_or("", |(_, unit)| unit.as_str());
-        Family::of_row(&self.workload, &self.name, unit).headline(|metric| self.lacks(metric).is_none())
+        if self.spec().is_none() {
+            return self.job.headline();
+        }
+        self.family().headline(|metric| self.lacks(metric).is_none())
+    }
+
+    /// The family of its rows.
+    pub fn family(&self) -> Family {
+        self.spec().map_or_else(|| Family::of(&self.workload), answers::family)
     }
 
     /// The ends that the plan names, also those of a program.

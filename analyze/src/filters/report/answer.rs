@@ -104,7 +104,10 @@ fn result(case: &Case, metric: &'static Metric) -> String {
         "throughput" => {
             let silent = case.summary.as_ref().and_then(limits::silent);
             let silent = silent.map(|silent| format!(", although {silent}")).unwrap_or_default();
-            format!("{} carried {value}{silent}", case.label)
+            let lost = metrics::find("loss_ratio").and_then(|m| case.centre(m)).filter(|ratio| *ratio > 0.0);
+            let lost =
+                lost.map(|ratio| format!(" and lost {} of its messages", units::human(units::Unit::Ratio, ratio)));
+            format!("{} carried {value}{}{silent}", case.label, lost.unwrap_or_default())
         }
         "sent" => format!("{} sent {value}", case.label),
         "transaction_rate" => {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use analyze::{limits, stats::moments::mean};
+use analyze::{
+    limits,
+    stats::{confidence::MOST_NEEDED, moments::mean},
+};
 use netcore::{
     client::Outcome,
     report::{Ending, Phase, SideReport},
@@ -88,9 +91,11 @@ impl Run<'_> {
                     || "has no margin (too few values, or a mean of zero)".to_owned(),
                     |m| format!("reached ± {} of its mean", units::margin(m)),
                 );
-                let needed = reached
-                    .needed
-                    .map_or_else(String::new, |n| format!("; its variation would need about {n} iterations"));
+                let needed = reached.margin.map_or_else(String::new, |_| {
+                    let count =
+                        reached.needed.map_or_else(|| format!("more than {MOST_NEEDED}"), |n| format!("about {n}"));
+                    format!("; its variation would need {count} iterations")
+                });
                 // Of a group, the load: it is the last member.
                 let whole = state.result.summaries.iter().rev().map(|(.., row)| row);
                 let why = whole.filter(|row| row.number(metric.column).is_some()).find_map(limits::unsteady);
