@@ -206,7 +206,8 @@ impl Reading {
         let case = self.cases.entry(key).or_insert_with_key(|key| {
             let name = if row.has(Field::case) { text(Field::case) } else { key.id.clone() };
             let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
-            let origin = Origin { run_id, from, to, ..Origin::default() };
+            let round = row.text(Field::round).parse().ok();
+            let origin = Origin { run_id, from, to, round, ..Origin::default() };
             let family = Family::of_row(row.text(Field::workload), row.text(Field::offered_unit));
             let case = Case::of(key.clone(), name, family, columns.metrics.len());
             Case { origin, ..case }

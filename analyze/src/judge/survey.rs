@@ -36,7 +36,16 @@ impl Surveyed {
         let cases = cases.iter().copied();
         let cpu_taken = cases.clone().flat_map(observed).filter_map(|(_, row)| row.cpu_taken);
         let is_disturbed = &limits::disturbed(cpu_taken.collect());
-        let values = cases.flat_map(|case| {
+        // In the reverse direction `to` sends.
+        let ordered = |case: &'a Case| {
+            let Origin { from, to, .. } = &case.origin;
+            if case.way() == Way::Reverse && ends == Ends::Stream { (to, from) } else { (from, to) }
+        };
+        let rounds = cases.clone().filter_map(|case| {
+            let (from, to) = ordered(case);
+            Some((from, to, case.origin.round?))
+        });
+        let values = cases.clone().flat_map(|case| {
             let cell = |(value, row): (f64, &Observation)| {
                 if row.cpu_taken.is_some_and(is_disturbed) { Cell::Disturbed(value) } else { Cell::Value(value) }
             };
@@ -46,13 +55,10 @@ impl Surveyed {
                 let is_failed = case.failed.is_some() || !case.rows.is_empty();
                 cells.push(if is_failed { Cell::Failed } else { Cell::Missing });
             }
-            let Origin { from, to, .. } = &case.origin;
-            // In the reverse direction `to` sends.
-            let swap = case.way() == Way::Reverse && ends == Ends::Stream;
-            let (from, to) = if swap { (to, from) } else { (from, to) };
+            let (from, to) = ordered(case);
             cells.into_iter().map(move |cell| (from, to, cell))
         });
-        let matrix = Matrix::of(values);
+        let matrix = Matrix::of(values).in_rounds(rounds);
         let found = survey::survey(&matrix, &Rule::new(metric.better));
         Self { matrix, found, metric, ends }
     }
@@ -94,6 +100,10 @@ impl Surveyed {
         let unknown = [
             (&self.found.failed[..], ["pair has no value", "pairs have no value"]),
             (&self.found.disturbed, ["pair was disturbed", "pairs were disturbed"]),
+            (
+                &self.found.of_round,
+                ["pair was slower with its whole round", "pairs were slower with their whole round"],
+            ),
             (self.matrix.unmeasured(), ["pair was not measured", "pairs were not measured"]),
         ];
         let mut reasons: Vec<String> = Vec::new();
@@ -184,6 +194,17 @@ mod tests {
         assert_eq!((verdict, reason.as_str()), (Verdict::Inconclusive, "2 pairs have no value: n1>n2, n2>n1"));
         assert_eq!(judged("suspects == 0", &fabric(true, &[(1, 2)])).0, Verdict::Fail);
         assert_eq!(judged("suspects == 0", &surveyed(&[])).0, Verdict::Fail);
+        let round = |from: u32, to: u32| u64::from(from + to) % 8;
+        let all = (1..=8).flat_map(|from| (1..=8).filter(move |to| *to != from).map(move |to| (from, to)));
+        let of_round = all.map(|(from, to)| {
+            let value = if round(from, to) == 5 { 95.0 } else { 100.0 } + f64::from((from * 5 + to * 3) % 7) / 10.0;
+            let mut pair = pair(&format!("n{from}"), &format!("n{to}"), Some(value));
+            pair.origin.round = Some(round(from, to));
+            pair
+        });
+        let (verdict, reason) = judged("suspects == 0", &surveyed(&of_round.collect::<Vec<_>>()));
+        assert_eq!(verdict, Verdict::Inconclusive, "{reason}");
+        assert!(reason.contains(" pairs were slower with their whole round: "), "{reason}");
         let few = surveyed(&[pair("a", "b", Some(1e9)), pair("b", "a", Some(1e9))]);
         assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);
     }

@@ -233,13 +233,16 @@ pub struct Origin {
     pub time: String,
     /// Seconds that the iterations measured, together.
     pub elapsed_s: Option<f64>,
+    /// Of a survey's pair.
+    pub round: Option<u64>,
 }
 
 impl From<&Row> for Origin {
     fn from(row: &Row) -> Self {
         let text = |cell: &Option<String>| cell.clone().unwrap_or_default();
         let time = row.time.as_deref().unwrap_or_default().to_owned();
-        Self { run_id: text(&row.run_id), from: text(&row.from), to: text(&row.to), time, elapsed_s: row.elapsed_s }
+        let [run_id, from, to] = [&row.run_id, &row.from, &row.to].map(text);
+        Self { run_id, from, to, time, elapsed_s: row.elapsed_s, round: row.round }
     }
 }
 

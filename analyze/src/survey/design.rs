@@ -17,6 +17,8 @@ pub struct Observation {
     pub y: f64,
     /// Its iterations, if it has several.
     pub scatter: Option<Scatter>,
+    /// The pairs of a round were measured at the same time.
+    pub round: Option<u64>,
     level: usize,
     sender: Option<usize>,
     receiver: Option<usize>,
@@ -108,6 +110,7 @@ impl Design {
                 to,
                 y,
                 scatter: matrix.scatter(from, to),
+                round: matrix.round(from, to),
                 level: levels_of[root(&mut parent, from)].unwrap_or(0),
                 sender: effects[from][0],
                 receiver: effects[to][1],

@@ -45,6 +45,8 @@ pub struct Matrix {
     unmeasured: Vec<(usize, usize)>,
     /// Failed pairs that were measured, and of whose values half or more are 0.
     silent: HashSet<(usize, usize)>,
+    /// The round in which a pair was measured.
+    rounds: HashMap<(usize, usize), u64>,
 }
 
 impl Matrix {
@@ -59,7 +61,23 @@ impl Matrix {
             partly: Vec::new(),
             unmeasured: Vec::new(),
             silent: HashSet::new(),
+            rounds: HashMap::new(),
         }
+    }
+
+    /// The same with the rounds of pairs `(from, to, round)`: those of a round were measured at the same time.
+    #[must_use]
+    pub fn in_rounds<S: AsRef<str>>(mut self, rounds: impl IntoIterator<Item = (S, S, u64)>) -> Self {
+        let places: HashMap<&str, usize> = self.hosts.iter().map(String::as_str).zip(0..).collect();
+        let place = |host: S| places.get(host.as_ref()).copied();
+        self.rounds =
+            rounds.into_iter().filter_map(|(from, to, round)| Some(((place(from)?, place(to)?), round))).collect();
+        self
+    }
+
+    /// The round in which a pair was measured.
+    pub fn round(&self, from: usize, to: usize) -> Option<u64> {
+        self.rounds.get(&(from, to)).copied()
     }
 
     /// The matrix of measurements `(from, to, cell)`, with the hosts in [`natural`] order. The cell of a pair with several

@@ -144,6 +144,8 @@ struct Finding {
     heavy_tail: bool,
     /// Pairs that are faster than their hosts' others.
     fast: Vec<(usize, usize)>,
+    /// Pairs that are slow as the others of their round are.
+    of_round: Vec<(usize, usize)>,
 }
 
 /// Facts that limit what a survey can tell.
@@ -183,6 +185,8 @@ pub struct Survey {
     pub failed: Vec<(usize, usize)>,
     /// Pairs that were measured only while others took a CPU of their hosts.
     pub disturbed: Vec<(usize, usize)>,
+    /// Pairs that are slow, as the others that were measured at the same time are: none of them is a suspect by that.
+    pub of_round: Vec<(usize, usize)>,
     /// Pairs that were not measured though they were asked for, or though the others are all pairs or one direction of each.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
@@ -234,6 +238,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         sensitivity: None,
         failed: matrix.pairs().filter(|p| p.2 == Cell::Failed).map(|p| (p.0, p.1)).collect(),
         disturbed: matrix.pairs().filter(|p| matches!(p.2, Cell::Disturbed(_))).map(|p| (p.0, p.1)).collect(),
+        of_round: Vec::new(),
         missing: missing(matrix),
         limits: Vec::new(),
         fast: Vec::new(),
@@ -263,6 +268,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     }
     survey.noise = Some(rule.share(fit.noise).abs());
     survey.suspects.extend(found.suspects);
+    survey.of_round = found.of_round;
     survey.sensitivity = found.sensitivity;
     // Half of the speed is twice the latency.
     let hidden = if rule.better == Better::Lower { 1.0 / HIDDEN - 1.0 } else { HIDDEN };

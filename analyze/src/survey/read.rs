@@ -95,6 +95,7 @@ struct Measurement {
     run: String,
     time: String,
     iteration: String,
+    round: Option<u64>,
     status: Taken,
     /// Share of the time in which others took a CPU.
     cpu_taken: Option<f64>,
@@ -177,6 +178,7 @@ impl Columns {
             run: text(Field::run_id),
             time: text(Field::time),
             iteration: text(Field::iteration),
+            round: row.text(Field::round).parse().ok(),
             status: Taken::of(row.text(Field::status)),
             cpu_taken: row.value(Field::cpu_taken_ratio)?,
             values,
@@ -267,7 +269,7 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
     let apart = [Way::Forward, Way::Reverse].iter().all(|way| measurements.iter().any(|m| m.way == Some(*way)));
     let known = measurements.iter().filter(|m| m.status == Taken::Measured);
     let is_disturbed = limits::disturbed(known.filter_map(|m| m.cpu_taken).collect());
-    let mut list = Vec::new();
+    let (mut list, mut rounds) = (Vec::new(), Vec::new());
     for m in measurements {
         if apart && m.way == Some(Way::Both) {
             continue;
@@ -291,6 +293,7 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
             Some(value) => Cell::Value(value),
         };
         list.push((from.as_str(), to.as_str(), cell));
+        rounds.extend(m.round.filter(|_| value.is_some()).map(|round| (from.as_str(), to.as_str(), round)));
     }
     let hosts: BTreeSet<&str> = measurements.iter().flat_map(|m| [m.from.as_str(), m.to.as_str()]).collect();
     if hosts.len() > MOST_HOSTS {
@@ -300,6 +303,6 @@ fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Met
         );
         return Err(Error::Usage(reason));
     }
-    let matrix = Matrix::among(hosts, list);
+    let matrix = Matrix::among(hosts, list).in_rounds(rounds);
     Ok(Some(Pairs { key, metric, ends, matrix, origin: Origin::of(measurements) }))
 }

@@ -26,6 +26,9 @@ const MOST_LEVERAGE: f64 = 0.75;
 /// half again as often.
 const MARGIN: f64 = 2.0;
 
+/// Other pairs of a round from which on their median tells what slowed them all.
+const FEWEST_OF_ROUND: usize = 3;
+
 /// By how much, over the degrees of freedom, limits are wider than Student's. His t has a standard deviation of least squares
 /// below it; that of a robust fit of few pairs varies more. Found by simulation.
 const WIDENING: f64 = 1.5;
@@ -60,7 +63,9 @@ pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule)
     let student = student * (1.0 + WIDENING / fit.freedom);
     let limits = Limits { host: student, interval, link: heavy.unwrap_or(student) };
     let hosts = slow_hosts(design, factor, fit, rule, &limits);
-    let links = slow_links(design, factor, fit, rule, &limits);
+    let (of_round, links): (Vec<_>, Vec<_>) = slow_links(design, factor, fit, rule, &limits)
+        .into_iter()
+        .partition(|link| slowed_by_round(design, fit, rule, link.example) > link.worse - rule.least_effect);
     let error = hosts.least_error.map(|error| rule.share_of_cautious(limits.host * error).max(rule.least_effect));
     let sensitivity =
         Sensitivity { host: error, link: rule.share_of_cautious(limits.link * fit.noise).max(rule.least_effect) };
@@ -74,7 +79,21 @@ pub fn find_at(p: f64, design: &Design, factor: &Factor, fit: &Fit, rule: &Rule)
     let fast =
         design.observations.iter().zip(&fit.residuals).filter(|(_, residual)| **residual < 0.0 && is_fast(**residual));
     let fast = fast.map(|(pair, _)| (pair.from, pair.to)).collect();
-    Finding { suspects, sensitivity: Some(sensitivity), heavy_tail: heavy.is_some(), fast }
+    let of_round = of_round.iter().map(|link| link.example).collect();
+    Finding { suspects, sensitivity: Some(sensitivity), heavy_tail: heavy.is_some(), fast, of_round }
+}
+
+/// By how much the other pairs of a pair's round were slower than their hosts explain, as a share: the median of three or more, which
+/// a single slow link among them does not move far. 0 if that is no more than noise.
+fn slowed_by_round(design: &Design, fit: &Fit, rule: &Rule, pair: (usize, usize)) -> f64 {
+    let observed = || design.observations.iter().zip(&fit.residuals);
+    let own = observed().find(|(o, _)| (o.from, o.to) == pair).and_then(|(own, _)| own.round);
+    let others = observed().filter(|(o, _)| own.is_some() && o.round == own && (o.from, o.to) != pair);
+    let mut others: Vec<f64> = others.map(|(_, residual)| *residual).collect();
+    let error = MEDIAN_ERROR * fit.noise / (others.len() as f64).sqrt();
+    let is_known = others.len() >= FEWEST_OF_ROUND;
+    let median = select_median(&mut others).filter(|median| is_known && *median > STANDS_OUT * error);
+    median.map_or(0.0, |median| rule.share(median))
 }
 
 /// Hosts with an effect on both sides.

@@ -268,3 +268,27 @@ fn the_spread_is_that_between_percentiles() {
     assert!((spread(&values).unwrap() - 90.0 / 150.0).abs() < 1e-12);
     assert_eq!((spread(&[]), spread(&[5.0])), (None, Some(0.0)));
 }
+
+#[test]
+fn what_slows_a_whole_round_is_no_slow_link() {
+    // Each host sends to one and receives from one in a round.
+    let round = |from: usize, to: usize| (from + to) as u64 % 8;
+    let slow_link = (1, 4);
+    let speed = |from: usize, to: usize| match (from, to) {
+        pair if pair == slow_link => 0.8,
+        (2, _) => 0.85,
+        _ if round(from, to) == 5 => 0.95,
+        _ => 1.0,
+    };
+    let matrix = fabric(8, speed);
+    let names = matrix.hosts().to_vec();
+    let pairs: Vec<(usize, usize)> = matrix.tried().collect();
+    let rounds = pairs.iter().map(|(from, to)| (&*names[*from], &*names[*to], round(*from, *to)));
+    let link = |(from, to): (usize, usize)| Kind::Link { from, to };
+    let without = judge(&matrix);
+    assert!(without.suspects.len() > 4 && without.of_round.is_empty(), "each is a link: {without:?}");
+    let found = judge(&matrix.clone().in_rounds(rounds));
+    assert_eq!(kinds(&found), [Kind::Host { host: 2, role: Role::Sender }, link(slow_link)], "{found:?}");
+    let slowed = |pair: &(usize, usize)| round(pair.0, pair.1) == 5 && *pair != slow_link;
+    assert!(found.of_round.len() > 2 && found.of_round.iter().all(slowed), "{found:?}");
+}

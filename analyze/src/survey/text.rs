@@ -147,6 +147,9 @@ impl Text<'_> {
             let measured = counted(found.measured, "pair");
             parts.push(format!(" among the {measured} with a value{}", without.concat()));
         }
+        if !found.of_round.is_empty() {
+            parts.push(format!("; {} slower together with their whole round", counted(found.of_round.len(), "pair")));
+        }
         if !found.fast.is_empty() {
             let (are, fast) = (if found.fast.len() == 1 { "is" } else { "are" }, found.fast.len());
             parts.push(format!("; {fast} of {} {are} faster than the rest", counted(found.measured, "pair")));
@@ -171,6 +174,10 @@ impl Text<'_> {
             (self.matrix.partly_failed(), "failed in an iteration (judged by the others)"),
             (&found.disturbed, "measured only while others took a CPU of their hosts (disturbed)"),
             (&found.missing, "not measured"),
+            (
+                &found.of_round,
+                "slower together with their whole round (something else took the path meanwhile, or they share a link)",
+            ),
             (&found.fast, "faster than what their hosts get otherwise: what the others share may be slow"),
         ] {
             if !list.is_empty() {
