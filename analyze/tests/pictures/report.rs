@@ -223,6 +223,26 @@ fn the_answer_has_the_messages_that_were_lost() {
 }
 
 #[test]
+fn the_answer_has_the_range_of_each_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("r.csv");
+    let head = "case_id,case,test,workload,record,status,iteration,throughput_bits_per_s,latency_p50_us\n";
+    let sizes = "c1,s[1],s,tcp_stream,iteration,ok,1,9e6,\nc2,s[2],s,tcp_stream,iteration,ok,1,8e6,\n\
+                 c3,s[3],s,tcp_stream,iteration,ok,1,7e6,\nc5,s[5],s,tcp_stream,iteration,ok,1,85e5,\n";
+    let answer = |rows: &str| {
+        std::fs::write(&results, format!("{head}{rows}")).unwrap();
+        plumb(&["report", results.to_str().unwrap()]).unwrap()
+    };
+    let range = "hroughput was 7.00 Mbit/s (s[3]) to 9.00 Mbit/s (s[1])";
+    let one = answer(sizes);
+    assert!(one.contains(&format!("**T{range}.**")), "{one}");
+    let two = answer(&format!("c4,p,p,ping,iteration,ok,1,,40\n{sizes}"));
+    assert!(two.contains(&format!("**p: latency, median 40.0 µs; t{range}.**")), "{two}");
+    let last = answer(&format!("{sizes}c4,p,p,ping,iteration,ok,1,,40\n"));
+    assert!(last.contains(&format!("**T{range}; p: latency, median 40.0 µs.**")), "{last}");
+}
+
+#[test]
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let results = run(folder.path());

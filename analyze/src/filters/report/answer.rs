@@ -74,26 +74,40 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
     Block::Answer { tone, text: short_names(&text), more: short_names(&more.unwrap_or_default()) }
 }
 
-/// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.`
+/// `download carried 41.8 Gbit/s ± 0.3 %; roundtrip made 19.7 k transactions/s ± 1 %, half of them within 49 µs.` Of more cases the
+/// smallest and the largest result of each test, if there are few tests.
 fn results(cases: &[Case], is_shown: impl Fn(&Case) -> bool) -> Option<String> {
     // A member's or direction's share is part of the total.
     let shown = cases.iter().filter(|case| case.count() > 0 && case.is_total(cases) && is_shown(case));
     let totals: Vec<(&Case, &'static Metric)> = shown.filter_map(|c| Some((c, c.headline()?))).collect();
-    let (first, metric) = *totals.first()?;
-    if totals.len() <= NAMED {
-        let said: Vec<String> = totals.iter().map(|(c, m)| result(c, m)).collect();
-        return Some(format!("{}.", said.join("; ")));
+    let mut tests: Vec<Vec<(&Case, &'static Metric)>> = Vec::new();
+    for total in &totals {
+        let of_test = tests.iter_mut().find(|test| test[0].0.test() == total.0.test());
+        match of_test.filter(|_| totals.len() > NAMED) {
+            Some(test) => test.push(*total),
+            None => tests.push(vec![*total]),
+        }
     }
-    let same = totals.iter().all(|(c, m)| m.column == metric.column && c.test() == first.test());
-    if !same {
-        return None;
+    let is_one = |test: &Vec<(&Case, &Metric)>| test.iter().all(|(_, metric)| metric.column == test[0].1.column);
+    let said = tests.iter().filter(|_| tests.len() <= NAMED && tests.iter().all(is_one));
+    let said: Vec<String> = said.filter_map(|test| range(test)).collect();
+    let sentence = format!("{}.", said.join("; "));
+    // The name of a case stays as it is.
+    let begins_with_name = tests.first()?.len() == 1;
+    (!said.is_empty()).then(|| if begins_with_name { sentence } else { capital(&sentence) })
+}
+
+/// A test's result, or its smallest and its largest: `throughput was 1.2 Gbit/s (sizes[64 B]) to 41.8 Gbit/s (sizes[64 KiB])`.
+fn range(test: &[(&Case, &'static Metric)]) -> Option<String> {
+    let (first, metric) = *test.first()?;
+    if test.len() == 1 {
+        return Some(result(first, metric));
     }
     let value = |c: &Case| c.centre(metric).unwrap_or_default();
     let by = |a: &&Case, b: &&Case| value(a).total_cmp(&value(b));
-    let (least, most) = (totals.iter().map(|t| t.0).min_by(by)?, totals.iter().map(|t| t.0).max_by(by)?);
+    let (least, most) = (test.iter().map(|t| t.0).min_by(by)?, test.iter().map(|t| t.0).max_by(by)?);
     let human = |c: &Case| units::human(metric.unit, value(c));
-    let what = capital(metric.label);
-    Some(format!("{what} was {} ({}) to {} ({}).", human(least), least.label, human(most), most.label))
+    Some(format!("{} was {} ({}) to {} ({})", metric.label, human(least), least.label, human(most), most.label))
 }
 
 fn result(case: &Case, metric: &'static Metric) -> String {
