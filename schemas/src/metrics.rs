@@ -191,6 +191,11 @@ impl From<&Row> for Family {
     }
 }
 
+/// Whether a row is of a member of a group that measures the latency beside a load: nothing limits it but the load.
+pub fn is_beside_load(row: &Row) -> bool {
+    row.member.is_some() && (row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe)
+}
+
 /// Every metric that can be a headline, each once: what to read of a table before its workloads are known.
 pub fn headlines() -> Vec<&'static Metric> {
     let mut all: Vec<&'static Metric> = Vec::new();

@@ -3,7 +3,7 @@
 use super::{Limit, UNSEEN, ends::NAME_WIRE, evidence::AGREEMENT, judged};
 use schemas::{
     columns::Row,
-    metrics::Family,
+    metrics,
     text::counted,
     words::{LimitedBy, Way},
 };
@@ -164,8 +164,7 @@ pub fn lines<'a>(rows: impl Iterator<Item = (String, &'a Row)>) -> Vec<String> {
             has_other(row, &is_known)
         }
     };
-    let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
-    let told = all.iter().filter(|(_, row)| !is_told_by_others(row) && !is_probe(row));
+    let told = all.iter().filter(|(_, row)| !is_told_by_others(row) && !metrics::is_beside_load(row));
     let name_of = |name: &String, row: &Row| match row.direction {
         Some(way) if !is_whole(row) && has_other(row, &|_| true) => format!("{name} ({way})"),
         _ => name.clone(),

@@ -15,7 +15,7 @@ pub struct Change {
     /// Its value in the test, as it is shown.
     pub from: String,
     pub tries: Vec<Try>,
-    /// `None`: the headline of the test.
+    /// `None`: the headline of the workload.
     pub metric: Option<&'static Metric>,
 }
 

@@ -18,7 +18,7 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
-    metrics::Family,
+    metrics::{self, Family},
     run_record::RunRecord,
     words::{LimitedBy, Record},
 };
@@ -103,8 +103,8 @@ pub struct Means<'a> {
 /// The rows of a run by which tests are asked about: the summaries that have a limit, one for each member. The length of a path is
 /// the result of a probe, and limits nothing. The total of a group has no settings of its own.
 pub fn limited(rows: impl IntoIterator<Item = Row>) -> Vec<Row> {
-    let is_probe = |row: &Row| row.added_latency_p50_us.is_some() || Family::from(row) == Family::Probe;
-    let is_shown = |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !is_probe(row);
+    let is_shown =
+        |row: &Row| row.record == Some(Record::Summary) && row.limited_by.is_some() && !metrics::is_beside_load(row);
     let shown: Vec<Row> = rows.into_iter().filter(is_shown).collect();
     let of = |row: &Row| (row.case_id.clone(), row.member.clone());
     let members: HashSet<_> = shown.iter().filter(|row| row.member.is_some()).map(|row| row.case_id.clone()).collect();
@@ -183,7 +183,10 @@ impl Asked<'_> {
         let (mut plan, was) = self.source.with(self.case, self.sets)?;
         let mut was = was.ok_or_else(|| Error::Usage(format!("the plan has no case {} any more", self.case.name)))?;
         shorten(&mut was, self.row);
-        let Some(metric) = setting.metric.or(was.members[self.member].headline()) else {
+        // What limits requests at a rate limits their number.
+        let asked = &was.members[self.member];
+        let metric = Family::of(&asked.workload).headline(|metric| asked.lacks(metric).is_none());
+        let Some(metric) = setting.metric.or(metric) else {
             return Ok((Vec::new(), None));
         };
         let (mut trying, mut findings) = (Vec::new(), Vec::new());
@@ -294,5 +297,26 @@ fn prepare(plan: &mut Plan) {
         case.asserts.clear();
         (case.stop_when, case.round, case.skip) = (None, None, None);
         (case.policy.min, case.policy.max, case.policy.margin) = (MOST, MOST, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemas::words::OfferedUnit;
+
+    use super::*;
+
+    #[test]
+    fn requests_at_a_rate_are_asked_about_unless_they_are_a_probe_beside_a_load() {
+        let of = |member: Option<&str>| Row {
+            record: Some(Record::Summary),
+            case_id: Some("c1".into()),
+            workload: Some("tcp_rr".into()),
+            offered_unit: Some(OfferedUnit::Transactions),
+            limited_by: Some(LimitedBy::Pacing),
+            member: member.map(str::to_owned),
+            ..Row::default()
+        };
+        assert_eq!((limited([of(None)]).len(), limited([of(Some("probe"))]).len()), (1, 0));
     }
 }
