@@ -11,7 +11,7 @@ pub use crate::columns::results::METRICS;
 use crate::{
     columns::Row,
     units::Unit,
-    words::{OfferedUnit, Way},
+    words::{OfferedUnit, Search, Way},
 };
 
 /// The metric of that name, or the one held by the column of that name. `throughput.mean` is `throughput`.
@@ -83,7 +83,7 @@ pub enum Family {
     Transactions,
     /// Measures time only: `ping`.
     Ping,
-    /// Measures latency: transactions or connections at a rate that the plan sets.
+    /// Measures latency: transactions or connections at a rate that the plan sets, and no search finds.
     Probe,
     /// Operations of many ranks: `tcp_collective`.
     Collective,
@@ -123,10 +123,12 @@ impl Family {
         }
     }
 
-    /// The family of a row, from its cells `workload` and `offered_unit`.
-    pub fn of_row(workload: &str, offered_unit: &str) -> Self {
+    /// The family of a row, from its cells `workload`, `offered_unit` and `search`.
+    pub fn of_row(workload: &str, offered_unit: &str, search: &str) -> Self {
         match Self::of(workload) {
-            Self::Transactions if offered_unit == OfferedUnit::Transactions.as_str() => Self::Probe,
+            Self::Transactions if offered_unit == OfferedUnit::Transactions.as_str() && search.is_empty() => {
+                Self::Probe
+            }
             family => family,
         }
     }
@@ -187,7 +189,8 @@ impl Family {
 impl From<&Row> for Family {
     fn from(row: &Row) -> Self {
         let workload = row.workload.as_deref().unwrap_or_default();
-        Self::of_row(workload, row.offered_unit.map_or("", OfferedUnit::as_str))
+        let search = row.search.map_or("", Search::as_str);
+        Self::of_row(workload, row.offered_unit.map_or("", OfferedUnit::as_str), search)
     }
 }
 
@@ -300,14 +303,15 @@ mod tests {
     fn a_probe_measures_latency_and_what_a_load_adds_to_it() {
         let has = |there: &'static [&str]| move |m: &Metric| there.contains(&m.name);
         let rr = ["transaction_rate", "latency.p50", "throughput"];
-        let probe = Family::of_row("tcp_rr", "transactions");
+        let probe = Family::of_row("tcp_rr", "transactions", "");
         assert_eq!(probe, Family::Probe);
         assert_eq!(probe.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("latency.p50"));
         assert_eq!(probe.headline(has(&[ADDED, "latency.p50"])).map(|m| m.name), Some(ADDED));
-        // Without a rate of its own it counts transactions.
-        let unpaced = Family::of_row("tcp_rr", "");
-        assert_eq!(unpaced.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
-        assert_eq!(Family::of_row("udp_stream", "messages"), Family::Stream);
+        // Without a rate of its own, and where the rate is what was searched, it counts transactions.
+        for family in [Family::of_row("tcp_rr", "", ""), Family::of_row("tcp_rr", "transactions", "held")] {
+            assert_eq!(family.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
+        }
+        assert_eq!(Family::of_row("udp_stream", "messages", ""), Family::Stream);
         assert!(probe.is_incidental("transaction_rate") && !Family::Stream.is_incidental("throughput"));
     }
 

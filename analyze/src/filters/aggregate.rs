@@ -245,7 +245,7 @@ impl Plan {
                 let key = of(&self.columns.group).map(|at| &group.key[at]);
                 key.or_else(|| of(&self.columns.watched).map(|at| &group.parameters[at])).map_or("", |cell| cell)
             };
-            Family::of_row(cell(column::workload), cell(column::offered_unit))
+            Family::of_row(cell(column::workload), cell(column::offered_unit), cell(column::search))
         };
         for (values, column) in group.values.iter_mut().zip(&self.columns.metrics) {
             let metric = metrics::find(&header.names()[*column]);

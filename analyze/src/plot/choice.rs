@@ -29,7 +29,8 @@ const THROUGHPUT: &str = column::throughput_bits_per_s;
 impl Records {
     /// The column of the row's headline.
     pub(super) fn headline_of(&self, record: &Record) -> Option<&'static str> {
-        let family = Family::of_row(self.text(record, column::workload), self.text(record, column::offered_unit));
+        let cells = [column::workload, column::offered_unit, column::search].map(|name| self.text(record, name));
+        let family = Family::of_row(cells[0], cells[1], cells[2]);
         family.headline(|m| self.number(record, m.column).is_some()).map(|m| m.column)
     }
 

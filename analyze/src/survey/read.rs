@@ -90,7 +90,7 @@ struct Measurement {
     from: String,
     to: String,
     way: Option<Way>,
-    workload: String,
+    family: Family,
     plan: String,
     run: String,
     time: String,
@@ -173,7 +173,7 @@ impl Columns {
             from: text(Field::from),
             to: text(Field::to),
             way: row.text(Field::direction).parse().ok(),
-            workload: text(Field::workload),
+            family: Family::of_row(row.text(Field::workload), row.text(Field::offered_unit), row.text(Field::search)),
             plan: text(Field::plan),
             run: text(Field::run_id),
             time: text(Field::time),
@@ -248,7 +248,7 @@ fn told_apart(key: Key, measurements: Vec<Measurement>, name: &str, at: usize) -
 }
 
 fn pairs(key: Key, measurements: &[Measurement], metrics: &[(usize, &'static Metric)]) -> Result<Option<Pairs>, Error> {
-    let family = measurements.iter().map(|m| Family::of(&m.workload)).next().unwrap_or_default();
+    let family = measurements.first().map(|m| m.family).unwrap_or_default();
     // A load may add nothing to a latency, and such values have no ratios: then the latency itself is surveyed.
     let has = |metric: &Metric| {
         let at = metrics.iter().position(|(_, m)| m.column == metric.column);

@@ -130,7 +130,7 @@ pub fn of_survey(plan: &Plan, survey: &Survey) -> Option<(statement::Survey, Vec
     let pairs = statement::Survey {
         name: survey.name.to_string(),
         case_ids: pairs.iter().map(|case| case.id.clone()).collect(),
-        metric: pairs.iter().find_map(|case| case.members.first()?.job.headline())?,
+        metric: pairs.iter().find_map(|case| case.members.first()?.headline())?,
     };
     let of = |assertion| Statement { survey: Some(pairs.clone()), ..stated(assertion) };
     let statements = survey.asserts.iter().map(of).collect();

@@ -167,24 +167,17 @@ pub(super) fn lacks_of(spec: &TestSpec, metric: &Metric) -> Option<String> {
     Some(if spec.is_reflected() { missing.replace("`control: none`", "a reflector") } else { missing.to_owned() })
 }
 
-/// The family of its rows.
-pub fn family(spec: &TestSpec) -> Family {
-    match spec.pattern {
+fn family(pattern: Pattern) -> Family {
+    match pattern {
         Pattern::Stream => Family::Stream,
+        Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => Family::Transactions,
         Pattern::Ping => Family::Ping,
-        Pattern::RequestResponse | Pattern::Connect | Pattern::ConnectRequestResponse => {
-            if spec.pace.is_some() {
-                Family::Probe
-            } else {
-                Family::Transactions
-            }
-        }
     }
 }
 
-/// The main metric of a test.
+/// The main metric of a workload: at a rate it is another one, see `Member::headline`.
 pub fn headline(spec: &TestSpec) -> &'static Metric {
-    family(spec).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
+    family(spec.pattern).headline(|metric| lacks_of(spec, metric).is_none()).unwrap_or(&METRICS[0])
 }
 
 /// An estimated length.
@@ -251,7 +244,7 @@ pub fn span(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use netcore::spec::{Arrival, Dialect, Pace, PaceMode, Transport};
+    use netcore::spec::{Dialect, Transport};
     use schemas::metrics;
 
     use super::{
@@ -287,17 +280,10 @@ mod tests {
                 assert!(!is_other || Family::of(&name) == Family::Other, "{name}");
                 continue;
             };
-            let mut spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
-            let pace =
-                Pace { events_per_s: 9.0, mode: PaceMode::User, arrival: Arrival::Uniform, burst: 1, catch_up: 9 };
-            for pace in [None, Some(pace)] {
-                spec.pace = pace;
-                let unit = offered(&spec).map_or("", |(_, unit)| unit.as_str());
-                let of_row = Family::of_row(&name, unit);
-                assert_eq!(of_row, family(&spec), "{name}");
-                let of_row = of_row.headline(|metric| metric.name != metrics::ADDED);
-                assert_eq!(Some(headline(&spec).name), of_row.map(|m| m.name), "{name}");
-            }
+            assert_eq!(Family::of(&name), family(pattern), "{name}");
+            let spec = TestSpec { direction: direction.unwrap_or_default(), ..TestSpec::new(pattern, transport) };
+            let of_name = Family::of(&name).headline(|metric| metric.name != metrics::ADDED);
+            assert_eq!(Some(headline(&spec).name), of_name.map(|m| m.name), "{name}");
         }
         let alone = TestSpec { dialect: Dialect::Service, ..TestSpec::new(Pattern::Stream, Transport::Tcp) };
         assert_eq!(headline(&alone).name, "sent");

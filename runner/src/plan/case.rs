@@ -244,6 +244,8 @@ pub struct Member {
     pub after: Duration,
     /// Name of the member that measures the same round trip on the idle path.
     pub idle: Option<String>,
+    /// Whether a search finds its load: then the plan does not say it.
+    pub is_searched: bool,
     pub job: Job,
     /// Its settings as the plan has them.
     pub settings: BTreeMap<String, String>,
@@ -289,7 +291,8 @@ impl Member {
 
     /// The family of its rows.
     pub fn family(&self) -> Family {
-        self.spec().map_or_else(|| Family::of(&self.workload), answers::family)
+        let offered = self.spec().filter(|_| !self.is_searched).and_then(answers::offered);
+        Family::of_row(&self.workload, offered.map_or("", |(_, unit)| unit.as_str()), "")
     }
 
     /// The ends that the plan names, also those of a program.

@@ -353,6 +353,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_of_the_plan_is_no_result_and_one_that_is_searched_is() {
+        let plan = good(
+            "  a: {workload: tcp_rr, rate: 9/s, iterations: {}}\n  b: {workload: tcp_crr, rate: 9/s}\n  \
+             c: {workload: tcp_rr, find: {metric: latency.p99, at_most: 1s, by: rate, from: 9/s}}\n  \
+             d: {workload: tcp_stream, rate: 9Mbit/s}\n",
+        );
+        let metrics = plan.cases.iter().map(|case| (case.policy.metrics[0].name, case.members[0].headline()));
+        let names = metrics.map(|(name, headline)| (name, headline.map(|m| m.name)));
+        let expected = ["latency.p50", "latency.p50", "transaction_rate", "throughput"];
+        assert_eq!(names.collect::<Vec<_>>(), expected.map(|name| (name, Some(name))));
+    }
+
+    #[test]
     fn conditions_choose_the_cases_of_an_assertion() {
         let plan = good(
             "  a:\n    workload: tcp_rr\n    matrix: {inflight: [1, 16]}\n    assert:\n      - latency.p99 < 1s\n      - {that: latency.p50 < 1s, when: {inflight: \"<4\", streams: 1}}\n",

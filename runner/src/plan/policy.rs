@@ -42,9 +42,11 @@ pub(super) fn iterations(
 ) -> Policy {
     // A group with a probe of the idle path has no total: its last member decides.
     let probe = members.last().filter(|last| last.idle.is_some()).and_then(Member::headline);
-    let headline = || probe.or_else(|| members.iter().find_map(|m| m.job.headline()));
+    // A group's total has what the workloads of its members have.
+    let of = |member: &Member| if members.len() == 1 { member.headline() } else { member.job.headline() };
+    let headline = || probe.or_else(|| members.iter().find_map(of));
     let count = |n: u32| {
-        let first = || members.first().and_then(|m| m.job.headline());
+        let first = || members.first().and_then(of);
         let metrics = probe.or_else(first).into_iter().collect();
         Policy { min: n, max: n, level: LEVEL, margin: None, metrics }
     };

@@ -91,6 +91,7 @@ pub fn step(name: &str, min: u32, max: u32, margin: Option<f64>) -> Step {
         axes: Vec::new(),
         members: vec![Member {
             idle: None,
+            is_searched: false,
             after: std::time::Duration::ZERO,
             name: String::new(),
             workload: "tcp_stream".into(),

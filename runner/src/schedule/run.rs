@@ -304,12 +304,12 @@ impl Run<'_> {
         let state = &mut self.states[i];
         (state.result.numbers, state.result.done) = (state.result.done, 0);
         let mut rows = Vec::new();
-        for mut done in answer.held.map(|load| search.release(load)).unwrap_or_default() {
+        for (mut done, finding) in answer.held.map(|load| search.release(load)).unwrap_or_default() {
             let number = self.states[i].result.done + 1;
             for (_, _, row) in &mut done.measured {
                 row.record = Some(Record::Iteration);
                 row.iteration = Some(number.into());
-                row.search = None;
+                row.search = Some(finding);
                 rows.push(row.clone());
             }
             for (_, _, row) in &mut done.streams {

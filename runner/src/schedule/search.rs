@@ -329,11 +329,11 @@ impl Search {
         self.wanted().map_or_else(|answer| answer, |_| self.interval())
     }
 
-    /// Takes the probes of that load out. One that did not offer it measured another load.
-    pub fn release(&mut self, load: f64) -> Vec<Done> {
+    /// Takes the probes of that load out, with their findings. One that did not offer it measured another load.
+    pub fn release(&mut self, load: f64) -> Vec<(Done, Finding)> {
         let Some(known) = self.known.iter_mut().find(|k| same(k.load, load)) else { return Vec::new() };
         let all = std::mem::take(&mut known.done).into_iter().zip(&known.findings);
-        all.filter(|(_, finding)| **finding != Finding::Unreached).map(|(done, _)| done).collect()
+        all.filter(|(_, finding)| **finding != Finding::Unreached).map(|(done, finding)| (done, *finding)).collect()
     }
 
     /// Estimated number of further probes.

@@ -18,7 +18,7 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
-    metrics::{self, Family},
+    metrics,
     run_record::RunRecord,
     words::{LimitedBy, Record},
 };
@@ -184,9 +184,7 @@ impl Asked<'_> {
         let mut was = was.ok_or_else(|| Error::Usage(format!("the plan has no case {} any more", self.case.name)))?;
         shorten(&mut was, self.row);
         // What limits requests at a rate limits their number.
-        let asked = &was.members[self.member];
-        let metric = Family::of(&asked.workload).headline(|metric| asked.lacks(metric).is_none());
-        let Some(metric) = setting.metric.or(metric) else {
+        let Some(metric) = setting.metric.or(was.members[self.member].job.headline()) else {
             return Ok((Vec::new(), None));
         };
         let (mut trying, mut findings) = (Vec::new(), Vec::new());
