@@ -74,6 +74,7 @@ impl Surveyed {
             found.overall.map(|median| format!("median {}", human(median))),
             found.spread.map(|spread| format!("spread {}", survey::percent(spread))),
             (!found.disturbed.is_empty()).then(|| format!("{} disturbed", found.disturbed.len())),
+            (!found.of_round.is_empty()).then(|| format!("{} slower with their whole round", found.of_round.len())),
             Some(suspects),
         ]
         .into_iter()
@@ -100,8 +101,9 @@ impl Surveyed {
         let unknown = [
             (&self.found.failed[..], ["pair has no value", "pairs have no value"]),
             (&self.found.disturbed, ["pair was disturbed", "pairs were disturbed"]),
+            // A spread has what slowed them in it.
             (
-                &self.found.of_round,
+                if is_spread { &[][..] } else { &self.found.of_round },
                 ["pair was slower with its whole round", "pairs were slower with their whole round"],
             ),
             (self.matrix.unmeasured(), ["pair was not measured", "pairs were not measured"]),
@@ -202,8 +204,11 @@ mod tests {
             pair.origin.round = Some(round(from, to));
             pair
         });
-        let (verdict, reason) = judged("suspects == 0", &surveyed(&of_round.collect::<Vec<_>>()));
+        let of_round = surveyed(&of_round.collect::<Vec<_>>());
+        let (verdict, reason) = judged("suspects == 0", &of_round);
         assert_eq!(verdict, Verdict::Inconclusive, "{reason}");
+        assert_eq!(judged("spread < 10%", &of_round).0, Verdict::Pass, "the spread has them in it");
+        assert!(of_round.summary().ends_with(" slower with their whole round · no suspects"), "{}", of_round.summary());
         assert!(reason.contains(" pairs were slower with their whole round: "), "{reason}");
         let few = surveyed(&[pair("a", "b", Some(1e9)), pair("b", "a", Some(1e9))]);
         assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);
