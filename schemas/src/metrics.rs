@@ -9,7 +9,7 @@ pub use crate::{
 pub use crate::columns::results::METRICS;
 
 use crate::{
-    columns::Row,
+    columns::{Row, results::column},
     units::Unit,
     words::{OfferedUnit, Search, Way},
 };
@@ -123,8 +123,11 @@ impl Family {
         }
     }
 
-    /// The family of a row, from its cells `workload`, `offered_unit` and `search`.
-    pub fn of_row(workload: &str, offered_unit: &str, search: &str) -> Self {
+    /// The columns that tell the family of a row.
+    pub const CELLS: [&str; 3] = [column::workload, column::offered_unit, column::search];
+
+    /// The family of a row, from its cells in [`Self::CELLS`].
+    pub fn of_row([workload, offered_unit, search]: [&str; 3]) -> Self {
         match Self::of(workload) {
             Self::Transactions if offered_unit == OfferedUnit::Transactions.as_str() && search.is_empty() => {
                 Self::Probe
@@ -190,7 +193,7 @@ impl From<&Row> for Family {
     fn from(row: &Row) -> Self {
         let workload = row.workload.as_deref().unwrap_or_default();
         let search = row.search.map_or("", Search::as_str);
-        Self::of_row(workload, row.offered_unit.map_or("", OfferedUnit::as_str), search)
+        Self::of_row([workload, row.offered_unit.map_or("", OfferedUnit::as_str), search])
     }
 }
 
@@ -303,15 +306,15 @@ mod tests {
     fn a_probe_measures_latency_and_what_a_load_adds_to_it() {
         let has = |there: &'static [&str]| move |m: &Metric| there.contains(&m.name);
         let rr = ["transaction_rate", "latency.p50", "throughput"];
-        let probe = Family::of_row("tcp_rr", "transactions", "");
+        let probe = Family::of_row(["tcp_rr", "transactions", ""]);
         assert_eq!(probe, Family::Probe);
         assert_eq!(probe.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("latency.p50"));
         assert_eq!(probe.headline(has(&[ADDED, "latency.p50"])).map(|m| m.name), Some(ADDED));
         // Without a rate of its own, and where the rate is what was searched, it counts transactions.
-        for family in [Family::of_row("tcp_rr", "", ""), Family::of_row("tcp_rr", "transactions", "held")] {
+        for family in [["tcp_rr", "", ""], ["tcp_rr", "transactions", "held"]].map(Family::of_row) {
             assert_eq!(family.headline(|m| rr.contains(&m.name)).map(|m| m.name), Some("transaction_rate"));
         }
-        assert_eq!(Family::of_row("udp_stream", "messages", ""), Family::Stream);
+        assert_eq!(Family::of_row(["udp_stream", "messages", ""]), Family::Stream);
         assert!(probe.is_incidental("transaction_rate") && !Family::Stream.is_incidental("throughput"));
     }
 

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
 use schemas::{
     columns::{VerdictRow, results::column, verdicts::column as verdict},
-    metrics::{self, Family, Metric},
+    metrics::{self, Metric},
     units,
     words::{Phase, Record, Severity, Status, Verdict},
 };
@@ -179,8 +179,7 @@ fn result(row: &Row<'_>, metrics: &[(&Metric, usize)]) -> Result<Option<(String,
     let plan = row.text(Field::plan);
     let place = |metric: &Metric| metrics.iter().find(|(m, _)| m.column == metric.column).map(|(_, column)| *column);
     let has = |metric: &Metric| place(metric).is_some_and(|column| !row.get(column).is_empty());
-    let family = Family::of_row(row.text(Field::workload), row.text(Field::offered_unit), row.text(Field::search));
-    if let Some(metric) = family.headline(has)
+    if let Some(metric) = row.family().headline(has)
         && let Some(value) = place(metric).map_or(Ok(None), |column| row.number(column))?
     {
         case.set_system_out(format!("{}: {}", metric.label, units::human(metric.unit, value)));

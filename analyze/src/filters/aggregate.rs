@@ -163,6 +163,7 @@ impl Plan {
             intervals: Intervals { method: args.ci, level: args.level, centre, seed: args.seed },
             columns: Columns {
                 totals: totals(header, &watched),
+                family: Family::CELLS.map(|name| header.find(name)),
                 case: header.find(column::case),
                 group,
                 metrics,
@@ -239,17 +240,9 @@ impl Plan {
 
     /// Drops the values that follow from what was asked for, as the payload of requests does.
     fn drop_incidental(&self, header: &Header, group: &mut Group) {
-        let family = {
-            let cell = |name: &str| {
-                let of = |columns: &[usize]| columns.iter().position(|column| Some(*column) == header.find(name));
-                let key = of(&self.columns.group).map(|at| &group.key[at]);
-                key.or_else(|| of(&self.columns.watched).map(|at| &group.parameters[at])).map_or("", |cell| cell)
-            };
-            Family::of_row(cell(column::workload), cell(column::offered_unit), cell(column::search))
-        };
         for (values, column) in group.values.iter_mut().zip(&self.columns.metrics) {
             let metric = metrics::find(&header.names()[*column]);
-            if metric.is_some_and(|metric| family.is_incidental(metric.name)) {
+            if metric.is_some_and(|metric| group.family.is_incidental(metric.name)) {
                 *values = Values::default();
             }
         }

@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     base: Vec<PathBuf>,
     /// Metrics to compare [default: the headline of each case's workload: throughput of streams, transaction
-    /// rate of request/response and connect, median latency of ping and of a probe, and what a load adds to it]
+    /// rate of request/response and connect, median latency of ping and of what has a rate, and what a load adds to it]
     #[arg(short, long = "metric", value_name = "METRIC,…", value_delimiter = ',')]
     metrics: Vec<String>,
     /// Compare the values of this column or swept key with each other; cases are paired by everything else

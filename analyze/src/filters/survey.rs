@@ -39,7 +39,7 @@ const FORMATS: [(Format, &str); 3] = [
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Metric to survey [default: the headline of each test's workload: throughput of streams, transaction rate of
-    /// request/response and connect, median latency of ping]
+    /// request/response and connect, median latency of ping and of what has a rate]
     #[arg(short, long, value_name = "METRIC")]
     metric: Option<String>,
     /// Largest share of surveys of a healthy fabric that name a suspect

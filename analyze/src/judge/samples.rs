@@ -208,9 +208,7 @@ impl Reading {
             let (run_id, from, to) = (text(Field::run_id), text(Field::from), text(Field::to));
             let round = row.text(Field::round).parse().ok();
             let origin = Origin { run_id, from, to, round, ..Origin::default() };
-            let cells = [Field::workload, Field::offered_unit, Field::search].map(|field| row.text(field));
-            let family = Family::of_row(cells[0], cells[1], cells[2]);
-            let case = Case::of(key.clone(), name, family, columns.metrics.len());
+            let case = Case::of(key.clone(), name, row.family(), columns.metrics.len());
             Case { origin, ..case }
         });
         let status = row.text(Field::status);

@@ -29,8 +29,7 @@ const THROUGHPUT: &str = column::throughput_bits_per_s;
 impl Records {
     /// The column of the row's headline.
     pub(super) fn headline_of(&self, record: &Record) -> Option<&'static str> {
-        let cells = [column::workload, column::offered_unit, column::search].map(|name| self.text(record, name));
-        let family = Family::of_row(cells[0], cells[1], cells[2]);
+        let family = Family::of_row(Family::CELLS.map(|name| self.text(record, name)));
         family.headline(|m| self.number(record, m.column).is_some()).map(|m| m.column)
     }
 

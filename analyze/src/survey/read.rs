@@ -173,7 +173,7 @@ impl Columns {
             from: text(Field::from),
             to: text(Field::to),
             way: row.text(Field::direction).parse().ok(),
-            family: Family::of_row(row.text(Field::workload), row.text(Field::offered_unit), row.text(Field::search)),
+            family: row.family(),
             plan: text(Field::plan),
             run: text(Field::run_id),
             time: text(Field::time),

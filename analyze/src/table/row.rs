@@ -4,6 +4,7 @@ use super::{Field, Header, Shape};
 use crate::error::Error;
 use csv::StringRecord;
 use memchr::{memchr, memchr2};
+use schemas::metrics::Family;
 use std::{borrow::Cow, ops::Range};
 
 /// Reads one record after the other from a text of whole records. Empty lines are passed over.
@@ -125,6 +126,11 @@ impl<'a> Row<'a> {
     /// Whether the table has a column of results.
     pub fn has(&self, field: Field) -> bool {
         self.header.place(field).is_some()
+    }
+
+    /// The kind of its work.
+    pub fn family(&self) -> Family {
+        Family::of_row([Field::workload, Field::offered_unit, Field::search].map(|field| self.text(field)))
     }
 
     /// The number of a column of results; `None` where the cell is empty or the table has no such column.

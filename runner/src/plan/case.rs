@@ -292,7 +292,7 @@ impl Member {
     /// The family of its rows.
     pub fn family(&self) -> Family {
         let offered = self.spec().filter(|_| !self.is_searched).and_then(answers::offered);
-        Family::of_row(&self.workload, offered.map_or("", |(_, unit)| unit.as_str()), "")
+        Family::of_row([&self.workload, offered.map_or("", |(_, unit)| unit.as_str()), ""])
     }
 
     /// The ends that the plan names, also those of a program.

@@ -12,7 +12,7 @@ use crate::{
     },
     table::{Cells, Header},
 };
-use schemas::metrics::{Better, Metric, Range};
+use schemas::metrics::{Better, Family, Metric, Range};
 use std::{collections::HashMap, sync::Arc};
 
 /// One metric in one group.
@@ -36,6 +36,8 @@ pub struct Group {
     next: usize,
     /// The watched parameters of its first row.
     pub parameters: Vec<Box<str>>,
+    /// The kind of work of its first row.
+    pub family: Family,
     /// The case of its first row.
     case: Box<str>,
     /// Key and parameters by runs of neighbouring columns, as they stand in a line.
@@ -61,6 +63,8 @@ pub struct Columns {
     pub watched: Vec<usize>,
     /// Of the watched columns, by their place among these: those in which a value stands for the total of the others, and that value.
     pub totals: Vec<(usize, &'static str)>,
+    /// See [`Family::CELLS`].
+    pub family: [Option<usize>; 3],
     /// The column of cases: a row without a member is the total of its own case's members only.
     pub case: Option<usize>,
     /// Group columns and watched columns as runs of neighbours, first and last. One comparison per run tells whether a
@@ -206,6 +210,7 @@ impl Groups {
             rows: 0,
             next: i,
             parameters: cells(&columns.watched),
+            family: Family::of_row(columns.family.map(|column| column.map_or("", |column| row.get(column)))),
             case: columns.case.map_or("", |case| row.get(case)).into(),
             runs: columns.runs.iter().map(|(first, last)| row.run(*first, *last).unwrap_or_default().into()).collect(),
         });

@@ -297,12 +297,12 @@ fn a_total_is_not_averaged_with_its_parts() {
 
 #[test]
 fn figures_that_were_asked_for_are_no_results() {
-    let text = "case,record,phase,status,workload,member,offered_unit,throughput_bits_per_s,transactions_per_s,latency_p50_us\n\
+    let text = "case,record,phase,status,workload,offered_unit,search,throughput_bits_per_s,transactions_per_s,latency_p50_us\n\
          up,iteration,measure,ok,tcp_stream,,,1000,,\nrr,iteration,measure,ok,tcp_rr,,,8,20,5\n\
-         probe,iteration,measure,ok,tcp_rr,p,transactions,9,100,7\n";
-    let out = aggregate(&file(text), &["-g", "case,member", "-a", "count,mean"]).unwrap();
+         paced,iteration,measure,ok,tcp_rr,transactions,,9,100,7\nfound,iteration,measure,ok,tcp_rr,transactions,held,9,300,7\n";
+    let out = aggregate(&file(text), &["-g", "case", "-a", "count,mean"]).unwrap();
     let rows: Vec<&str> = out.lines().skip(1).collect();
-    assert_eq!(rows, ["up,,1,1000,0,,0,", "rr,,0,,1,20,1,5", "probe,p,0,,0,,1,7"]);
+    assert_eq!(rows, ["up,1,1000,0,,0,", "rr,0,,1,20,1,5", "paced,0,,0,,1,7", "found,0,,1,300,1,7"]);
     let asked = aggregate(&file(text), &["-g", "case", "-a", "mean", "-m", "throughput"]).unwrap();
     assert!(asked.contains("rr,8"), "{asked}");
 }

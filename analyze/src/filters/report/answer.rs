@@ -88,8 +88,8 @@ fn results(cases: &[Case], is_shown: impl Fn(&Case) -> bool) -> Option<String> {
             None => tests.push(vec![*total]),
         }
     }
-    let is_one = |test: &Vec<(&Case, &Metric)>| test.iter().all(|(_, metric)| metric.column == test[0].1.column);
-    let said = tests.iter().filter(|_| tests.len() <= NAMED && tests.iter().all(is_one));
+    let has_one_metric = |test: &Vec<(&Case, &Metric)>| test.iter().all(|(_, m)| m.column == test[0].1.column);
+    let said = tests.iter().filter(|_| tests.len() <= NAMED && tests.iter().all(has_one_metric));
     let said: Vec<String> = said.filter_map(|test| range(test)).collect();
     let sentence = format!("{}.", said.join("; "));
     // The name of a case stays as it is.

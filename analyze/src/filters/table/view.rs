@@ -200,12 +200,12 @@ fn with_units(names: &[String], at: usize, rows: &mut [Vec<String>]) {
     }
 }
 
-/// Empties the cells of metrics that say nothing of a row's work: the payload of requests, the rate of a probe. The cells
-/// from `at` on have the row's workload, the unit of its offered load, and the outcome of a search.
-fn without_incidental(names: &[String], at: usize, rows: &mut [Vec<String>]) {
+/// Empties the cells of metrics that say nothing of a row's work: the payload of requests, the rate of a probe. `telling`: the
+/// places of the cells that tell its kind.
+fn without_incidental(names: &[String], telling: [Option<usize>; 3], rows: &mut [Vec<String>]) {
     let metrics: Vec<Option<&str>> = names.iter().map(|name| metrics::find(name).map(|metric| metric.name)).collect();
     for row in rows {
-        let family = Family::of_row(&row[at], &row[at + 1], row.get(at + 2).map_or("", String::as_str));
+        let family = Family::of_row(telling.map(|at| at.map_or("", |at| &*row[at])));
         for (cell, metric) in row.iter_mut().zip(&metrics) {
             if metric.is_some_and(|metric| family.is_incidental(metric)) {
                 cell.clear();
@@ -267,11 +267,11 @@ impl View {
             wanted.push(table.require(verdict::metric)?);
         }
         // At first sight a figure that follows from what was asked for is left out.
-        let telling = [column::workload, column::offered_unit, column::search].map(|name| table.header().find(name));
         let is_selective = contents == Contents::Results && !chosen && !choice.all;
-        if let (true, [Some(workload), Some(unit), search]) = (is_selective, telling) {
-            wanted.extend([workload, unit].into_iter().chain(search));
-        }
+        let telling = Family::CELLS.map(|name| {
+            wanted.push(table.header().find(name).filter(|_| is_selective)?);
+            Some(wanted.len() - 1)
+        });
         if choice.record.is_some() {
             table.require(column::record)?;
         }
@@ -290,8 +290,8 @@ impl View {
         if chosen && !choice.raw && contents == Contents::Verdicts {
             with_units(&names, beyond, &mut cells);
         }
-        if is_selective && wanted.len() > beyond {
-            without_incidental(&names, beyond, &mut cells);
+        if is_selective {
+            without_incidental(&names, telling, &mut cells);
         }
         for row in &mut cells {
             row.truncate(shown);
