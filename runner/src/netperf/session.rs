@@ -9,7 +9,7 @@ use std::{
 use netcore::{
     client::{self, ClientError, DataAddresses, Far, Observer, Outcome, Peer, Target, Timeouts},
     control::stop::{StopFlag, Urgency},
-    peers::{CpuClock, PeerError, Program},
+    peers::{CpuClock, PeerError, Program, netperf::answer::cpus},
     report::{Counts, Ending, Phase, TcpInfo, TcpInfoHere, Window},
     spec::{Family, Side, TestSpec, support},
 };
@@ -190,10 +190,6 @@ fn tcp_info(tcp: TcpInfo) -> String {
          tcpi_rtt {rtt_us} tcpi_rttvar {rtt_var_us} tcpi_snd_ssthresh {snd_ssthresh_segments} tpci_snd_cwnd {cwnd_segments}\n\
          tcpi_reordering {reordering_segments} tcpi_total_retrans {retransmits}"
     )
-}
-
-fn cpus() -> u32 {
-    thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
 }
 
 /// Rate of the clock of `/proc/stat`.

@@ -1,5 +1,7 @@
 //! Answers to a client's request: the response, which says where the data go, and the results.
 
+use nix::unistd::{SysconfVar, sysconf};
+
 use super::{
     asked::{Asked, Form},
     messages::{self, CPU_BY_PROC_STAT, Test, flag},
@@ -142,6 +144,11 @@ impl Cpu<'_> {
         self.percent(|used| used.busy)
     }
 
+    /// The CPUs that the shares are of.
+    fn count(&self) -> u32 {
+        self.used.map_or_else(cpus, |used| used.cpus)
+    }
+
     fn method(&self) -> u32 {
         self.used.map_or(0, |_| CPU_BY_PROC_STAT)
     }
@@ -149,7 +156,9 @@ impl Cpu<'_> {
 
 /// Number of this host's online CPUs.
 pub fn cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+    // Whatever affinity or quota this process has: shares of the CPU are those of all of them.
+    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    online.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
 /// The results of a test. `opened` stands for buffers that the report does not have.
@@ -169,7 +178,7 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
     let buffer = |name, initial| report.last_value(name).and_then(|bytes| bytes.parse().ok()).unwrap_or(initial);
     let receive_buffer = buffer("receive_buffer", opened.receive_buffer);
     let send_buffer = buffer("send_buffer", opened.send_buffer);
-    let (cpu_percent, cpu_method, cpus) = (cpu.busy(), cpu.method(), cpus());
+    let (cpu_percent, cpu_method, cpus) = (cpu.busy(), cpu.method(), cpu.count());
     let mut message = Message::new(asked.form.kind() + 2, 0);
     match asked.form {
         Form::Omni => {
@@ -236,4 +245,28 @@ pub fn results(asked: &Asked, opened: &Opened, report: &SideReport) -> Message {
         .write(&mut message),
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::{
+        sched::{CpuSet, sched_getaffinity, sched_setaffinity},
+        unistd::Pid,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_on_one_cpu_tells_of_all_of_them() {
+        let ours = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let first = (0..CpuSet::count()).find(|cpu| ours.is_set(*cpu).unwrap()).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        let online = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
+        assert_eq!(cpus() as usize, online);
+        let used = CpuUse { cpus: 7, ..CpuUse::default() };
+        assert_eq!(Cpu { used: Some(&used) }.count(), 7);
+    }
 }
