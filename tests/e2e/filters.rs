@@ -311,6 +311,22 @@ fn verdicts_decide_the_exit_code() {
     assert_eq!(code(&["compare", "--self-test", "10%", &base]), Some(0));
     assert_eq!(code(&["compare", "--self-test", "1%", &base]), Some(1));
     assert_eq!(code(&["compare", &base]), Some(2));
+    // A metric without a better direction changes for neither better nor worse, and its self-test finds that.
+    let neither = |name: &str, factor: f64| {
+        let rows =
+            (0..10).map(|i| format!("c1,bulk,iteration,measure,{}\n", factor * (100.0 + f64::from(i % 5) * 0.1)));
+        std::fs::write(folder.path(name), format!("case_id,case,record,phase,elapsed_s\n{}", rows.collect::<String>()))
+            .expect("written");
+        folder.path(name).to_str().expect("UTF-8").to_owned()
+    };
+    let (short, long) = (neither("short.csv", 1.0), neither("long.csv", 1.2));
+    let elapsed = |fail_on: &str, new: &str| code(&["compare", "-m", "elapsed", "--fail-on", fail_on, &short, new]);
+    assert_eq!(
+        (elapsed("regression", &long), elapsed("change", &long), elapsed("change", &short)),
+        (Some(0), Some(1), Some(0))
+    );
+    assert_eq!(code(&["compare", "-m", "elapsed", "--self-test", "10%", &short]), Some(0));
+    assert_eq!(code(&["compare", "-m", "elapsed", "--self-test", "1%", &short]), Some(1));
     assert_eq!(code(&["gate", "--assert", "throughput >= 9.5Gbit/s", &base]), Some(0));
     assert_eq!(code(&["gate", "--assert", "throughput >= 9.5Gbit/s", &worse]), Some(1));
     let close = "throughput >= 10.02Gbit/s";

@@ -31,7 +31,7 @@ use schemas::{
     units,
     words::{
         self,
-        Verdict::{Improvement, Inconclusive, Missing, Regression},
+        Verdict::{Changed, Improvement, Inconclusive, Missing, Regression},
     },
 };
 use settings::Contrast;
@@ -127,7 +127,7 @@ pub enum FailOn {
     Regression,
     /// A regression, or an inconclusive comparison
     Inconclusive,
-    /// Any change, for better or worse
+    /// Any change, for better or worse, or a case that one side lacks
     Change,
 }
 
@@ -285,7 +285,7 @@ fn say_least(args: &Args, comparisons: &mut [Compared]) {
             let worsened: Vec<f64> = values.iter().map(|v| worse.make(*v, compared.metric, by)).collect();
             let mut found = Comparison::of(values, &worsened, rule(args, compared.metric));
             found.decide_among(tested);
-            found.verdict == Regression
+            found.is_noticed()
         });
         compared.found.notes.insert(
             0,
@@ -300,13 +300,13 @@ fn say_least(args: &Args, comparisons: &mut [Compared]) {
 fn verdict(args: &Args, comparisons: &[Compared]) -> Verdict {
     let any = |wanted: &[words::Verdict]| comparisons.iter().any(|c| wanted.contains(&c.found.verdict));
     let failed = if args.self_test.is_some() {
-        comparisons.is_empty() || comparisons.iter().any(|c| c.found.verdict != Regression)
+        comparisons.is_empty() || comparisons.iter().any(|c| !c.found.is_noticed())
     } else {
         match args.fail_on {
             FailOn::Nothing => false,
             FailOn::Regression => any(&[Regression]) || comparisons.iter().any(Compared::is_lost),
             FailOn::Inconclusive => any(&[Regression, Inconclusive, Missing]),
-            FailOn::Change => any(&[Regression, Improvement, Missing]),
+            FailOn::Change => any(&[Regression, Improvement, Changed, Missing]),
         }
     };
     if failed { Verdict::Failed } else { Verdict::Ok }

@@ -84,7 +84,7 @@ pub struct Comparison {
     pub n: (usize, usize),
     /// The change over the baseline's centre: with rank tests the median of the ratios between the sides' values (of their
     /// differences, where some are not positive), else the difference of the centres. At least −1. `None` where the baseline
-    /// is 0 or less, to which there is no ratio.
+    /// is 0 or less, to which there is no ratio; two equal centres have the change 0.
     pub change: Option<f64>,
     /// Its interval at level 1 − α.
     pub interval: Option<(f64, f64)>,
@@ -322,6 +322,11 @@ impl Comparison {
         }
     }
 
+    /// Whether a worsening of the new side was found; of a metric that has no better direction, any change.
+    pub fn is_noticed(&self) -> bool {
+        matches!(self.verdict, Verdict::Regression | Verdict::Changed)
+    }
+
     /// Why an inconclusive comparison is one. It agrees with interval and p. `None`: a note says it already.
     fn undecided(&self, comparisons: usize, bound: f64) -> Option<String> {
         let alpha = self.rule.alpha;
@@ -343,7 +348,7 @@ impl Comparison {
         Some(match (self.interval, self.p_alone, self.p) {
             (None, ..) | (_, None, _) | (.., None) => "neither side varies, and this test then cannot tell".to_owned(),
             (Some(_), Some(alone), Some(p)) if alone <= alpha && p > alpha => {
-                format!("p = {} alone, but {} {of}: above α = {alpha}", p_text(alone), p_text(p)).replace("  ", " ")
+                format!("p = {} alone, but {}{of}: above α = {alpha}", p_text(alone), p_text(p))
             }
             (_, _, Some(p)) if p > alpha => {
                 format!("p is above α = {alpha}, and the interval leaves room for a change that counts ({counts})")

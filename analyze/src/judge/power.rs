@@ -13,7 +13,6 @@ use rand::{RngExt, SeedableRng};
 use schemas::{
     columns::VerdictRow,
     metrics::{Better, Metric},
-    words::Verdict,
 };
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal};
 
@@ -87,7 +86,7 @@ impl Noise {
             }
             let mut comparison = Comparison::of(&base, &new, rule);
             comparison.decide_among(comparisons);
-            missed += usize::from(!matches!(comparison.verdict, Verdict::Regression | Verdict::Changed));
+            missed += usize::from(!comparison.is_noticed());
             if missed as f64 > TRIALS as f64 * (1.0 - FOUND) {
                 return false;
             }

@@ -26,7 +26,7 @@ fn found(noise: f64, pilot: usize, comparisons: usize) -> f64 {
         for _ in 0..trials {
             let mut comparison = Comparison::of(&side(needed, 100.0), &side(needed, 95.0), rule);
             comparison.decide_among(comparisons);
-            hits += i32::from(comparison.verdict == Verdict::Regression);
+            hits += i32::from(comparison.is_noticed());
         }
     }
     f64::from(hits) / f64::from(pilots * trials)
