@@ -200,17 +200,16 @@ fn rate(spec: &TestSpec, window: &Window) -> Option<(f64, Unit)> {
     if seconds <= 0.0 {
         return None;
     }
-    let sum = |count: fn(&FlowWindow) -> u64| window.flows.iter().map(count).sum::<u64>() as f64 / seconds;
+    // In floating point: another host may make up its counts.
+    let rate = |count: fn(&FlowWindow) -> u64| window.flows.iter().map(|f| count(f) as f64).sum::<f64>() / seconds;
     Some(match spec.pattern {
         Pattern::Stream => {
-            let receivers = || window.flows.iter().filter(|f| matches!(f.role, Role::Receiver | Role::Duplex));
-            let bytes = match receivers().next() {
-                Some(_) => receivers().map(|f| f.counts.bytes_received).sum::<u64>() as f64 / seconds,
-                None => sum(|f| f.counts.bytes_sent),
-            };
+            // A flow that only sends has received nothing.
+            let receives = window.flows.iter().any(|f| matches!(f.role, Role::Receiver | Role::Duplex));
+            let bytes = rate(if receives { |f| f.counts.bytes_received } else { |f| f.counts.bytes_sent });
             (bytes * 8.0, Unit::BitsPerSecond)
         }
-        _ => (sum(|f| f.counts.transactions), Unit::PerSecond),
+        _ => (rate(|f| f.counts.transactions), Unit::PerSecond),
     })
 }
 

@@ -44,7 +44,7 @@ pub fn fill(row: &mut Row, found: Option<&Outages>, pattern: Pattern) {
     ));
 }
 
-/// Shortest time without data that is told: TCP's least retransmission timeout of 200 ms, and the next one after that.
+/// Shortest time without data that is told: longer than TCP's least retransmission timeout of 200 ms, which is no outage.
 const SHORTEST_SILENCE_US: f64 = 500_000.0;
 
 /// Factor by which it exceeds the usual time between two messages.

@@ -29,6 +29,23 @@ fn the_receiver_decides_what_arrived_on_its_own_clock() {
     assert_eq!((row.rtt_us, row.cwnd_bytes, row.retransmits), (Some(50.0), Some(10_000), Some(2)));
 }
 
+/// Another host may make up its counts.
+#[test]
+fn counts_of_both_ends_that_no_number_holds_are_the_most() {
+    let mut m = stream(1000);
+    let reports = &mut m.members[0];
+    let mut spec = spec(Direction::Forward);
+    spec.transport = Transport::Udp;
+    let far = &mut reports.far.as_mut().unwrap().phases[0].flows[0].counts;
+    (far.errors, far.messages_received, far.messages_sent) = (u64::MAX, u64::MAX, u64::MAX);
+    let near = &mut reports.near.phases[0].flows[0].counts;
+    (near.errors, near.messages_received, near.messages_sent) = (5, 5, 5);
+    let made = of_iteration(&Row::default(), &spec, &reports.near, reports.far.as_ref());
+    let row = measured(&made, Way::Forward);
+    let most = Some(u64::MAX);
+    assert_eq!((row.errors, row.messages_sent, row.messages_received), (most, most, most));
+}
+
 #[test]
 fn the_copied_share_is_of_the_sends_that_completed() {
     let mut m = stream(1000);

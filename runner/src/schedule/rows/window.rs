@@ -200,7 +200,7 @@ fn volume(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option<&E
         row.transactions_per_s = Some(transactions as f64 / near.seconds());
     }
     row.connections = near.map(|e| e.sum(|f| f.counts.connections));
-    row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(|a, b| a + b);
+    row.errors = ends().map(|e| e.sum(|f| f.counts.errors)).reduce(u64::saturating_add);
     if row.stream.is_none()
         && let Some((offered, unit)) = answers::offered(spec)
     {
@@ -240,7 +240,8 @@ fn datagrams(row: &mut Row, spec: &TestSpec, near: Option<&End<'_>>, far: Option
         .filter_map(|f| f.datagrams.as_ref().filter(|_| spec.numbers_messages()))
         .collect();
     if phases.is_empty() {
-        let sum = |count: fn(&FlowWindow) -> u64| near.sum(count) + far.map_or(0, |far| far.sum(count));
+        let sum =
+            |count: fn(&FlowWindow) -> u64| total([Some(near), far].into_iter().flatten().map(|end| end.sum(count)));
         row.messages_sent = Some(sum(|f| f.counts.messages_sent));
         row.messages_received = Some(sum(|f| f.counts.messages_received));
         if let (Mark::None, Some(sent), Some(received)) =
