@@ -7,16 +7,13 @@ use std::{io, sync::Arc, thread};
 use super::{
     Channel,
     buffers::Buffers,
-    wait::{Block, Wait},
+    wait::{Block, LOOK_UP_NS, Wait},
 };
 use crate::{
     measure::clock::monotonic_ns,
     mpi::{Request, Route},
     transport::Link,
 };
-
-/// Longest wait for a message at a time, so that the end of the test is noticed, nanoseconds.
-const LOOK_UP_NS: u64 = 50_000_000;
 
 fn no_route() -> io::Error {
     io::Error::other("the flow has no way to another rank")

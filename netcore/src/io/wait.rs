@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Longest wait at a time, so that the end of the test is noticed, nanoseconds.
-const LOOK_UP_NS: u64 = 50_000_000;
+pub(crate) const LOOK_UP_NS: u64 = 50_000_000;
 
 /// A way to sleep.
 pub trait Sleep {

@@ -25,7 +25,7 @@ use super::{Worker, WorkerError, between, request_response::Offer};
 use crate::{
     io::{
         buffers::Expected,
-        wait::{Sleep, Wait},
+        wait::{LOOK_UP_NS, Sleep, Wait},
     },
     measure::{clock::monotonic_ns, histogram::Recorder},
     spec::{Close, Pattern},
@@ -37,9 +37,6 @@ use crate::{
 
 /// The test gives up after this many taken ports in a row.
 const TAKEN_PORTS: u32 = 70_000;
-
-/// Longest wait of the far end for the next connection before it checks whether the test is over, nanoseconds.
-const LOOK_UP_NS: u64 = 50_000_000;
 
 /// The calls of a loop on one connection.
 struct Calls<'a, W> {

@@ -27,7 +27,7 @@ use nix::{
 };
 
 use crate::{
-    io::wait::{Sleep, Wait, has_input},
+    io::wait::{LOOK_UP_NS, Sleep, Wait, has_input},
     measure::clock::monotonic_ns,
     sys::precise_timers,
     transport::{
@@ -48,9 +48,6 @@ const EVENTS: usize = 256;
 
 /// The last part of a bounded wait, which a precise call takes over: `epoll_wait` counts in milliseconds.
 const COARSE_NS: u64 = 1_500_000;
-
-/// Longest wait for input in one call, so that the end of the test is noticed, nanoseconds.
-const LOOK_UP_NS: u64 = 50_000_000;
 
 /// An instant that never comes.
 const NEVER: u64 = u64::MAX;

@@ -12,9 +12,13 @@ use std::{
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 use nix::sys::socket::MsgFlags;
 
-use super::{CALLS_PER_TURN, LOOK_UP_NS, NEVER, STACK_BYTES};
+use super::{CALLS_PER_TURN, NEVER, STACK_BYTES};
 use crate::{
-    io::{Channel, uring::Ring, wait::Sleep},
+    io::{
+        Channel,
+        uring::Ring,
+        wait::{LOOK_UP_NS, Sleep},
+    },
     measure::clock::monotonic_ns,
     sys::precise_timers,
     transport::Link,
