@@ -199,6 +199,11 @@ fn is_word(value: &str) -> bool {
     value.starts_with(|c: char| c.is_ascii_alphabetic()) && !matches!(value, "true" | "false" | "auto" | "none")
 }
 
+/// A short name of a text: FNV-1a, 64 bits, the same on every machine and in every version.
+pub fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -2,6 +2,7 @@
 
 use indexmap::IndexSet;
 use schemas::columns::{COLUMNS, ColumnType, Row};
+use schemas::text::fnv1a;
 use schemas::words::{LatencyKind, Phase, Record, Status, Way};
 use std::collections::HashMap;
 
@@ -156,11 +157,6 @@ fn case_of(row: &Row) -> String {
     let sizes = sizes.into_iter().filter_map(|(key, size)| size.map(|size| format!("{key}={size}")));
     let sizes: Vec<String> = class.into_iter().chain(sizes).collect();
     if sizes.is_empty() { name.to_owned() } else { format!("{name}[{}]", sizes.join(",")) }
-}
-
-/// FNV-1a, 64 bits: case identifiers and names of pages are the same on every machine and in every version.
-pub(crate) fn fnv1a(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// A row of a finished measurement of a workload.

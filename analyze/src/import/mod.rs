@@ -20,8 +20,6 @@ mod recorded;
 
 pub use imported::ImportedRows;
 
-pub(crate) use imported::fnv1a;
-
 use crate::{
     error::{Error, ParseError},
     word,

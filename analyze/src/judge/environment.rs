@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use schemas::run_record::RunRecord;
+use schemas::{run_record::RunRecord, text::fnv1a};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -136,7 +136,7 @@ impl Environment {
         environment
     }
 
-    /// A name of the machines of the run: `m` and a hash (FNV-1a, 64 bits) of the facts that tell machines apart.
+    /// A name of the machines of the run: `m` and 48 bits of a hash (FNV-1a) of the facts that tell machines apart.
     pub fn machine(&self) -> String {
         let kept = |facts: &BTreeMap<String, String>| -> Vec<String> {
             let kept = facts.iter().filter(|(fact, _)| is_of_machine(fact));
@@ -146,10 +146,7 @@ impl Environment {
         // A case more or less is no other machine.
         let nics: BTreeSet<String> = self.nics.values().map(|facts| kept(facts).join(",")).collect();
         let text = format!("{};{}", hosts.join(";"), nics.into_iter().collect::<Vec<_>>().join(";"));
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        format!("m{:012x}", hash >> 16)
+        format!("m{:012x}", fnv1a(&text) >> 16)
     }
 
     /// The facts that differ in `later`, in the order of their names. Facts that one of them lacks do not count. Hosts

@@ -20,13 +20,11 @@ use crate::{
         series::{self, Point, Reading, Run},
         trend::Finding,
     },
+    judge::comparison::change_text,
     stats::quantiles,
     table::cells,
 };
-use schemas::{
-    metrics::Better,
-    units::{level, margin},
-};
+use schemas::{metrics::Better, units::level};
 use std::path::PathBuf;
 
 /// Most series of a picture.
@@ -266,14 +264,13 @@ fn look(analysed: &AnalysedSeries, i: usize) -> usize {
 
 /// `−5.0 % 0123abcd`
 fn label(reading: &Reading, analysed: &AnalysedSeries, finding: &Finding) -> String {
-    let size = margin(finding.ratio.abs());
-    let sign = if finding.ratio < 0.0 { "−" } else { "+" };
+    let change = change_text(Some(finding.ratio), None);
     if finding.is_drift {
-        return format!("drift {sign}{size}");
+        return format!("drift {change}");
     }
     let (_, first) = analysed.runs(reading, finding);
     let commit = first.commit.get(..COMMIT).unwrap_or(&first.commit);
-    format!("{sign}{size} {commit}").trim_end().to_owned()
+    format!("{change} {commit}").trim_end().to_owned()
 }
 
 /// A row for each run of each series.

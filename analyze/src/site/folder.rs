@@ -1,7 +1,8 @@
 //! The pages on disk. A list in the folder names the pages that are the program's own, which it may replace and remove.
 
 use super::{INDEX, RUNS, SERIES};
-use crate::{error::Error, history::analysed::AnalysedSeries, import::fnv1a, table::replace};
+use crate::{error::Error, history::analysed::AnalysedSeries, table::replace};
+use schemas::text::fnv1a;
 use std::{
     collections::BTreeSet,
     fs, io,

@@ -7,6 +7,7 @@ use crate::{
         analysed::{AnalysedSeries, Event},
         sentences,
     },
+    judge::comparison::change_text,
     plot::trend::condensed,
 };
 use schemas::units::margin;
@@ -145,9 +146,8 @@ fn change(site: &Site<'_>, analysed: &AnalysedSeries) -> Line {
         let text = if analysed.trend.missing > 0 { "too few runs" } else { "none" };
         return vec![Piece::text(text)];
     };
-    let sign = if finding.ratio < 0.0 { "−" } else { "+" };
     let (_, first) = analysed.runs(site.reading, finding);
-    let how = format!(" {sign}{} on {}", margin(finding.ratio.abs()), sentences::day(first));
+    let how = format!(" {} on {}", change_text(Some(finding.ratio), None), sentences::day(first));
     vec![word(analysed, i), Piece::Text(how)]
 }
 
@@ -253,8 +253,7 @@ fn changed(site: &Site<'_>, events: &[&Event]) -> Line {
     for (series, i) in all.iter().take(NAMED) {
         let analysed = &site.all[*series];
         let finding = &analysed.trend.findings[*i];
-        let sign = if finding.ratio < 0.0 { "−" } else { "+" };
-        let text = format!("{} {sign}{}", sentences::name(analysed), margin(finding.ratio.abs()));
+        let text = format!("{} {}", sentences::name(analysed), change_text(Some(finding.ratio), None));
         if !line.is_empty() {
             line.push(Piece::text("; "));
         }

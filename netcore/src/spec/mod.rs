@@ -29,6 +29,9 @@ pub use tls::{Cipher, HANDSHAKES, Records, Session, TlsOptions};
 
 use serde::{Deserialize, Serialize};
 
+/// Payload of the longest UDP datagram over IPv4, bytes.
+pub const LONGEST_DATAGRAM: u64 = 65_507;
+
 /// The exchange between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

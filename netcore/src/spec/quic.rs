@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Direction, TestSpec, Transport,
+    Direction, LONGEST_DATAGRAM, TestSpec, Transport,
     key::{self, Unsupported, refuse_if},
     quantity::Bytes,
 };
@@ -50,7 +50,7 @@ impl QuicCongestionControl {
 }
 
 /// Bounds of [`QuicOptions::mtu`]: the least that QUIC works with (RFC 9000, section 14), and the longest payload of UDP over IPv4.
-const MTU: std::ops::RangeInclusive<u16> = 1200..=65_507;
+const MTU: std::ops::RangeInclusive<u64> = 1200..=LONGEST_DATAGRAM;
 
 /// Most bytes of a packet beside a datagram in it, as the library counts them: flags, identifier, number and seal of the packet, and
 /// type and length of the frame.
@@ -107,7 +107,7 @@ pub(super) fn check(spec: &TestSpec) -> Result<(), Unsupported> {
             "QUIC's library keeps what it was given until the other end has it: leave out dirty and clean";
         class.is_some() => class.unwrap_or(key::quic),
             "QUIC's library sets the class of each packet by itself, for its congestion marks: leave `dscp` out";
-        !MTU.contains(&options.mtu_bytes()) => key::quic,
+        !MTU.contains(&options.mtu_bytes().into()) => key::quic,
             "`quic.mtu` is the longest UDP payload: {} to {} bytes, not {}", MTU.start(), MTU.end(), options.mtu_bytes();
         datagrams && options.window.is_some() => key::quic,
             "`quic.window` bounds streams; of datagrams only the congestion control holds any back: leave it out";

@@ -3,15 +3,12 @@
 //! Each applies to one end by itself, and to that end's flows of its direction.
 
 use super::{
-    Direction, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport,
+    Direction, LONGEST_DATAGRAM, PaceMode, Pattern, Receive, Role, Side, TestSpec, Transport,
     key::{self, Unsupported, refuse_if},
 };
 
 /// Most messages of a datagram (the kernel's UDP_MAX_SEGMENTS; before Linux 6.10 it was 64).
 const MOST_SEGMENTS: u32 = 128;
-
-/// Payload of the longest datagram that is split: that of UDP over IPv4, bytes.
-const MOST_BYTES: u64 = 65_507;
 
 /// Room for a received datagram of several messages: none is longer, over either version of IP.
 pub const CHUNK_BYTES: u64 = 65_536;
@@ -90,7 +87,7 @@ fn streams(spec: &TestSpec, key: &'static str, name: &str, option: &str) -> Resu
 
 fn sender(spec: &TestSpec, side: Side, key: &'static str, segments: u32) -> Result<(), Unsupported> {
     let (bytes, ring) = (spec.sizes.message_bytes, spec.end(side).buffers.ring);
-    let fits = (MOST_BYTES / bytes.max(1)).min(MOST_SEGMENTS.into());
+    let fits = (LONGEST_DATAGRAM / bytes.max(1)).min(MOST_SEGMENTS.into());
     let advice = if fits < 2 {
         "leave gso out, or choose smaller messages".to_owned()
     } else {
@@ -102,8 +99,8 @@ fn sender(spec: &TestSpec, side: Side, key: &'static str, segments: u32) -> Resu
         segments < 2 => key, "gso: {segments} has nothing to split: write 2 to {MOST_SEGMENTS}, or leave gso out";
         segments > MOST_SEGMENTS => key,
             "the kernel splits a datagram into at most {MOST_SEGMENTS} messages, not {segments}: {advice}";
-        u64::from(segments).saturating_mul(bytes) > MOST_BYTES => key,
-            "a datagram carries at most {MOST_BYTES} bytes, and {segments} messages of {bytes} bytes have {}: {advice}",
+        u64::from(segments).saturating_mul(bytes) > LONGEST_DATAGRAM => key,
+            "a datagram carries at most {LONGEST_DATAGRAM} bytes, and {segments} messages of {bytes} bytes have {}: {advice}",
             u64::from(segments).saturating_mul(bytes);
         spec.end(side).socket.no_checksum == Some(true) => key,
             "the kernel does not split datagrams without checksums (it answers EINVAL): leave out gso or no_checksum";

@@ -5,8 +5,8 @@ use std::{os::fd::OwnedFd, time::Duration};
 use netcore::{
     measure::clock::nanoseconds,
     spec::{
-        Arrival, Bytes, Close, Cpus, Dialect, Dscp, EndSpec, Family, Io, Pace, PaceMode, Pattern, Payload, Stop,
-        TestSpec, Transport, key,
+        Arrival, Bytes, Close, Cpus, Dialect, Dscp, EndSpec, Family, Io, LONGEST_DATAGRAM, Pace, PaceMode, Pattern,
+        Payload, Stop, TestSpec, Transport, key,
         quantity::{Bytes32, Seconds},
         socket::MtuDiscover,
     },
@@ -249,9 +249,6 @@ fn code_point(service: u8) -> Result<Dscp, String> {
         _ => Err(format!("-Y: 0x{service:02x} sets bits of ECN, which belong to the kernel: use a multiple of 4")),
     }
 }
-
-/// The longest payload of a UDP datagram over IPv4, bytes.
-pub const LONGEST_DATAGRAM: u64 = 65_507;
 
 /// netperf's sizes where the kernel tells none, bytes.
 const UNKNOWN: u64 = 4096;

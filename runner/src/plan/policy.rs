@@ -125,17 +125,7 @@ pub(super) fn asserts(
         } else if let Some(member) = &detail.member
             && !members.iter().any(|m| m.name == *member)
         {
-            let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
-            let span = node.get("member").map_or(node.span, |n| n.span);
-            out.error(
-                span,
-                format!("unknown member `{member}`"),
-                if known.is_empty() {
-                    "this test is not a concurrent group".to_owned()
-                } else {
-                    suggest(member, &known)
-                },
-            );
+            unknown_member(member, members, node.get("member").map_or(node.span, |n| n.span), out);
             continue;
         }
         if detail.that.0.cause.is_some()
@@ -149,15 +139,18 @@ pub(super) fn asserts(
         if detail.that.0.difference.is_none() {
             check_metric(&judged, detail.that.0.metric, span, out);
         }
-        if when(node, tree, out) {
-            asserts.push(Assertion {
-                severity: detail.severity.unwrap_or_default(),
-                place: out.sources.place(node.span),
-                detail: detail.clone(),
-            });
-        }
+        asserts.extend(assertion(node, detail, tree, out));
     }
     asserts
+}
+
+/// An assertion that is meant for this case.
+fn assertion(node: &Node, detail: &model::AssertDetail, tree: &Node, out: &mut Diagnostics) -> Option<Assertion> {
+    when(node, tree, out).then(|| Assertion {
+        severity: detail.severity.unwrap_or_default(),
+        place: out.sources.place(node.span),
+        detail: detail.clone(),
+    })
 }
 
 /// Checks the members of a difference and what they measure.
@@ -167,20 +160,20 @@ fn of_difference<'a>(
     span: Span,
     out: &mut Diagnostics,
 ) -> bool {
-    let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
     sides.all(|(name, metric)| {
         let Some(member) = members.iter().find(|m| m.name == *name) else {
-            let help = if known.is_empty() {
-                "this test is not a concurrent group".to_owned()
-            } else {
-                format!("the members are {}", known.join(", "))
-            };
-            out.error(span, format!("unknown member `{name}`"), help);
+            unknown_member(name, members, span, out);
             return false;
         };
         check_metric(&[member], metric, span, out);
         true
     })
+}
+
+fn unknown_member(name: &str, members: &[Member], span: Span, out: &mut Diagnostics) {
+    let known: Vec<&str> = members.iter().map(|m| m.name.as_str()).filter(|n| !n.is_empty()).collect();
+    let alone = known.is_empty().then(|| "this test is not a concurrent group".to_owned());
+    out.error(span, format!("unknown member `{name}`"), alone.unwrap_or_else(|| suggest(name, &known)));
 }
 
 /// The assertions about all pairs of a survey together. `tree`: the test without the ends of its pairs.
@@ -198,12 +191,8 @@ pub(super) fn survey_asserts(tree: &Node, typed: &TestBody, out: &mut Diagnostic
         if let Some(span) = of_pair.chain(others).next() {
             let what = format!("`{}` is a figure of all pairs together, and has no part to choose", figure.name);
             out.error(span, what, "leave this key out, or assert a metric of each pair");
-        } else if when(node, tree, out) {
-            asserts.push(Assertion {
-                severity: detail.severity.unwrap_or_default(),
-                place: out.sources.place(node.span),
-                detail: detail.clone(),
-            });
+        } else {
+            asserts.extend(assertion(node, detail, tree, out));
         }
     }
     asserts

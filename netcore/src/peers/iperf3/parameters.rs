@@ -5,14 +5,14 @@
 use serde_json::{Map, Value, json};
 
 use super::wire::{self, Code, Fault, Malformed};
-use crate::spec::Direction;
+use crate::spec::{Direction, LONGEST_DATAGRAM};
 
 /// Bounds of a server, each inclusive.
 pub const MOST_STREAMS: u32 = 128;
 pub const MOST_SECONDS: u64 = 86_400;
 pub const MOST_OMIT_SECONDS: u64 = 600;
 pub const MOST_BLOCK_BYTES: u64 = 1 << 20;
-pub const UDP_BLOCK_BYTES: std::ops::RangeInclusive<u64> = 16..=65_507;
+pub const UDP_BLOCK_BYTES: std::ops::RangeInclusive<u64> = 16..=LONGEST_DATAGRAM;
 const MOST_MSS_BYTES: u64 = 32_767;
 pub const MOST_WINDOW_BYTES: u64 = 512 << 20;
 pub const MOST_BURST: u32 = 1000;

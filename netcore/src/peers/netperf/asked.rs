@@ -8,16 +8,15 @@ use super::{
     messages::{self, Test, direction, flag, socket_type},
     wire::{Message, family, kind},
 };
-use crate::spec::{Bytes, Dialect, Direction, Dscp, Family, Pattern, SocketOptions, Stop, TestSpec, Transport};
+use crate::spec::{
+    Bytes, Dialect, Direction, Dscp, Family, LONGEST_DATAGRAM, Pattern, SocketOptions, Stop, TestSpec, Transport,
+};
 
 /// Limit of the bytes of one call of a stream.
-pub const MOST_STREAM_BYTES: i32 = 16 << 20;
+pub const MOST_STREAM_BYTES: u64 = 16 << 20;
 
 /// Limit of a request or response, bytes.
-pub const MOST_EXCHANGE_BYTES: i32 = 64 << 20;
-
-/// The longest datagram, bytes.
-const MOST_DATAGRAM_BYTES: u16 = 65_507;
+pub const MOST_EXCHANGE_BYTES: u64 = 64 << 20;
 
 /// Bytes of a receive call where the client leaves them to the server. netserver takes the size of its receive buffer, which
 /// by default has this size.
@@ -114,10 +113,10 @@ pub fn asked(message: &Message, policy: &Policy<'_>) -> Option<Result<Asked, Ref
 }
 
 /// Bytes that a client chooses, up to `most`; `None`: it leaves them to the server.
-fn bytes(what: &str, value: i32, most: i32) -> Result<Option<u64>, Refused> {
-    match value {
-        -1 => Ok(None),
-        value if (1..=most).contains(&value) => Ok(Some(value.unsigned_abs().into())),
+fn bytes(what: &str, value: i32, most: u64) -> Result<Option<u64>, Refused> {
+    match u64::try_from(value) {
+        Err(_) if value == -1 => Ok(None),
+        Ok(size) if (1..=most).contains(&size) => Ok(Some(size)),
         _ => Err(Refused::new(Errno::EINVAL, format!("{what} of {value} bytes: from 1 to {most}"))),
     }
 }
@@ -231,7 +230,7 @@ fn stream_sizes(spec: &mut TestSpec, send_bytes: Option<u64>, receive_bytes: Opt
         return;
     }
     if spec.transport.is_datagram() {
-        (spec.sizes.message_bytes, spec.sizes.receive_bytes) = (MOST_DATAGRAM_BYTES.into(), MOST_DATAGRAM_BYTES.into());
+        (spec.sizes.message_bytes, spec.sizes.receive_bytes) = (LONGEST_DATAGRAM, LONGEST_DATAGRAM);
         return;
     }
     spec.sizes.message_bytes = send_bytes.unwrap_or(SEND_BYTES);
@@ -239,7 +238,7 @@ fn stream_sizes(spec: &mut TestSpec, send_bytes: Option<u64>, receive_bytes: Opt
 }
 
 fn exchange_sizes(spec: &mut TestSpec, request: i32, response: i32) -> Result<(), Refused> {
-    let most = if spec.transport.is_datagram() { MOST_DATAGRAM_BYTES.into() } else { MOST_EXCHANGE_BYTES };
+    let most = if spec.transport.is_datagram() { LONGEST_DATAGRAM } else { MOST_EXCHANGE_BYTES };
     let size = |what, value| {
         bytes(what, value, most)?.ok_or_else(|| Refused::new(Errno::EINVAL, format!("{what} without a size")))
     };
@@ -308,7 +307,7 @@ fn classic(test: Test, message: &Message, policy: &Policy<'_>) -> Result<Asked, 
             let asked = messages::DatagramRequest::read(message);
             stream_sizes(&mut spec, None, None);
             // A shorter datagram ends the test.
-            bytes("a message", asked.message_size, MOST_DATAGRAM_BYTES.into())?;
+            bytes("a message", asked.message_size, LONGEST_DATAGRAM)?;
             spec.far.socket = options(-1, asked.receive_buffer, 0)?;
             (asked.test_length, asked.data_port, asked.family, asked.measure_cpu)
         }

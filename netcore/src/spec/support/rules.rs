@@ -3,7 +3,8 @@
 
 use super::{Unsupported, refuse_if};
 use crate::spec::{
-    Dialect, Direction, Ecn, EndSpec, Io, PaceMode, Pattern, Role, Side, Stop, TestSpec, Transport, key,
+    Dialect, Direction, Ecn, EndSpec, Io, LONGEST_DATAGRAM, PaceMode, Pattern, Role, Side, Stop, TestSpec, Transport,
+    key,
     memory::{STAMPED_BYTES, TLV_BYTES, reflected_bytes, stamped},
 };
 
@@ -32,8 +33,8 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
     refuse_if! {
         spec.direction == Direction::Duplex => key::workload,
             "datagrams go one way on each pair of sockets: choose `direction: bidirectional` instead";
-        ping && sizes.message_bytes > LARGEST_UDP => key::message_size,
-            "an ICMP echo carries at most {LARGEST_UDP} bytes, not {}", sizes.message_bytes;
+        ping && sizes.message_bytes > LONGEST_DATAGRAM => key::message_size,
+            "an ICMP echo carries at most {LONGEST_DATAGRAM} bytes, not {}", sizes.message_bytes;
         ping && spec.inflight > 1 << 16 => key::inflight,
             "an ICMP echo's number has 16 bits: at most 65536 can be told apart";
     }
@@ -41,8 +42,8 @@ pub(super) fn datagrams(spec: &TestSpec) -> Result<(), Unsupported> {
         return Ok(());
     }
     refuse_if! {
-        matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LARGEST_UDP => key,
-            "a UDP datagram carries at most {LARGEST_UDP} bytes, not {largest}";
+        matches!(spec.transport, Transport::Udp | Transport::UdpLite) && largest > LONGEST_DATAGRAM => key,
+            "a UDP datagram carries at most {LONGEST_DATAGRAM} bytes, not {largest}";
         link && largest > LARGEST_FRAME => key,
             "a frame carries at most {LARGEST_FRAME} bytes of a message, not {largest}";
         link && (spec.near.socket.device.is_none() || spec.far.socket.device.is_none()) => "socket.device",
@@ -109,9 +110,6 @@ const NUMBERED: u64 = crate::spec::memory::NUMBERED_BYTES as u64;
 
 /// Shortest message with the times of `one_way`, bytes.
 const ONE_WAY: u64 = crate::spec::memory::ONE_WAY_BYTES as u64;
-
-/// Payload of the longest UDP datagram over IPv4, bytes.
-const LARGEST_UDP: u64 = 65_507;
 
 /// Longest frame of any interface (loopback's MTU), less the bytes that tell flows apart.
 const LARGEST_FRAME: u64 = 65_536 - 10;
@@ -212,7 +210,7 @@ pub(super) fn reflected(spec: &TestSpec, authenticated: bool) -> Result<(), Unsu
         (least + 1..least + TLV_BYTES as u64).contains(&bytes) =>
             key::request_size, "request_size: padding has a header: {least} bytes, or {} and more", least + TLV_BYTES as u64;
         bytes != spec.sizes.response_bytes => key::response_size, "response_size: an answer is as long as its request: leave it out";
-        bytes > LARGEST_UDP => key::request_size, "request_size: at most {LARGEST_UDP} bytes fit a datagram";
+        bytes > LONGEST_DATAGRAM => key::request_size, "request_size: at most {LONGEST_DATAGRAM} bytes fit a datagram";
         spec.integrity => key::integrity, "integrity: a reflector writes into the packets that it returns";
         requests > MOST_REFLECTED => key::rate, "the numbers of packets have 32 bits: this test has too many requests";
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use analyze::{
+    judge::comparison::change_text,
     limits,
     stats::{confidence::MOST_NEEDED, moments::mean},
 };
@@ -120,7 +121,7 @@ impl Run<'_> {
                 "case {}: it drifts: {} of its mean from the first iteration to the last (p {:.4}): its mean describes no state of the \
                  machine",
                 step.name,
-                signed(drift.ratio),
+                change_text(Some(drift.ratio), None),
                 drift.p
             ));
         }
@@ -215,11 +216,6 @@ fn confidence_cells(row: &mut Row, samples: &Samples) {
     row.drift_ratio = samples.drift_ratio();
 }
 
-/// `+12 %`, `−3.1 %`
-fn signed(ratio: f64) -> String {
-    format!("{}{}", if ratio < 0.0 { "−" } else { "+" }, units::margin(ratio.abs()))
-}
-
 /// A last interval shorter than this share of the longest one was cut off with its iteration.
 const WHOLE: f64 = 0.9;
 
@@ -227,7 +223,7 @@ const WHOLE: f64 = 0.9;
 pub(super) struct Cut {
     /// `interrupted by SIGTERM after 3.90 of 14.0 s`
     pub(super) sentence: String,
-    /// Whether both ends, of every member, had begun to measure.
+    /// Whether every member had begun to measure, at one end at least: another program tells nothing of a test that was cut.
     pub(super) has_numbers: bool,
 }
 
