@@ -16,6 +16,9 @@ use schemas::{columns::Row, units::margin, words::LimitedBy};
 /// them alike accuses none.
 const BEYOND_USUAL: f64 = 2.0;
 
+/// How far the shares of one process may be apart that its two ends report, each over its own time.
+const ONE_PROCESS: f64 = 0.1;
+
 /// The largest share of the time in which others took a CPU from the test, of its two ends: time stolen by the hypervisor,
 /// or time in which the busiest data thread was ready and waited, less what plumb's own threads, soft interrupts and a
 /// quota explain. `None`: no end tells.
@@ -31,7 +34,13 @@ fn of_end(row: &Row, end: &str) -> Option<f64> {
         let others_of_process = (cpus - own("thread_busy_ratio").unwrap_or(0.0)).max(0.0);
         let other_end = if end == "local" { "remote" } else { "local" };
         let shared = row.same_machine != Some(false);
-        let of_other_end = cell(other_end, "process_cpus").filter(|_| shared).unwrap_or(0.0);
+        // Both ends may be in one process: then each of them has its whole share, with the other's thread in it.
+        let is_one_process = |other: f64| {
+            (other - cpus).abs() <= ONE_PROCESS * cpus
+                && others_of_process >= (1.0 - ONE_PROCESS) * cell(other_end, "thread_busy_ratio").unwrap_or(0.0)
+        };
+        let of_other_end = cell(other_end, "process_cpus").filter(|cpus| shared && !is_one_process(*cpus));
+        let of_other_end = of_other_end.unwrap_or(0.0);
         let explained = others_of_process
             + of_other_end
             + own("thread_softirq_ratio").unwrap_or(0.0)
@@ -86,8 +95,13 @@ pub fn unsteady(row: &Row) -> Option<String> {
         // A summary names no CPU where its iterations used several.
         let of_other = other.thread.and_then(|other| other.cpu);
         let is_shared = evidence.shares_cpus() && of_other.is_some() && of_other == thread.cpu;
-        let by = if is_shared { "the other end and others" } else { "others" };
-        return Some(format!("{cpu} of {} was taken by {by} for {}", one.host, of_the_time(thread.waiting)));
+        let shared = if is_shared { ", which the other end used too" } else { "" };
+        // Plumb's own threads may have run there: `taken` says what only others can have had.
+        return Some(format!(
+            "the data thread of {} waited {} for {cpu}{shared}",
+            one.host,
+            of_the_time(thread.waiting)
+        ));
     }
     let stolen = |share: Option<f64>, host: &str| {
         let share = share.filter(|share| *share >= STOLEN)?;
@@ -118,6 +132,16 @@ mod tests {
             assert!((taken(&own).unwrap() - left).abs() < 1e-9, "{:?} {left}", taken(&own));
         };
         is_left(Row { same_machine: Some(true), ..waiting.clone() }, 0.1);
+        // Both ends in one process, whose share each of them tells.
+        let one = Row {
+            same_machine: Some(true),
+            local_process_cpus: Some(0.41),
+            remote_thread_busy_ratio: Some(0.2),
+            ..waiting.clone()
+        };
+        is_left(one.clone(), 0.29);
+        // Two processes whose threads are as busy as each other.
+        is_left(Row { local_process_cpus: Some(0.2), remote_process_cpus: Some(0.2), ..one }, 0.3);
         is_left(Row { local_process_cpus: Some(0.5), ..waiting.clone() }, 0.2);
         is_left(Row { local_thread_softirq_ratio: Some(0.3), ..waiting.clone() }, 0.2);
         is_left(Row { local_throttled_ratio: Some(0.6), ..waiting.clone() }, 0.01);
@@ -150,11 +174,11 @@ mod tests {
         assert_eq!(unsteady(&quiet), None);
         let waits =
             Row { local_thread_waiting_ratio: Some(0.31), remote_thread_waiting_ratio: Some(0.2), ..quiet.clone() };
-        assert_eq!(unsteady(&waits).unwrap(), "CPU 0 of local was taken by others for 31 % of the time");
+        assert_eq!(unsteady(&waits).unwrap(), "the data thread of local waited 31 % of the time for CPU 0");
         let shared = Row { same_machine: Some(true), remote_thread_cpu_id: Some(0), ..waits.clone() };
-        assert!(unsteady(&shared).unwrap().contains("taken by the other end and others for 31 %"));
+        assert!(unsteady(&shared).unwrap().ends_with("for CPU 0, which the other end used too"));
         let moving = Row { local_thread_cpu_id: None, remote_thread_cpu_id: None, ..shared };
-        assert_eq!(unsteady(&moving).unwrap(), "a CPU of local was taken by others for 31 % of the time");
+        assert_eq!(unsteady(&moving).unwrap(), "the data thread of local waited 31 % of the time for a CPU");
         let held = Row { remote_throttled_ratio: Some(0.4), ..waits };
         assert_eq!(unsteady(&held).unwrap(), "a quota held server back 40 % of the time");
         let stolen = Row { remote_cpu_steal_ratio: Some(0.2), ..quiet };

@@ -78,7 +78,7 @@ fn a_wide_interval_has_a_reason_where_others_had_the_cpus() {
         finished[0].unsteady.clone()
     };
     let said = why([1000, 2000, 3000], 0.5, None).unwrap();
-    assert!(said.ends_with("was taken by others for 50 % of the time"), "{said}");
+    assert!(said.ends_with("waited 50 % of the time for a CPU"), "{said}");
     assert_eq!(why([1000, 1001, 1002], 0.5, None), None, "the interval is narrow");
     assert_eq!(why([1000, 2000, 3000], 0.0, None), None, "nobody had its CPU");
     assert_eq!(why([1000, 2000, 3000], 0.5, Some(0.05)), None, "it has a warning");
