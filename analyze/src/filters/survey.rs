@@ -120,7 +120,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
 fn verdict(fail_on: FailOn, surveys: &[Judged]) -> Verdict {
     let any = |is: fn(&Survey) -> bool| surveys.iter().any(|s| is(&s.found));
     let incomplete = fail_on == FailOn::Incomplete
-        && any(|s| ![&s.failed, &s.disturbed, &s.of_round, &s.missing].iter().all(|list| list.is_empty()));
+        && any(|s| !s.doubtful.is_empty() || ![&s.failed, &s.disturbed, &s.missing].iter().all(|list| list.is_empty()));
     match fail_on {
         FailOn::Nothing => Verdict::Ok,
         _ if incomplete || any(|s| !s.suspects.is_empty()) => Verdict::Failed,
@@ -202,12 +202,9 @@ fn rows(survey: &Judged) -> Vec<Row> {
             ..of_pair(suspect.example)
         });
     }
-    for (finding, list, note) in [
-        (FAILED, &found.failed, ""),
-        (DISTURBED, &found.disturbed, ""),
-        (DISTURBED, &found.of_round, "slower with its whole round"),
-        ("missing", &found.missing, ""),
-    ] {
+    let doubtful = found.doubtful.kinds().map(|(list, words, _)| (DISTURBED, list, words));
+    let others = [(FAILED, &found.failed[..], ""), (DISTURBED, &found.disturbed, ""), ("missing", &found.missing, "")];
+    for (finding, list, note) in others.into_iter().chain(doubtful) {
         rows.extend(list.iter().map(|pair| Row { finding, note: note.to_owned(), ..of_pair(*pair) }));
     }
     rows

@@ -68,17 +68,18 @@ impl Surveyed {
         let human = |value| schemas::units::human(self.metric.unit, value);
         let found = &self.found;
         let asked = found.measured + found.disturbed.len() + found.failed.len() + self.matrix.unmeasured().len();
+        let doubtful = found.doubtful.kinds().into_iter().filter(|(pairs, ..)| !pairs.is_empty());
         let suspects = found.none_named().map_or_else(|| counted(found.suspects.len(), "suspect"), str::to_owned);
         [
             Some(format!("{} of {asked} pairs", found.measured)),
             found.overall.map(|median| format!("median {}", human(median))),
             found.spread.map(|spread| format!("spread {}", survey::percent(spread))),
             (!found.disturbed.is_empty()).then(|| format!("{} disturbed", found.disturbed.len())),
-            (!found.of_round.is_empty()).then(|| format!("{} slower with their whole round", found.of_round.len())),
-            Some(suspects),
         ]
         .into_iter()
         .flatten()
+        .chain(doubtful.map(|(pairs, words, _)| format!("{} {words}", pairs.len())))
+        .chain([suspects])
         .collect::<Vec<_>>()
         .join(" · ")
     }
@@ -98,16 +99,17 @@ impl Surveyed {
         let is_spread = assertion.metric.name == "spread";
         let observed = if is_spread { self.found.spread } else { self.found.suspect_count().map(|count| count as f64) };
         let holds = observed.map(|observed| assertion.operator.holds(observed, assertion.limit));
-        let unknown = [
-            (&self.found.failed[..], ["pair has no value", "pairs have no value"]),
-            (&self.found.disturbed, ["pair was disturbed", "pairs were disturbed"]),
-            // A spread has what slowed them in it.
-            (
-                if is_spread { &[][..] } else { &self.found.of_round },
-                ["pair was slower with its whole round", "pairs were slower with their whole round"],
-            ),
-            (self.matrix.unmeasured(), ["pair was not measured", "pairs were not measured"]),
-        ];
+        // A spread has what slowed them in it.
+        let doubtful = self.found.doubtful.kinds().into_iter().filter(|_| !is_spread);
+        let unknown: Vec<(&[(usize, usize)], &str)> = [
+            (&self.found.failed[..], "without a value"),
+            (&self.found.disturbed, "disturbed"),
+            (self.matrix.unmeasured(), "not measured"),
+        ]
+        .into_iter()
+        .chain(doubtful.map(|(pairs, words, _)| (pairs, words)))
+        .filter(|(pairs, _)| !pairs.is_empty())
+        .collect();
         let mut reasons: Vec<String> = Vec::new();
         let verdict = match holds {
             _ if self.found.measured == 0 && self.found.disturbed.is_empty() => {
@@ -118,12 +120,11 @@ impl Surveyed {
                 reasons.extend(self.found.blind().map(Limit::sentence));
                 Verdict::Inconclusive
             }
-            Some(true) if unknown.iter().any(|(pairs, _)| !pairs.is_empty()) => {
-                for (pairs, [one, several]) in unknown.iter().filter(|(pairs, _)| !pairs.is_empty()) {
+            Some(true) if !unknown.is_empty() => {
+                reasons.extend(unknown.iter().map(|(pairs, words)| {
                     let list = survey::pairs(self.matrix.hosts(), pairs, MOST_NAMED);
-                    let words = if pairs.len() == 1 { one } else { several };
-                    reasons.push(format!("{} {words}: {list}", pairs.len()));
-                }
+                    format!("{} {words}: {list}", counted(pairs.len(), "pair"))
+                }));
                 Verdict::Inconclusive
             }
             Some(true) => Verdict::Pass,
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_survey_with_holes_proves_nothing_good() {
         let (verdict, reason) = judged("suspects == 0", &fabric(false, &[(1, 2), (2, 1)]));
-        assert_eq!((verdict, reason.as_str()), (Verdict::Inconclusive, "2 pairs have no value: n1>n2, n2>n1"));
+        assert_eq!((verdict, reason.as_str()), (Verdict::Inconclusive, "2 pairs without a value: n1>n2, n2>n1"));
         assert_eq!(judged("suspects == 0", &fabric(true, &[(1, 2)])).0, Verdict::Fail);
         assert_eq!(judged("suspects == 0", &surveyed(&[])).0, Verdict::Fail);
         let round = |from: u32, to: u32| u64::from(from + to) % 8;
@@ -208,8 +209,8 @@ mod tests {
         let (verdict, reason) = judged("suspects == 0", &of_round);
         assert_eq!(verdict, Verdict::Inconclusive, "{reason}");
         assert_eq!(judged("spread < 10%", &of_round).0, Verdict::Pass, "the spread has them in it");
-        assert!(of_round.summary().ends_with(" slower with their whole round · no suspects"), "{}", of_round.summary());
-        assert!(reason.contains(" pairs were slower with their whole round: "), "{reason}");
+        assert!(of_round.summary().ends_with(" slower with the whole round · no suspects"), "{}", of_round.summary());
+        assert!(reason.contains(" pairs slower with the whole round: "), "{reason}");
         let few = surveyed(&[pair("a", "b", Some(1e9)), pair("b", "a", Some(1e9))]);
         assert_eq!(judged("suspects == 0", &few).0, Verdict::Inconclusive);
     }

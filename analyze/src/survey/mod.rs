@@ -109,6 +109,16 @@ impl Kind {
             _ => self == other,
         }
     }
+
+    /// Whether a pair is the link, or one of the host's in its role.
+    fn concerns(self, from: usize, to: usize) -> bool {
+        match self {
+            Self::Host { host, role } => {
+                (host == from && role != Role::Receiver) || (host == to && role != Role::Sender)
+            }
+            Self::Link { from: sender, to: receiver } => (sender, receiver) == (from, to),
+        }
+    }
 }
 
 /// Something that is significantly worse than the rest.
@@ -167,6 +177,37 @@ pub enum Limit {
     HeavyTail,
 }
 
+/// Slow pairs that may be healthy: where there are any, the absence of suspects is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Doubtful {
+    /// As slow as the others that were measured at the same time.
+    pub of_round: Vec<(usize, usize)>,
+    /// Slow at their best too, but by no more than the noise of single iterations.
+    pub at_best: Vec<(usize, usize)>,
+}
+
+impl Doubtful {
+    /// Each kind of pairs with its words, and what may be behind it.
+    pub fn kinds(&self) -> [(&[(usize, usize)], &'static str, &'static str); 2] {
+        [
+            (
+                &self.of_round,
+                "slower with the whole round",
+                "something else took the path meanwhile, or they share a link",
+            ),
+            (
+                &self.at_best,
+                "slow, which the best iterations neither show nor refute",
+                "more iterations of each pair decide it",
+            ),
+        ]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kinds().iter().all(|(pairs, ..)| pairs.is_empty())
+    }
+}
+
 /// The answer of a survey.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Survey {
@@ -185,8 +226,8 @@ pub struct Survey {
     pub failed: Vec<(usize, usize)>,
     /// Pairs that were measured only while others took a CPU of their hosts.
     pub disturbed: Vec<(usize, usize)>,
-    /// Pairs that are slow, as the others that were measured at the same time are: none of them is a suspect by that.
-    pub of_round: Vec<(usize, usize)>,
+    /// Slow pairs that make no suspect, by what speaks against it.
+    pub doubtful: Doubtful,
     /// Pairs that were not measured though they were asked for, or though the others are all pairs or one direction of each.
     pub missing: Vec<(usize, usize)>,
     pub limits: Vec<Limit>,
@@ -238,7 +279,7 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
         sensitivity: None,
         failed: matrix.pairs().filter(|p| p.2 == Cell::Failed).map(|p| (p.0, p.1)).collect(),
         disturbed: matrix.pairs().filter(|p| matches!(p.2, Cell::Disturbed(_))).map(|p| (p.0, p.1)).collect(),
-        of_round: Vec::new(),
+        doubtful: Doubtful::default(),
         missing: missing(matrix),
         limits: Vec::new(),
         fast: Vec::new(),
@@ -260,15 +301,27 @@ pub fn survey(matrix: &Matrix, rule: &Rule) -> Survey {
     if let Some(bests) = matrix.bests(rule.better).filter(|_| !found.suspects.is_empty()) {
         let design = Design::new(&bests, |v| rule.scale(v));
         let factor = design.factor(None);
-        let of_bests = design::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect)
-            .map_or_else(Vec::new, |fit| suspects::find_at(rule.alpha, &design, &factor, &fit, rule).suspects);
+        let fit = design::fit(&design, factor.rank(), LEAST_NOISE * rule.least_effect);
+        let of_bests = fit
+            .as_ref()
+            .map_or_else(Vec::new, |fit| suspects::find_at(rule.alpha, &design, &factor, fit, rule).suspects);
         let shows =
             |best: &Suspect, all: &Suspect| best.kind.agrees(all.kind) && best.worse >= SHOWN_AT_BEST * all.worse;
-        found.suspects.retain(|suspect| of_bests.iter().any(|best| shows(best, suspect)));
+        let is_named = |suspect: &Suspect| of_bests.iter().any(|best| shows(best, suspect));
+        let (named, rest): (Vec<_>, Vec<_>) = found.suspects.into_iter().partition(is_named);
+        found.suspects = named;
+        // The best of few iterations vary more than their medians: an effect of this size there refutes nothing.
+        let at_best = |kind: Kind| fit.as_ref().and_then(|fit| suspects::effect(&design, fit, kind));
+        let is_open = |suspect: &&Suspect| {
+            at_best(suspect.kind).is_some_and(|effect| rule.share(effect) >= SHOWN_AT_BEST * suspect.worse)
+        };
+        let open: Vec<Kind> = rest.iter().filter(is_open).map(|suspect| suspect.kind).collect();
+        let concerns = |from: usize, to: usize| open.iter().any(|kind| kind.concerns(from, to));
+        survey.doubtful.at_best = matrix.tried().filter(|(from, to)| concerns(*from, *to)).collect();
     }
     survey.noise = Some(rule.share(fit.noise).abs());
     survey.suspects.extend(found.suspects);
-    survey.of_round = found.of_round;
+    survey.doubtful.of_round = found.of_round;
     survey.sensitivity = found.sensitivity;
     // Half of the speed is twice the latency.
     let hidden = if rule.better == Better::Lower { 1.0 / HIDDEN - 1.0 } else { HIDDEN };

@@ -96,6 +96,22 @@ fn slowed_by_round(design: &Design, fit: &Fit, rule: &Rule, pair: (usize, usize)
     median.map_or(0.0, |median| rule.share(median))
 }
 
+/// The effect of a host in its role, or of a link, in a fit; positive if worse. `None`: it is none there.
+pub fn effect(design: &Design, fit: &Fit, kind: Kind) -> Option<f64> {
+    let of_side = |host: usize, side: Side| design.effects[host][side as usize].map(|column| fit.beta[column]);
+    match kind {
+        Kind::Host { host, role: Role::Sender } => of_side(host, Side::Sender),
+        Kind::Host { host, role: Role::Receiver } => of_side(host, Side::Receiver),
+        Kind::Host { host, role: Role::Both } => {
+            Some(f64::midpoint(of_side(host, Side::Sender)?, of_side(host, Side::Receiver)?))
+        }
+        Kind::Link { from, to } => {
+            let mut observed = design.observations.iter().zip(&fit.residuals);
+            observed.find(|(o, _)| (o.from, o.to) == (from, to)).map(|(_, residual)| *residual)
+        }
+    }
+}
+
 /// Hosts with an effect on both sides.
 fn hosts(design: &Design) -> usize {
     design.effects.iter().filter(|e| e[0].is_some() && e[1].is_some()).count()

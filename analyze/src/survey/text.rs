@@ -147,9 +147,8 @@ impl Text<'_> {
             let measured = counted(found.measured, "pair");
             parts.push(format!(" among the {measured} with a value{}", without.concat()));
         }
-        if !found.of_round.is_empty() {
-            parts.push(format!("; {} slower together with their whole round", counted(found.of_round.len(), "pair")));
-        }
+        let doubtful = found.doubtful.kinds().into_iter().filter(|(pairs, ..)| !pairs.is_empty());
+        parts.extend(doubtful.map(|(pairs, words, _)| format!("; {} {words}", counted(pairs.len(), "pair"))));
         if !found.fast.is_empty() {
             let (are, fast) = (if found.fast.len() == 1 { "is" } else { "are" }, found.fast.len());
             parts.push(format!("; {fast} of {} {are} faster than the rest", counted(found.measured, "pair")));
@@ -169,17 +168,15 @@ impl Text<'_> {
             parts.push(format!("{} pairs", found.measured));
             lines.push(parts.join(" · "));
         }
-        for (list, what) in [
+        let doubtful = found.doubtful.kinds().map(|(list, words, why)| (list, format!("{words} ({why})")));
+        let others = [
             (&found.failed[..], "failed"),
             (self.matrix.partly_failed(), "failed in an iteration (judged by the others)"),
             (&found.disturbed, "measured only while others took a CPU of their hosts (disturbed)"),
             (&found.missing, "not measured"),
-            (
-                &found.of_round,
-                "slower together with their whole round (something else took the path meanwhile, or they share a link)",
-            ),
             (&found.fast, "faster than what their hosts get otherwise: what the others share may be slow"),
-        ] {
+        ];
+        for (list, what) in others.map(|(list, what)| (list, what.to_owned())).into_iter().chain(doubtful) {
             if !list.is_empty() {
                 lines.push(format!("{} {what}: {}", counted(list.len(), "pair"), pairs(hosts, list, NAMED)));
             }
