@@ -162,7 +162,9 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
             Verdict::Ok
         });
     }
-    Ok(incomplete::outcome(verdicts::outcome(&rows, args.inconclusive == Some(OnInconclusive::Fail)), &incomplete))
+    let failed = evidence.cases().iter().filter(|case| case.failed.is_some()).map(|case| &*case.name);
+    let outcome = verdicts::outcome(&rows, failed, args.inconclusive == Some(OnInconclusive::Fail));
+    Ok(incomplete::outcome(outcome, &incomplete))
 }
 
 /// Names a case of the plan that the table lacks, and says what it has instead.

@@ -23,7 +23,7 @@ use schemas::{
     units,
     words::{Severity, Verdict},
 };
-use std::io::Write;
+use std::{collections::HashSet, io::Write};
 
 /// Writes the rows; text fits the sheet. `answer`: what they come to in a sentence, which people read first; empty where it was said
 /// before. `None`: they are of a self-test, and people read how many were noticed last.
@@ -87,10 +87,16 @@ pub fn csv(rows: &[VerdictRow], output: &mut dyn Write) -> Result<(), Error> {
     write_csv(output, names(VERDICT_COLUMNS), rows.iter().map(record))
 }
 
-/// What these rows come to; `inconclusive_fails`: an error that is inconclusive counts.
-pub fn outcome(rows: &[VerdictRow], inconclusive_fails: bool) -> Outcome {
+/// What these rows come to; `inconclusive_fails`: an error that is inconclusive counts. A row without a sample of a case that failed
+/// says nothing about what was to be measured: the failure has an exit code of its own.
+pub fn outcome<'a>(
+    rows: &[VerdictRow],
+    failed: impl IntoIterator<Item = &'a str>,
+    inconclusive_fails: bool,
+) -> Outcome {
+    let failed: HashSet<&str> = failed.into_iter().collect();
     let is_open = |row: &VerdictRow| row.verdict == Verdict::Inconclusive && row.severity == Severity::Error;
-    if rows.iter().any(VerdictRow::fails) {
+    if rows.iter().any(|row| row.fails() && (row.n > 0 || !failed.contains(&*row.case))) {
         Outcome::Failed
     } else if rows.iter().any(VerdictRow::refuses) {
         Outcome::Exit(3)
@@ -340,9 +346,17 @@ mod tests {
             row(Verdict::Pass, Severity::default()),
             row(Verdict::Fail, Severity::default()),
         ];
-        assert_eq!((outcome(&rows[..2], false), outcome(&rows, false)), (Outcome::Ok, Outcome::Failed));
+        assert_eq!((outcome(&rows[..2], [], false), outcome(&rows, [], false)), (Outcome::Ok, Outcome::Failed));
         let found = [Verdict::Noticed, Verdict::Unnoticed, Verdict::Noticed].map(|v| row(v, Severity::Warn));
         assert_eq!((noticed(&found), noticed(&found[..1])), ("1 unnoticed, 2 noticed".into(), "1 noticed".into()));
+    }
+
+    #[test]
+    fn a_case_that_was_not_measured_is_no_fault_of_what_is_measured() {
+        let row = |case: &str, n| VerdictRow { case: case.into(), n, verdict: Verdict::Fail, ..VerdictRow::default() };
+        assert_eq!(outcome(&[row("a", 0)], ["a"], false), Outcome::Ok);
+        assert_eq!(outcome(&[row("a", 0), row("b", 0)], ["a"], false), Outcome::Failed, "b ran, and has no value");
+        assert_eq!(outcome(&[row("a", 2)], ["a"], false), Outcome::Failed, "what it measured first counts");
     }
 
     #[test]

@@ -365,7 +365,8 @@ impl Report {
         if let Some(exit) = interrupts.exit() {
             return exit;
         }
-        match verdicts::outcome(&self.verdicts, self.inconclusive_fails).into() {
+        let failed = self.failures().map(|(case, _)| case);
+        match verdicts::outcome(&self.verdicts, failed, self.inconclusive_fails).into() {
             Exit::Failed => Exit::Failed,
             _ if self.failed || self.was_left() => Exit::Measurement,
             other => other,
