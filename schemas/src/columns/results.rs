@@ -203,7 +203,7 @@ columns! {
         responsiveness_confidence: Option<Confidence> = "The same for the probe's `round_trips_per_min`.";
     }
     "one way" {
-        forward_variation_p50_us: Number = "Delay of the requests, or of a stream's messages, above the least one of the test, median, microseconds; the drift of the clocks is taken out, and their offset has no part in it. With `one_way`; in a summary, as in all columns of the group, the mean over the iterations."
+        forward_variation_p50_us: Number = "Delay of the requests, or of a stream's messages, above the least one of the test, median, microseconds; the drift of the clocks is taken out, and their offset has no part in it. With `one_way`; in a summary, as in all columns of the group, the mean over the iterations; counts are their sum."
             => ("forward_variation.p50", Microseconds, Lower, Gauge, "upload variation, median");
         forward_variation_p95_us: Number = "The same, 95th percentile."
             => ("forward_variation.p95", Microseconds, Lower, Gauge, "upload variation, 95th percentile");
@@ -269,7 +269,7 @@ columns! {
             => ("outages", Count, Lower, Count, "outages");
         outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one. Of one that lasts to the end of the test, at least so much."
             => ("outage.max", Microseconds, Lower, Gauge, "outage, longest");
-        outage_total_us: Number = "All of them together, microseconds."
+        outage_total_us: Number = "All of them together, microseconds; in a summary those of all iterations."
             => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
         outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
         outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds. A request beside an outage that was lost by chance adds as much.";

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Groups of columns that a summary condenses.
-const CONDENSED: [&str; 14] = [
+const CONDENSED: [&str; 15] = [
     "place and time",
     "volume",
     "datagrams",
@@ -30,9 +30,16 @@ const CONDENSED: [&str; 14] = [
     "ranks",
     "cpu",
     "tcp",
+    "quic",
     "limits",
     "ecn",
 ];
+
+/// Numbers of the case or of its end, which are none of an iteration's counts: those of the last iteration stay.
+const KEPT: [&str; 2] = [column::ranks, column::quic_mtu_bytes];
+
+/// Numbers that no filter judges, and that add up as counts do.
+const ADDED: [&str; 3] = [column::elapsed_s, column::outage_total_us, column::quic_udp_bytes];
 
 /// Grows by one measured iteration at a time, so that its memory does not.
 #[derive(Clone, Debug, Default)]
@@ -107,13 +114,12 @@ impl Summary {
         row.settled = self.settled;
         [row.load_confidence, row.responsiveness_confidence] = self.confidence;
         for (column, sum) in COLUMNS.iter().zip(&self.sums) {
-            // The number of ranks is the case's own.
-            if !CONDENSED.contains(&column.group) || !column.ty.is_number() || column.name == column::ranks {
+            if !CONDENSED.contains(&column.group) || !column.ty.is_number() || KEPT.contains(&column.name) {
                 continue;
             }
             let mean = sum.map(|s| s / self.count as f64);
             let value = match column.metric.map(|m| m.kind) {
-                _ if column.name == "elapsed_s" => *sum,
+                _ if ADDED.contains(&column.name) => *sum,
                 Some(Kind::Count) => *sum,
                 Some(Kind::Rate | Kind::Gauge) => mean,
                 // Calls are counts too.
@@ -166,6 +172,7 @@ impl Summary {
         for (column, sum) in COLUMNS.iter().zip(&self.sums).filter(|(column, _)| column.ty.is_number()) {
             row.set_number(column.name, sum.map(|sum| sum / self.count as f64));
         }
+        row.iterations = Some(self.count);
         Some(row)
     }
 }
@@ -222,6 +229,28 @@ mod tests {
         }
         let row = summary.row().unwrap();
         assert_eq!((row.operation_time_us, row.own_time_us, row.ranks), (Some(647.0), Some(647.0), Some(4)));
+    }
+
+    #[test]
+    fn counts_of_outages_and_of_quic_are_those_of_all_iterations() {
+        let mut summary = Summary::default();
+        for (lost, ratio, longest, all) in [(172, 0.04, 300.0, 350.0), (557, 0.12, 1300.0, 1300.0)] {
+            summary.push(&Row {
+                quic_packets_sent: Some(4000),
+                quic_lost: Some(lost),
+                quic_loss_ratio: Some(ratio),
+                quic_udp_bytes: Some(10),
+                quic_mtu_bytes: Some(1452),
+                outages: Some(1),
+                outage_max_us: Some(longest),
+                outage_total_us: Some(all),
+                ..iteration(1.0, 1, &[1000])
+            });
+        }
+        let row = summary.row().unwrap();
+        assert_eq!((row.quic_packets_sent, row.quic_lost, row.quic_loss_ratio), (Some(8000), Some(729), Some(0.08)));
+        assert_eq!((row.quic_udp_bytes, row.quic_mtu_bytes), (Some(20), Some(1452)));
+        assert_eq!((row.outages, row.outage_max_us, row.outage_total_us), (Some(2), Some(1300.0), Some(1650.0)));
     }
 
     #[test]
