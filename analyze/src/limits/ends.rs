@@ -251,7 +251,7 @@ pub fn full(evidence: &Evidence<'_>) -> Option<Limit> {
         let held = human(Unit::Bytes, bits / 8.0 * (rtt - min) / 1e6);
         let dropped = qdisc_drops(evidence).map(|drops| {
             let place = Place::Qdisc.of(evidence.sender.host);
-            format!(", and {place} dropped {} packets", human(Unit::Count, drops))
+            format!(", and {place} dropped {}", evidence.count(drops, "packets"))
         });
         format!(
             "a link between the ends is full at {rate} of payload: at the end a queue of {} ({held}) stood on the path, whose smallest \

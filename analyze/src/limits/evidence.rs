@@ -3,6 +3,7 @@
 use schemas::{
     columns::{Row, results::ends},
     metrics::Family,
+    units::{Unit, human},
     words::Way,
 };
 
@@ -202,6 +203,12 @@ impl Place {
 }
 
 impl<'a> Evidence<'a> {
+    /// `51 packets`; of the mean of several iterations, `51 packets per iteration`.
+    pub fn count(&self, n: f64, what: &str) -> String {
+        let each = if self.row.iterations.is_some_and(|n| n > 1) { " per iteration" } else { "" };
+        format!("{} {what}{each}", human(Unit::Count, n))
+    }
+
     /// `None`: the row is of no test between two ends.
     pub fn of(row: &'a Row) -> Option<Self> {
         let family = Family::of(row.workload.as_deref()?);

@@ -355,15 +355,15 @@ fn lost(evidence: &Evidence<'_>, times: Times) -> Option<Result<Limit, String>> 
             return Some(Err(why));
         }
         let because = format!(
-            "{} dropped {} packets, {share} of the segments, and the congestion control slowed down",
+            "{} dropped {}, {share} of the segments, and the congestion control slowed down",
             place.of(host),
-            human(Unit::Count, drops)
+            evidence.count(drops, "packets")
         );
         return Some(Ok(Limit::named(LimitedBy::Queue, held, because)));
     }
     let because = format!(
-        "{} segments were sent again, {share} of all, and the congestion control slowed down; neither end dropped them",
-        human(Unit::Count, retransmits)
+        "{} were sent again, {share} of all, and the congestion control slowed down; neither end dropped them",
+        evidence.count(retransmits, "segments")
     );
     Some(Ok(Limit::named(LimitedBy::Loss, held, because)))
 }
@@ -466,9 +466,9 @@ pub fn quic_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
             return dropped(evidence, lost, loss);
         }
         if stands.is_none() {
-            let count = human(Unit::Count, lost);
             let because = format!(
-                "{count} packets were lost, {} of all, and the congestion control slowed down; neither end dropped them, and no queue stood",
+                "{} were lost, {} of all, and the congestion control slowed down; neither end dropped them, and no queue stood",
+                evidence.count(lost, "packets"),
                 margin(loss)
             );
             return Ok(Limit::named(LimitedBy::Loss, 1.0, because));
