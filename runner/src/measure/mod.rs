@@ -16,6 +16,7 @@ use analyze::{
 };
 use schemas::{
     columns::Row,
+    metrics::Family,
     text::{counted, plain},
     units::{self, Unit, human},
 };
@@ -64,16 +65,21 @@ fn notes(asked: &Asked, report: &Report) -> Vec<String> {
     // The margin is the built-in plan's, and not the user's, and the plan has an option here.
     let own =
         report.notes.iter().map(|note| without_goal(note).replace("socket.congestion_control: cubic", "-C cubic"));
-    own.chain(too_fast).chain(single).chain(keeps_short(asked, &loads)).collect()
+    own.chain(too_fast).chain(single).chain(of_bbr(asked, &loads)).collect()
 }
 
-/// Says that the queue under load is that of a sender with BBR, unless this was asked for. The path to this machine itself has none.
-fn keeps_short(asked: &Asked, loads: &[&Row]) -> Option<String> {
-    let is_bbr = |row: &&&Row| row.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"));
-    let cases: Vec<String> = loads.iter().filter(is_bbr).map(|row| name(row)).collect();
+/// Says that the queue under load is that of a sender with BBR, unless this was asked for. The path to this machine itself has none,
+/// and neither requests nor a paced stream fill one.
+fn of_bbr(asked: &Asked, loads: &[&Row]) -> Option<String> {
+    let fills = |row: &Row| {
+        row.workload.as_deref().map(Family::of) == Some(Family::Stream)
+            && row.offered_per_s.is_none()
+            && row.congestion_control.as_deref().is_some_and(|name| name.starts_with("bbr"))
+    };
+    let cases: Vec<String> = loads.iter().filter(|row| fills(row)).map(|row| name(row)).collect();
     (asked.host.is_some() && asked.load.congestion.is_none() && !cases.is_empty()).then(|| {
         let cases = cases.join(", ");
-        format!("{cases}: the sender's system uses bbr, which keeps queues short; cubic may fill them: -C cubic")
+        format!("{cases}: the sender's system uses bbr; under cubic another queue may stand on the path: -C cubic")
     })
 }
 
