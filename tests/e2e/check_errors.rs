@@ -257,6 +257,21 @@ const PLANS: &[(&str, &str, &[&str])] = &[
     ("version: 1\nname: t\ntests:\n- workload: tcp_rr\n", "4:3", &["expected a map (`name: …` lines), found a list"]),
     ("", "", &["is empty"]),
     (
+        "version: 1\nname: t\ntests: {a: {workload: tcp_rr, socket: [8KiB, 16KiB]}}\n",
+        "3:39",
+        &["expected a map, found a list", "write `key: value`, without `-`"],
+    ),
+    (
+        "version: 1\nname: t\ntests: {a: {workload: tcp_rr, skip: no}}\n",
+        "3:37",
+        &["`no` is no reason to skip a test", "write true, false, or the reason"],
+    ),
+    (
+        "version: 1\nname: t\ntests: {a: {workload: tcp_rr, timeout: 0s}}\n",
+        "3:31",
+        &["leaves the ends no time to report", "at least 100ms"],
+    ),
+    (
         "version: 1\nname: t\nprofiles: {p: {extends: q}, q: {extends: [p]}}\ntests: {a: {workload: tcp_rr, extends: p}}\n",
         "3:43",
         &["in a circle: p → q → p", "remove one `extends`"],

@@ -93,4 +93,6 @@ fn hops_are_refused_where_there_are_none() {
     }
     let ran = plumb(&["measure", "--hops"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("--hops goes with a host"), "{}", ran.stderr);
+    let ran = plumb(&["measure", "-6", "-t", "2"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("-6 goes with a host"), "{}", ran.stderr);
 }

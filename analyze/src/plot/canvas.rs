@@ -4,6 +4,7 @@
 //! picture.
 
 use super::font::Metrics;
+use schemas::text::plain;
 
 /// An opaque colour: red, green, blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +163,9 @@ impl Canvas {
     }
 
     pub fn text(&mut self, at: Point, anchor: Anchor, em: f64, colour: Colour, text: impl Into<String>) {
-        self.shapes.push(Shape::Text(Text { at, anchor, em, bold: false, colour, text: text.into() }));
+        // Names come from tables, and no document may hold control characters.
+        let text = plain(&text.into());
+        self.shapes.push(Shape::Text(Text { at, anchor, em, bold: false, colour, text }));
     }
 
     /// Measures how crowded a box (left, top, right, bottom) is: lines count by their length in it, data points and

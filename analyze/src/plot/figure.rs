@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     table::{cells, write_csv},
 };
+use schemas::text::plain;
 use std::io::Write;
 
 /// A vertical axis and layers. Panels of one figure share the x axis.
@@ -214,7 +215,7 @@ impl Figure {
         let size = metrics.size(1.15);
         if !self.title.is_empty() {
             // Bold letters are about a tenth wider than the measured ones.
-            let text = metrics.shorten(&self.title, size, room * if metrics.cells { 1.0 } else { 0.88 });
+            let text = metrics.shorten(&plain(&self.title), size, room * if metrics.cells { 1.0 } else { 0.88 });
             top += metrics.line(size);
             let at = (margin, top - metrics.line(size) * 0.3);
             canvas.shapes.push(Shape::Text(Text {

@@ -319,6 +319,13 @@ mod tests {
     }
 
     #[test]
+    fn control_characters_of_a_name_are_shown() {
+        let mut canvas = Canvas::new(80.0, 40.0, Metrics::font(12.0));
+        canvas.text((40.0, 38.0), Anchor::Middle, 12.0, Colour::INK, "a\u{1b}[31m\0");
+        assert!(svg(&canvas).unwrap().contains(r"a\u{1b}[31m\u{0}"));
+    }
+
+    #[test]
     fn an_absurd_size_is_refused() {
         let canvas = Canvas::new(1e5, 1e5, Metrics::font(12.0));
         assert!(png(&canvas, 1.0).unwrap_err().contains("too large"));

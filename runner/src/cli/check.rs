@@ -18,7 +18,7 @@ use analyze::{
 };
 use netcore::{control::key::Key, report::NicFacts};
 use schemas::{
-    text::counted,
+    text::{counted, plain_lines},
     units::{self, Unit, human},
 };
 use serde_json::json;
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
     for path in &args.plans {
         if let Some(key) = &args.explain {
             match plan::explain(path, &options, key) {
-                Ok(explanation) => super::print(&explanation.to_string())?,
+                Ok(explanation) => super::print(&plain_lines(&explanation.to_string()))?,
                 Err(diagnostics) => wrong.push_str(&diagnostics.render(format)),
             }
             continue;
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<Exit, Error> {
                 if !warnings.is_empty() {
                     style::tell(warnings.strip_suffix('\n').unwrap_or(&warnings));
                 }
-                super::print(&describe(&plan, args.list))?;
+                super::print(&plain_lines(&describe(&plan, args.list)))?;
                 if let Some(change) = args.power {
                     match power(&mut plan, change, args.selection.key.load()?)? {
                         Exit::Success => {}

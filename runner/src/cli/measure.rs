@@ -143,6 +143,11 @@ fn asked(args: &Args) -> Result<Asked, Error> {
     if args.hops && host.is_none() {
         return Err(Error::Usage("--hops goes with a host: the path to this machine itself has no hops".into()));
     }
+    if args.v6 && host.is_none() {
+        return Err(Error::Usage(
+            "-6 goes with a host; of this machine itself, a plan measures IPv6 by `socket: {ipv6: true}`".into(),
+        ));
+    }
     let workloads: Vec<String> = first.into_iter().chain(args.workloads.iter().cloned()).collect();
     let floods = |name: &String| {
         let kind = name.parse::<Workload>().map(|workload| workload.kind);

@@ -255,6 +255,13 @@ impl<'de> de::Deserializer<'de> for Reader<'de, '_> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
+        // A visitor would take a list's values for the fields in their order.
+        if matches!(self.node.value, Value::List(_)) {
+            return Err(Error::new(
+                "expected a map, found a list".to_owned(),
+                "write `key: value`, without `-`".to_owned(),
+            ));
+        }
         self.map(visitor, true)
     }
 

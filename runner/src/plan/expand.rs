@@ -25,6 +25,9 @@ use super::{
 /// Most values of all tests and cases together, with those that they inherit.
 const MAX_VALUES: usize = 4_000_000;
 
+/// The least time beyond an iteration's own that its ends need to report.
+const SHORTEST_GRACE: Duration = Duration::from_millis(100);
+
 pub struct Expander<'a> {
     pub layers: &'a Layers,
     pub hosts: &'a BTreeMap<String, Host>,
@@ -182,6 +185,10 @@ impl Expander<'_> {
         }
         let grace = typed.timeout.map(|t| t.0).or(self.timeout).unwrap_or(job.grace());
         let place = |key: &str| tree.key_span(key).unwrap_or(entry.key_span);
+        if grace < SHORTEST_GRACE {
+            let what = "`timeout` leaves the ends no time to report: every iteration would fail";
+            out.error(place(key::timeout), what, "at least 100ms; without it there is time enough");
+        }
         let policy = iterations(&typed, &members, &place, out);
         let asserts = asserts(&tree, &typed, &members, round.is_some(), out);
         let find = find(&typed, &members, &place, out);

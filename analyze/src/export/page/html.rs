@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use schemas::words::Verdict;
+use schemas::{text::is_hostile, words::Verdict};
 
 use super::{Block, Item, Line, Page, Piece, Row, Tone};
 use crate::table::layout::Column;
@@ -227,7 +227,7 @@ fn table(about: &str, columns: &[Column], out: &mut String) {
     out.push_str("</tbody>\n</table>\n</div>\n");
 }
 
-/// Escapes text for an element or a quoted attribute.
+/// Escapes text for an element or a quoted attribute. Characters that a browser obeys or refuses are shown.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -237,6 +237,7 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            c if is_hostile(c) && !c.is_whitespace() => out.extend(c.escape_default()),
             c => out.push(c),
         }
     }

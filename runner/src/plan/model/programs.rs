@@ -112,6 +112,9 @@ word!(
     |text| match text {
         "true" => Ok::<_, String>(Skip::Plain(true)),
         "false" => Ok(Skip::Plain(false)),
+        _ if ["no", "off", "0", "false", "yes", "on", "1", "true"].contains(&&*text.to_lowercase()) => {
+            Err(format!("`{text}` is no reason to skip a test: write true, false, or the reason"))
+        }
         _ => Ok(Skip::Because(text.to_owned())),
     },
     {"description": "true, or the reason", "type": ["boolean", "string"]}
