@@ -412,7 +412,7 @@ pub fn p_text(p: f64) -> String {
     }
 }
 
-/// `+0.4 % (−0.6 … +1.5)`, from ratios.
+/// `+0.4 % (−0.6 … +1.5)`, from ratios; `from 0` without a ratio.
 pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String {
     let signed = |v: f64| {
         let text = units::margin(v.abs());
@@ -421,6 +421,7 @@ pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String 
     };
     match (change, interval) {
         (None, _) => String::new(),
+        (Some(change), _) if change.is_infinite() => "from 0".to_owned(),
         (Some(change), None) => format!("{} %", signed(change)),
         (Some(change), Some((low, high))) => format!("{} % ({} … {})", signed(change), signed(low), signed(high)),
     }
