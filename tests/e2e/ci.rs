@@ -97,7 +97,7 @@ fn runs_the_page() {
         assert!(place.path().join(file).exists(), "{file} is among the artefacts");
     }
     let summary = fs::read_to_string(place.path().join("summary.md")).expect("the step's summary");
-    assert!(summary.contains("## ci") && summary.contains("same machine: yes"), "{summary}");
+    assert!(summary.contains("## ci") && summary.contains("at most 10 % below baselines/ci.csv"), "{summary}");
     let verdicts = fs::read_to_string(place.path().join("results.verdicts.csv")).expect("verdicts");
     assert!(verdicts.contains("at most 10 % below baselines/ci.csv"), "{verdicts}");
 }

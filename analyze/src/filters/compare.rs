@@ -154,6 +154,11 @@ impl Compared {
         self.found.verdict == Missing && !self.base.is_empty()
     }
 
+    /// Whether only one side has the case.
+    fn is_alone(&self) -> bool {
+        self.found.verdict == Missing && self.found.base.or(self.found.new).is_none()
+    }
+
     pub(super) fn row(&self) -> VerdictRow {
         let mut row = self.row.clone();
         judge::compared(&mut row, &self.found);
@@ -219,7 +224,7 @@ pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
         }
     }
     // A renamed test must not pass as an unchanged one.
-    if !self_test && comparisons.iter().all(|c| c.found.verdict == Missing) {
+    if !self_test && comparisons.iter().all(Compared::is_alone) {
         let file = new.first().or(base.first()).map(|file| file.display().to_string()).unwrap_or_default();
         return Err(Error::Data {
             place: Place { file, line: 0, column: None },

@@ -170,8 +170,11 @@ impl Words {
             let (near, far) = if finding.ratio < 0.0 { (-high, -low) } else { (low, high) };
             format!(" ({} … {})", margin(near), margin(far))
         });
-        let (ratio, was, is) = (margin(finding.ratio.abs()), value(finding.was), value(finding.is));
-        let size = format!("{ratio} {way}");
+        let (was, is) = (value(finding.was), value(finding.is));
+        // To a level of 0 there is no ratio.
+        let ratio = Some(margin(finding.ratio.abs())).filter(|ratio| !ratio.is_empty());
+        let by = |interval: &str| ratio.iter().map(|by| format!("{by}{interval} ")).collect::<String>() + way;
+        let size = by("");
         Self {
             levels: if finding.is_drift {
                 format!("from {was} to {is}, {size}")
@@ -179,7 +182,7 @@ impl Words {
                 format!("{was} before, {is} since")
             },
             size,
-            change: format!("{ratio}{interval} {way}"),
+            change: by(&interval),
             p: format!("p {}", finding.p.map(number).unwrap_or_default()),
         }
     }

@@ -38,6 +38,9 @@ impl Test {
 /// of the latter.
 const FAR_APART: f64 = 0.25;
 
+/// What rounding may take from a change, as a share of it.
+const ROUNDING: f64 = 1e-9;
+
 /// The rule for changes that count.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -107,7 +110,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A case that only one side has.
+    /// A case that only one side has: unlike one of which a side has no value, it has no centre.
     pub fn missing(rule: Rule, n: (usize, usize), note: impl Into<String>) -> Self {
         Self {
             rule,
@@ -227,13 +230,20 @@ impl Comparison {
                 if !is_equal && rule.min_difference == 0.0 {
                     let less = if ca == 0.0 { "" } else { "less than " };
                     let note = format!(
-                        "the baseline is {less}0, and there is no ratio to it: say which difference counts (min_effect)"
+                        "the baseline is {less}0, and there is no ratio to it: give min_effect in the plan's baseline, \
+                         which plumb gate judges by, or compare another metric"
                     );
                     comparison.notes.insert(0, note);
                 }
             }
-            (None, _) => comparison.notes.insert(0, "the baseline has no sample".to_owned()),
-            (_, None) => comparison.notes.insert(0, "the new side has no sample".to_owned()),
+            _ => {
+                // A side without values is as if it had not been measured.
+                if ca.or(cb).is_some() {
+                    comparison.verdict = Verdict::Missing;
+                }
+                let side = if ca.is_none() { "baseline" } else { "new side" };
+                comparison.notes.insert(0, format!("the {side} has no sample"));
+            }
         }
         comparison.agree();
         comparison.p_alone = comparison.p;
@@ -277,7 +287,10 @@ impl Comparison {
     fn weigh(&mut self, comparisons: usize) {
         let (Some(base), Some(new)) = (self.base, self.new) else { return };
         let Rule { better, alpha, min_ratio, min_difference, .. } = self.rule;
-        let significant = self.p.is_some_and(|p| p <= alpha) && self.interval.is_none_or(excludes_no_change);
+        // A change of exactly the least that counts does count, whatever its last digit is rounded to.
+        let [min_ratio, min_difference] = [min_ratio, min_difference].map(|least| least * (1.0 - ROUNDING));
+        let differs = self.p.is_some_and(|p| p <= alpha);
+        let significant = differs && self.interval.is_none_or(excludes_no_change);
         let (difference, large) = match self.change {
             Some(change) => (change, change.abs() >= min_ratio && change.abs() * base.abs() >= min_difference),
             None => (new - base, min_difference > 0.0 && (new - base).abs() >= min_difference),
@@ -291,11 +304,13 @@ impl Comparison {
             };
             return;
         }
+        // Sides that differ in more than their medians have no interval that tells by how much.
+        let told = self.interval.filter(|_| significant || !differs);
         // A change must pass both bounds to count: the interval has to stay below the larger one.
         let (interval, bound) = match self.change {
-            Some(_) if base > 0.0 => (self.interval, min_ratio.max(min_difference / base)),
-            Some(_) => (self.interval, min_ratio),
-            None => (self.difference.filter(|_| min_difference > 0.0), min_difference),
+            Some(_) if base > 0.0 => (told, min_ratio.max(min_difference / base)),
+            Some(_) if told.is_some() => (told, min_ratio),
+            _ => (self.difference.filter(|_| min_difference > 0.0), min_difference),
         };
         if let Some((low, high)) = interval {
             if low > -bound && high < bound {
@@ -356,7 +371,12 @@ impl Comparison {
             (Some(interval), ..) if excludes_no_change(interval) => {
                 format!("there is a change, smaller than {counts}, and the interval leaves room for one that counts")
             }
-            (Some(_), ..) => format!("equal values: the interval leaves room for no change and for one of {counts}"),
+            (Some(_), _, Some(p)) => {
+                let (p, statistic) = (p_text(p), self.rule.test.statistic());
+                format!(
+                    "p = {p} says that the sides differ, and the interval that their {statistic}s may be equal: look at the values"
+                )
+            }
         })
     }
 
@@ -412,7 +432,7 @@ pub fn p_text(p: f64) -> String {
     }
 }
 
-/// `+0.4 % (−0.6 … +1.5)`, from ratios.
+/// `+0.4 % (−0.6 … +1.5)`, from ratios; `from 0` without a ratio.
 pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String {
     let signed = |v: f64| {
         let text = units::margin(v.abs());
@@ -421,6 +441,7 @@ pub fn change_text(change: Option<f64>, interval: Option<(f64, f64)>) -> String 
     };
     match (change, interval) {
         (None, _) => String::new(),
+        (Some(change), _) if change.is_infinite() => "from 0".to_owned(),
         (Some(change), None) => format!("{} %", signed(change)),
         (Some(change), Some((low, high))) => format!("{} % ({} … {})", signed(change), signed(low), signed(high)),
     }

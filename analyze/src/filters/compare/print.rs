@@ -1,6 +1,6 @@
 //! Comparisons for people.
 
-use super::{Compared, Sides};
+use super::{Compared, Sides, settings::Contrast};
 use crate::{
     distinct,
     error::Error,
@@ -98,7 +98,7 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
         let (low, high) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
         if low == high { low.to_string() } else { format!("{low}–{high}") }
     };
-    let tested = || comparisons.iter().filter(|c| c.found.verdict != Verdict::Missing);
+    let tested = || comparisons.iter().filter(|c| !c.is_alone());
     let settings: Vec<&Setting> = sides.contrasts.iter().filter_map(|contrast| contrast.setting.as_ref()).collect();
     let mut facts: Vec<String> = match settings.as_slice() {
         [] => Vec::new(),
@@ -149,12 +149,14 @@ pub fn facts(sides: &Sides, comparisons: &[Compared], records: &[Vec<RunRecord>;
 /// Most cases without new values that are named.
 const MOST_LOST: usize = 6;
 
-/// Whether all values are of one run, and so of the same machines.
+/// Whether all values of both sides are of one run, and so of the same machines.
 pub fn is_one_run(sides: &Sides) -> bool {
-    let cases = || sides.contrasts.iter().flat_map(|c| c.base.cases.iter().chain(&c.new.cases));
-    let mut runs = cases().flat_map(|case| case.rows.iter().map(|row| row.run_id.as_str()));
-    let first = runs.next().unwrap_or_default();
-    !first.is_empty() && runs.all(|run| run == first)
+    let runs = |of: fn(&Contrast) -> &Samples| {
+        let cases = sides.contrasts.iter().flat_map(|contrast| &of(contrast).cases);
+        distinct(cases.flat_map(|case| case.rows.iter().map(|row| row.run_id.as_str())))
+    };
+    let (base, new) = (runs(|contrast| &contrast.base), runs(|contrast| &contrast.new));
+    base == new && matches!(base[..], [run] if !run.is_empty())
 }
 
 /// `same machine: yes`, or what differs.
@@ -167,7 +169,7 @@ fn machine(records: &[Vec<RunRecord>; 2]) -> String {
     let other = differences.iter().any(|d| d.machine);
     match said(&differences) {
         None => "same machine: yes".to_owned(),
-        Some(what) if other => format!("same machine: NO, which voids the comparison ({what})"),
+        Some(what) if other => format!("same machine: NO, and what changed may be the machine ({what})"),
         Some(what) => format!("same machine: yes, but {what}"),
     }
 }

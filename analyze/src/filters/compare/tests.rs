@@ -234,6 +234,28 @@ fn a_case_that_was_not_measured_is_no_pass() {
     let fails = |files: [&str; 2]| compared(folder.path(), &[files[0], files[1], "--fail-on", "regression"]);
     let (text, verdict) = fails(["a.csv", "b.csv"]).unwrap();
     assert!(verdict == Verdict::Failed && text.trim_end().ends_with("not measured again: trips"), "{text}");
+    // A case of which no iteration has a value is no better than one that is absent.
+    let blank = |text: String| text.replace(",tcp_rr,800,100,", ",tcp_rr,,,");
+    let rows = |rows: &Rows<'_>| rows.of([100.0; 10]);
+    for (name, text) in [
+        ("all.csv", format!("{}{}", rows(&BULK), rows(&second))),
+        ("part.csv", format!("{}{}", rows(&BULK), blank(rows(&second)))),
+        ("one.csv", rows(&second)),
+        ("blank.csv", blank(rows(&second)).replace("r1,", "r2,")),
+    ] {
+        fs::write(folder.path().join(name), format!("{HEADER}{text}")).unwrap();
+    }
+    for files in [["all.csv", "part.csv"], ["one.csv", "blank.csv"]] {
+        for (what, wanted) in [("regression", Verdict::Failed), ("change", Verdict::Failed), ("nothing", Verdict::Ok)] {
+            let (text, verdict) = compared(folder.path(), &[files[0], files[1], "--fail-on", what]).unwrap();
+            let is_told =
+                text.contains("missing  the new side has no sample") && text.contains("not measured again: trips");
+            assert!(verdict == wanted && is_told, "{what}: {text}");
+        }
+        // No value of the one side may be of the run of the other.
+        let (text, _) = compared(folder.path(), &files).unwrap();
+        assert_eq!(text.contains("of the same run"), files[0] == "all.csv", "{text}");
+    }
     // A case that the baseline does not have is new.
     assert_eq!(fails(["b.csv", "a.csv"]).unwrap().1, Verdict::Ok);
     assert_eq!(fails(["a.csv", "c.csv"]).unwrap().1, Verdict::Failed);

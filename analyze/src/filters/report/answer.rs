@@ -49,7 +49,12 @@ pub fn of(cases: &[Case], facts: &Facts<'_>) -> Block {
         !row.baseline_run_id.is_empty() && facts.verdicts.iter().any(told)
     };
     let new = facts.against.filter(|(_, rows)| !rows.iter().all(is_told));
-    let compared = new.and_then(|(name, rows)| judge::answer(rows, name));
+    let compared = new.and_then(|(name, rows)| {
+        // Beside verdicts by the limits of a plan.
+        let limit = facts.verdicts.iter().any(VerdictRow::compares).then(|| rows.first()?.limit_ratio).flatten();
+        let limit = limit.map(|limit| format!(" (a change of {} counts)", units::margin(limit)));
+        judge::answer(rows, &format!("{name}{}", limit.unwrap_or_default()))
+    });
     for (verdict, text) in [&judged, &compared].into_iter().flatten() {
         sentences.push(text.clone());
         tones.push(Tone::of(*verdict));

@@ -216,6 +216,15 @@ fn what_neighbours_slowed_is_no_level() {
 }
 
 #[test]
+fn a_level_of_0_is_left_by_no_ratio() {
+    let values: Vec<f64> = (0..40).map(|run| if run < 20 { 0.0 } else { 50.0 }).collect();
+    let history = history_of(&values, &[]);
+    let (_, text) = trend_of(&history, &["--format", "text"]);
+    assert!(text.contains("rtt latency.p50, higher since run r20 of ") && !text.contains("  higher"), "{text}");
+    assert!(text.contains("regression: rtt latency.p50 is higher: 0 s before, 50.0 µs since; p "), "{text}");
+}
+
+#[test]
 fn a_series_whose_last_run_is_left_out_has_not_ended() {
     let values = [100.0; 30];
     let history = history_of(&values, &[(29, 0.34)]);

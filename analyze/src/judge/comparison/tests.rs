@@ -57,9 +57,52 @@ fn from_nothing_to_something_takes_a_difference_that_counts() {
 
 #[test]
 fn a_side_without_values() {
-    let c = compared(&[], &around(1.0), RULE);
-    assert_eq!((c.verdict, c.change), (Verdict::Inconclusive, None));
-    assert_eq!(c.notes[0], "the baseline has no sample");
+    for (base, new, verdict, note) in [
+        (&[][..], &around(1.0)[..], Verdict::Missing, "the baseline has no sample"),
+        (&around(1.0), &[], Verdict::Missing, "the new side has no sample"),
+        (&[], &[], Verdict::Inconclusive, "the baseline has no sample"),
+    ] {
+        let c = compared(base, new, RULE);
+        assert_eq!((c.verdict, c.change, c.notes[0].as_str()), (verdict, None, note));
+    }
+}
+
+/// Nearly half of the new side's values lost packets: the medians alone do not tell.
+#[test]
+fn sides_that_differ_in_more_than_their_medians_are_not_the_same() {
+    let (calm, lossy) = ([0.0; 20], [[0.0; 11].as_slice(), &[0.5; 9]].concat());
+    let lower = |min_difference| Rule { better: Better::Lower, range: Range::ANY, min_difference, ..RULE };
+    let told =
+        "p = 0.0012 says that the sides differ, and the interval that their medians may be equal: look at the values";
+    for (base, new) in [(&calm[..], &lossy[..]), (&lossy, &calm)] {
+        let found = compared(base, new, lower(0.0));
+        assert_eq!((found.verdict, found.notes[0].as_str()), (Verdict::Inconclusive, told), "{found:?}");
+        assert_eq!(compared(base, new, lower(0.6)).verdict, Verdict::Same, "no value differs by so much");
+        assert_eq!(compared(base, new, Rule { better: Better::Higher, ..lower(0.0) }).verdict, Verdict::Inconclusive);
+    }
+    // Values that tie, and a few that do not, are chance.
+    let few = [[0.0; 17].as_slice(), &[0.5; 3]].concat();
+    for (base, new) in [(&calm[..], &few[..]), (&few, &calm), (&calm, &calm), (&lossy, &lossy)] {
+        assert_eq!(compared(base, new, lower(0.0)).verdict, Verdict::Same, "{new:?}");
+    }
+}
+
+#[test]
+fn a_change_of_exactly_the_least_counts_whatever_the_baseline() {
+    for base in 1..60 {
+        let base: Vec<f64> = around(f64::from(base) * 0.7);
+        let scaled = |by: f64| base.iter().map(|v| v * by).collect::<Vec<f64>>();
+        for test in [Test::Rank, Test::MannWhitney, Test::Welch] {
+            let rule = Rule { test, ..RULE };
+            assert_eq!(compared(&base, &scaled(0.97), rule).verdict, Verdict::Regression, "{test:?} {base:?}");
+            assert_eq!(compared(&base, &scaled(1.03), rule).verdict, Verdict::Improvement, "{test:?} {base:?}");
+            let in_unit = Rule { min_ratio: 0.0, min_difference: base[0] * 0.03, ..rule };
+            let (even, less) = (vec![base[0]; 10], vec![base[0] * 0.97; 10]);
+            if test == Test::Rank {
+                assert_eq!(compared(&even, &less, in_unit).verdict, Verdict::Regression, "{base:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -225,12 +268,12 @@ proptest::proptest! {
     #[test]
     fn a_verdict_agrees_with_its_interval(
         base in proptest::collection::vec(0u32..40, 0..12), new in proptest::collection::vec(0u32..40, 0..12),
-        coarse in 1u32..30, by in -30i32..30, test in 0usize..4, comparisons in 1usize..9, in_turns: bool,
+        coarse in 1u32..30, by in -30i32..30, least in 0usize..2, test in 0usize..4, comparisons in 1usize..9, in_turns: bool,
     ) {
         let test = [Test::Rank, Test::MannWhitney, Test::Welch, Test::Bootstrap][test];
         let rule = Rule { test, ..RULE };
         let side = |values: &[u32], by: f64| -> Vec<f64> {
-            values.iter().map(|v| 60.0 + by + f64::from(v / coarse * coarse)).collect()
+            values.iter().map(|v| [60.0 + by, 0.0][least] + f64::from(v / coarse * coarse)).collect()
         };
         let (base, new) = (side(&base, 0.0), side(&new, f64::from(by)));
         let rounds: Vec<(f64, f64)> = base.iter().copied().zip(new.iter().copied()).collect();
@@ -242,8 +285,11 @@ proptest::proptest! {
             Verdict::Regression | Verdict::Improvement => {
                 proptest::prop_assert!(p <= rule.alpha && excluded && c.change.unwrap().abs() >= bound, "{c:?}");
             }
-            Verdict::Same => proptest::prop_assert!(low > -bound && high < bound, "{c:?}"),
-            Verdict::NoWorse => proptest::prop_assert!(low > -bound && high >= bound, "{c:?}"),
+            Verdict::Same => proptest::prop_assert!(low > -bound && high < bound && (p > rule.alpha || excluded), "{c:?}"),
+            Verdict::NoWorse => {
+                proptest::prop_assert!(low > -bound && high >= bound && (p > rule.alpha || excluded), "{c:?}");
+            }
+            Verdict::Missing => proptest::prop_assert!(c.base.is_none() != c.new.is_none(), "{c:?}"),
             _ => {
                 let reason = c.notes.first().map_or("", String::as_str);
                 let reaches = low <= -bound || high >= bound;
@@ -252,9 +298,9 @@ proptest::proptest! {
                     r if r.contains(" alone, but ") => c.p_alone.unwrap() <= rule.alpha && p > rule.alpha,
                     r if r.starts_with("p is above") => p > rule.alpha && low <= 0.0 && high >= 0.0 && reaches,
                     r if r.starts_with("there is a change") => p <= rule.alpha && excluded && reaches,
-                    r if r.starts_with("equal values") => p <= rule.alpha && !excluded && reaches,
+                    r if r.starts_with("p = ") => p <= rule.alpha && !excluded,
                     r if r.starts_with("neither side varies") => c.p.is_none() || c.interval.is_none(),
-                    r => r.contains("no sample"),
+                    r => r.contains("no sample") || r.contains("no ratio to it"),
                 };
                 proptest::prop_assert!(right, "{c:?}");
             }
