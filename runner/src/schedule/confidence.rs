@@ -5,6 +5,7 @@ use analyze::stats::{
     moments::Moments,
     series::{self, Drift},
 };
+use schemas::metrics::Metric;
 
 use crate::plan::case::Policy;
 
@@ -74,6 +75,12 @@ impl Samples {
     /// Whether this many finished iterations are enough.
     pub fn enough(&self, finished: u32) -> bool {
         finished >= self.policy.max || (finished >= self.policy.min && self.confident() == Some(true))
+    }
+
+    /// The mean of that metric, if it is the first.
+    pub fn mean_of(&self, metric: &Metric) -> Option<f64> {
+        let first = self.policy.metrics.first().filter(|first| first.column == metric.column);
+        first.and(self.moments.first())?.mean()
     }
 
     pub fn stddev(&self) -> Option<f64> {
