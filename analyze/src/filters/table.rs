@@ -169,6 +169,15 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_names_a_direction_once() {
+        let text = "run_id,case_id,case,record,phase,status,workload,direction,limited_by,limited_because\n\
+            r,c1,a,iteration,measure,ok,udp_stream,forward,path,why\nr,c1,a,iteration,measure,ok,udp_stream,reverse,unknown,\n\
+            r,c1,a,iteration,measure,ok,udp_stream,both,unknown,\n";
+        let limits = Cases::read(&mut Table::from_text("t", text).unwrap()).unwrap().limits();
+        assert!(limits.iter().any(|line| line.starts_with("a (forward): limited by path")), "{limits:?}");
+    }
+
+    #[test]
     fn a_wide_interval_stands_in_the_place_of_its_margin() {
         let column = "throughput_bits_per_s";
         let text = format!(

@@ -127,6 +127,8 @@ mod tests {
     #[test]
     fn a_count_is_a_count() {
         let s = samples(3, 3, None, &[1.0, 2.0]);
+        let mean = |name| s.mean_of(metrics::find(name).unwrap());
+        assert_eq!((mean("throughput"), mean("latency.p50")), (Some(1.5), None));
         assert!(!s.enough(2));
         assert!(s.enough(3));
         assert_eq!(s.confident(), None);
