@@ -148,9 +148,9 @@ impl Cases {
         let column = |title: &str, right, cell: &dyn Fn(&Case) -> String| Column::of(title, right, cases, cell);
         let of = |name: &str| {
             let metric = metrics::find(name);
-            move |case: &Case| metric.and_then(|m| case.text(m)).unwrap_or_default()
+            move |case: &Case| metric.and_then(|m| case.text_of_all(m)).unwrap_or_default()
         };
-        // Several iterations: a mean, or the percentile of all latencies together. Verdicts have medians of the iterations.
+        // Several iterations: their mean, and percentiles of all latencies together. Verdicts have medians of the iterations.
         let several = cases.iter().any(|c| c.count() > 1);
         let (level, alone) = self.level();
         let level = if alone { format!("{} interval", units::level(level)) } else { "interval".to_owned() };
@@ -166,7 +166,7 @@ impl Cases {
             column("n", true, &|c| c.count().to_string()),
             column(if several { "p50 of all" } else { "p50" }, true, &of("latency.p50")),
             column(if several { "p99 of all" } else { "p99" }, true, &of("latency.p99")),
-            column("loss", true, &of("loss_ratio")),
+            column("loss", true, &|c| of("loss_ratio")(c) + &c.unanswered().unwrap_or_default()),
         ];
         let shown = ["throughput", "transaction_rate", metrics::ADDED, "latency.p50", "latency.p99", "loss_ratio"];
         for metric in asked.iter().filter(|m| !shown.contains(&m.name)) {
@@ -177,7 +177,7 @@ impl Cases {
                 Kind::Rate | Kind::Gauge => format!("{}, mean", metric.label),
             };
             if !columns.iter().any(|c| c.title == title) {
-                columns.push(column(&title, true, &|c| c.text(metric).unwrap_or_default()));
+                columns.push(column(&title, true, &|c| c.text_of_all(metric).unwrap_or_default()));
             }
         }
         columns.push(column("load confidence", false, &|c| {
@@ -203,7 +203,9 @@ impl Cases {
 impl Cases {
     /// What limited each case, in sentences.
     pub fn limits(&self) -> Vec<String> {
-        limits::lines(self.list.iter().map(|case| (case.label.clone(), case.row())))
+        // They name the direction themselves.
+        let name = |case: &Case| case.label.replace(&format!(" ({})", case.key.direction), "");
+        limits::lines(self.list.iter().map(|case| (name(case), case.row())))
     }
 }
 
@@ -287,8 +289,15 @@ impl Case {
         self.iterations.iter().filter_map(|row| row.number(metric.column)).collect()
     }
 
-    /// The value over all iterations: a mean, a sum of counts, a percentile of all latencies together.
+    /// The mean of the iterations, in the middle of [`Self::interval`]. Without their rows, as [`Self::of_all`].
     pub fn centre(&self, metric: &Metric) -> Option<f64> {
+        let is_of_iterations = metric.kind == Kind::Distribution;
+        let mean = is_of_iterations.then(|| moments::mean(&self.values(metric))).flatten();
+        mean.or_else(|| self.of_all(metric))
+    }
+
+    /// The value over all iterations: a mean, a sum of counts, a percentile of all latencies together.
+    pub fn of_all(&self, metric: &Metric) -> Option<f64> {
         let values = self.values(metric);
         let condensed = || self.summary.as_ref().and_then(|r| r.number(metric.column));
         match metric.kind {
@@ -303,8 +312,12 @@ impl Case {
         }
     }
 
-    fn text(&self, metric: &Metric) -> Option<String> {
-        self.centre(metric).map(|v| units::human(metric.unit, v))
+    fn text_of_all(&self, metric: &Metric) -> Option<String> {
+        self.of_all(metric).map(|v| units::human(metric.unit, v))
+    }
+
+    fn unanswered(&self) -> Option<String> {
+        offered::unanswered(self.workload(), |name| self.of_all(metrics::find(name)?))
     }
 
     /// Student's interval of the mean of the iterations, around [`Self::centre`].
@@ -320,7 +333,7 @@ impl Case {
 
     /// The headline, or why there is none.
     pub fn result(&self) -> String {
-        if let Some(text) = self.headline().and_then(|m| self.text(m)) {
+        if let Some(text) = self.headline().and_then(|m| Some(units::human(m.unit, self.centre(m)?))) {
             return text;
         }
         let status = self.left_out.last().map(|(status, _)| *status).or(self.summary.as_ref().and_then(|r| r.status));

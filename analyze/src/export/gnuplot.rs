@@ -4,11 +4,19 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use indexmap::IndexMap;
-use schemas::metrics;
+use schemas::{columns::results::column, metrics, units::Unit};
 
-use crate::error::Error;
-use crate::table::{Rows, Selection, Table, replace};
+use crate::{
+    error::Error,
+    plot::{
+        Options,
+        options::Spread,
+        quantity::Quantity,
+        records::{Columns, Records, TELLING, Wanted},
+        series::{self, Centre, Condense, Series},
+    },
+    table::{Selection, Table, replace},
+};
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Picture {
@@ -18,16 +26,10 @@ pub struct Picture {
     /// gnuplot: column of the vertical axis [default: throughput]
     #[arg(short, value_name = "COLUMN")]
     pub y: Option<String>,
-    /// gnuplot: a curve for each value of this column [default: test]
-    #[arg(long, value_name = "COLUMN")]
-    pub by: Option<String>,
-}
-
-/// The values at one x of a curve.
-#[derive(Debug, PartialEq)]
-struct Point {
-    x: f64,
-    ys: Vec<f64>,
+    /// gnuplot: a curve for each value of these columns [default: what the rows differ in]. They must tell apart all that
+    /// differs, as in `plumb plot`
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub by: Vec<String>,
 }
 
 /// Writes the script. With a file, the data goes beside it (`x.plot`, `x.dat`), and the script draws `x.ps` and
@@ -39,40 +41,56 @@ pub fn write(
     file: Option<&Path>,
     output: &mut dyn Write,
 ) -> Result<(), Error> {
-    let default_x = if table.header().find("message_bytes").is_some() { "message_bytes" } else { "iteration" };
+    let default_x =
+        if table.header().find(column::message_bytes).is_some() { column::message_bytes } else { column::iteration };
     let x = picture.x.as_deref().unwrap_or(default_x);
     let y = picture.y.as_deref().unwrap_or("throughput");
-    let by = picture.by.as_deref().unwrap_or("test");
-    let mut columns = vec![table.require(x)?, table.require(y)?];
-    if let Some(by) = table.header().find(by).or(picture.by.as_deref().map(|by| table.require(by)).transpose()?) {
-        columns.push(by);
-    }
-    let rows = Rows::read(table, selection, &columns)?;
-    rows.note.iter().for_each(|note| crate::warn(note));
-    let curves = curves(&rows)?;
+    let columns = Columns {
+        metric: Wanted::Column(y),
+        axes: &[Wanted::Column(x)],
+        numeric_axes: true,
+        texts: TELLING,
+        lines: true,
+        ..Columns::default()
+    };
+    let options = Options { by: picture.by.clone(), ..Options::default() };
+    let records = Records::of_table(table, &options, selection, &columns)?;
+    records.uncounted.iter().chain(&records.warnings).for_each(|note| crate::warn(note));
+    let (x, y) = (records.axes[0].as_str(), records.metric.as_str());
+    let how = Condense {
+        centre: Centre::Median,
+        spread: Spread::Range,
+        is_range_of_few: false,
+        level: options.confidence,
+        range: metrics::range_of(y),
+    };
+    let curves = series::gather(&records, &how, |r| records.number(r, x), |r| records.number(r, y));
     if curves.is_empty() {
         return Err(table.error(format!("no row that counts has both a {x} and a {y}")));
     }
     let data = data(&curves);
-    let labels = (axis(&rows.columns[0]), axis(&rows.columns[1]));
-    let logarithmic = rows.columns[0].ends_with("_bytes") && curves.values().flatten().all(|p| p.x > 0.0);
+    let quantities = [x, y].map(|column| records.quantity(column));
+    let labels = quantities.each_ref().map(axis);
+    let has_sizes = quantities[0].unit == Some(Unit::Bytes);
+    let logarithmic = has_sizes && curves.iter().flat_map(|curve| &curve.points).all(|point| point.x > 0.0);
+    let subject = records.subject();
     let script = |source: &str, finish: &str| {
         let mut script = format!(
             "# gnuplot script; run it with: gnuplot -persist FILE\n{source}set key left top\nset xlabel {}\nset ylabel \
              {}\nset grid\n",
-            quoted(&labels.0),
-            quoted(&labels.1),
+            quoted(&labels[0]),
+            quoted(&labels[1]),
         );
         if logarithmic {
             script.push_str("set logscale x 2\n");
         }
         script.push_str("plot ");
-        for (index, name) in curves.keys().enumerate() {
+        for (index, curve) in curves.iter().enumerate() {
             let more = if index + 1 < curves.len() { ", \\\n     " } else { "\n" };
             let _ = write!(
                 script,
                 "DATA index {index} using 1:2:3:4 with yerrorlines title {}{more}",
-                quoted(if name.is_empty() { &labels.1 } else { name })
+                quoted(if curve.name.is_empty() { subject.as_ref().unwrap_or(&labels[1]) } else { &curve.name })
             );
         }
         script + finish
@@ -102,32 +120,14 @@ pub fn write(
     Ok(())
 }
 
-/// Points of each curve by rising x. Rows that lack a value are left out.
-fn curves(rows: &Rows) -> Result<IndexMap<String, Vec<Point>>, Error> {
-    let mut curves = IndexMap::<String, Vec<Point>>::new();
-    for row in &rows.rows {
-        let (Some(x), Some(y)) = (rows.number(row, 0)?, rows.number(row, 1)?) else { continue };
-        let name = if rows.columns.len() > 2 { row.get(2) } else { "" };
-        let points = curves.entry(name.to_owned()).or_default();
-        match points.binary_search_by(|p| p.x.total_cmp(&x)) {
-            Ok(found) => points[found].ys.push(y),
-            Err(place) => points.insert(place, Point { x, ys: vec![y] }),
-        }
-    }
-    Ok(curves)
-}
-
 /// Data blocks (gnuplot's indices) with lines of `x median smallest largest n`.
-fn data(curves: &IndexMap<String, Vec<Point>>) -> String {
+fn data(curves: &[Series]) -> String {
     let mut out = String::new();
-    for (name, points) in curves {
-        let _ = writeln!(out, "# {}\n# x median smallest largest n", name.replace('\n', " "));
-        for point in points {
-            let mut ys = point.ys.clone();
-            ys.sort_by(f64::total_cmp);
-            let n = ys.len();
-            let median = if n % 2 == 1 { ys[n / 2] } else { f64::midpoint(ys[n / 2 - 1], ys[n / 2]) };
-            let _ = writeln!(out, "{} {median} {} {} {n}", point.x, ys[0], ys[n - 1]);
+    for curve in curves {
+        let _ = writeln!(out, "# {}\n# x median smallest largest n", curve.name.replace('\n', " "));
+        for point in &curve.points {
+            let (smallest, largest) = point.extent();
+            let _ = writeln!(out, "{} {} {smallest} {largest} {}", point.x, point.y, point.n);
         }
         out.push_str("\n\n");
     }
@@ -135,10 +135,10 @@ fn data(curves: &IndexMap<String, Vec<Point>>) -> String {
 }
 
 /// The label of an axis: quantity and unit.
-fn axis(column: &str) -> String {
-    match metrics::find(column) {
-        Some(metric) => format!("{} ({})", metric.label, metric.unit),
-        None => column.to_owned(),
+fn axis(quantity: &Quantity) -> String {
+    match quantity.unit {
+        Some(unit) => format!("{} ({unit})", quantity.label),
+        None => quantity.label.clone(),
     }
 }
 

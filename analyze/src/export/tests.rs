@@ -122,7 +122,7 @@ fn gnuplot_points_are_medians() {
     let text = written(|out| gnuplot::write(&mut table(RESULTS), &Selection::default(), &picture, None, out));
     assert!(text.contains("\n64 1005 1000 1010 2\n128 2000 2000 2000 1\n"), "{text}");
     assert!(
-        text.contains("set logscale x 2\nplot $data index 0 using 1:2:3:4 with yerrorlines title 'bulk'\n"),
+        text.contains("set logscale x 2\nplot $data index 0 using 1:2:3:4 with yerrorlines title 'quick, bulk'\n"),
         "{text}"
     );
 
@@ -132,6 +132,20 @@ fn gnuplot_points_are_medians() {
     let script = std::fs::read_to_string(&path).unwrap();
     assert!(script.contains("o''sweep.dat' index 0") && script.contains("o''sweep.eps'\nreplot\n"), "{script}");
     assert!(std::fs::read_to_string(folder.path().join("o'sweep.dat")).unwrap().contains("128 2000 2000 2000 1\n"));
+
+    let ways = "record,phase,status,test,case,direction,message_bytes,throughput_bits_per_s\n\
+        iteration,measure,ok,tb,tb,forward,64,40\niteration,measure,ok,tb,tb,reverse,64,50\n\
+        iteration,measure,ok,tb,tb,both,64,90\n";
+    let of = |by: &[&str]| {
+        let picture = gnuplot::Picture { by: by.iter().map(|name| (*name).to_owned()).collect(), ..picture.clone() };
+        let mut out = Vec::new();
+        gnuplot::write(&mut table(ways), &Selection::default(), &picture, None, &mut out)?;
+        Ok::<_, Error>(String::from_utf8(out).unwrap())
+    };
+    let text = of(&[]).unwrap();
+    assert!(text.contains("# download\n# x median smallest largest n\n64 50 50 50 1\n"), "{text}");
+    assert!(of(&["test"]).unwrap_err().to_string().contains("--by test,direction tells them apart"));
+    assert!(of(&["test", "direction"]).unwrap().contains("\n64 90 90 90 1\n"));
 
     let nothing = gnuplot::write(
         &mut table("message_bytes,throughput_bits_per_s\n1,\n"),

@@ -103,7 +103,7 @@ const WHOLE: [To; 6] = [To::Json, To::Jsonl, To::Md, To::Junit, To::Iperf3, To::
 /// Runs the filter.
 pub fn run(args: &Args, output: &mut dyn Write) -> Result<Verdict, Error> {
     let gnuplot::Picture { x, y, by } = &args.picture;
-    if args.to != To::Gnuplot && [x, y, by].into_iter().any(Option::is_some) {
+    if args.to != To::Gnuplot && (x.is_some() || y.is_some() || !by.is_empty()) {
         return Err(Error::Usage("-x, -y and --by are for -f gnuplot".into()));
     }
     if !args.metrics.is_empty() && WHOLE.contains(&args.to) {

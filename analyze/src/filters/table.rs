@@ -149,6 +149,35 @@ mod tests {
     }
 
     #[test]
+    fn a_service_demand_says_of_what_work() {
+        let text = "case,local_service_demand,service_demand_unit\na,2,us_per_kib\nb,3,us_per_transaction\nc,4,\n";
+        let shown = printed(text, &["-c", "case,service_demand.local"]).unwrap();
+        let cells: Vec<&str> = shown.lines().skip(1).filter_map(|line| Some(line.split_once(' ')?.1.trim())).collect();
+        assert_eq!(cells, ["2.00 µs/KiB", "3.00 µs/transaction", "4.00 µs"], "{shown}");
+    }
+
+    #[test]
+    fn a_mean_is_that_of_the_iterations_and_stands_in_its_interval() {
+        let text = "run_id,case_id,case,record,phase,status,workload,offered_unit,iterations,latency_p50_us,errors,transactions\n\
+            r,c1,a,iteration,measure,ok,udp_rr,transactions,,200,1,9\n\
+            r,c1,a,iteration,measure,ok,udp_rr,transactions,,40000,3,7\n\
+            r,c1,a,summary,,ok,udp_rr,transactions,2,220,4,16\n";
+        let summary = printed(text, &["--summary"]).unwrap();
+        let cells: Vec<&str> = summary.lines().last().unwrap().split("  ").map(str::trim).collect();
+        let is_there = |cell: &str| cells.contains(&cell);
+        assert!(is_there("20.1 ms") && is_there("220 µs") && is_there("20.0 % unanswered"), "{summary}");
+    }
+
+    #[test]
+    fn a_limit_names_a_direction_once() {
+        let text = "run_id,case_id,case,record,phase,status,workload,direction,limited_by,limited_because\n\
+            r,c1,a,iteration,measure,ok,udp_stream,forward,path,why\nr,c1,a,iteration,measure,ok,udp_stream,reverse,unknown,\n\
+            r,c1,a,iteration,measure,ok,udp_stream,both,unknown,\n";
+        let limits = Cases::read(&mut Table::from_text("t", text).unwrap()).unwrap().limits();
+        assert!(limits.iter().any(|line| line.starts_with("a (forward): limited by path")), "{limits:?}");
+    }
+
+    #[test]
     fn a_wide_interval_stands_in_the_place_of_its_margin() {
         let column = "throughput_bits_per_s";
         let text = format!(

@@ -4,8 +4,8 @@ use super::Judgement;
 use crate::stats::quantiles;
 use schemas::{
     assertion::Assertion,
-    columns::Row,
-    metrics::Better,
+    columns::{Row, results::column},
+    metrics::{Better, Family},
     units::{Unit, human, margin},
     words::{OfferedUnit, Verdict},
 };
@@ -40,6 +40,13 @@ pub fn missed(row: &Row) -> Option<String> {
     let (offered, error) = (row.offered_per_s?, row.rate_error_ratio?);
     let is_missed = share_of(row)? < 1.0 - MISSING;
     is_missed.then(|| format!("{} of {} offered", load(row, offered * (1.0 + error)), load(row, offered)))
+}
+
+/// `20 % unanswered`: the share of datagram requests without an answer; `None`: each had one. `number` gives the row's metrics.
+pub fn unanswered(workload: &str, number: impl Fn(&str) -> Option<f64>) -> Option<String> {
+    let (none, answered) = (number(column::errors)?, number(column::transactions)?);
+    let is_told = workload.starts_with("udp_") && Family::of(workload) == Family::Transactions && none > 0.0;
+    is_told.then(|| format!("{} unanswered", human(Unit::Ratio, none / (none + answered))))
 }
 
 impl Judgement {

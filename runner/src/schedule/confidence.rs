@@ -5,6 +5,7 @@ use analyze::stats::{
     moments::Moments,
     series::{self, Drift},
 };
+use schemas::metrics::Metric;
 
 use crate::plan::case::Policy;
 
@@ -76,6 +77,12 @@ impl Samples {
         finished >= self.policy.max || (finished >= self.policy.min && self.confident() == Some(true))
     }
 
+    /// The mean of that metric, if it is the first.
+    pub fn mean_of(&self, metric: &Metric) -> Option<f64> {
+        let first = self.policy.metrics.first().filter(|first| first.column == metric.column);
+        first.and(self.moments.first())?.mean()
+    }
+
     pub fn stddev(&self) -> Option<f64> {
         self.moments.first()?.stddev()
     }
@@ -120,6 +127,8 @@ mod tests {
     #[test]
     fn a_count_is_a_count() {
         let s = samples(3, 3, None, &[1.0, 2.0]);
+        let mean = |name| s.mean_of(metrics::find(name).unwrap());
+        assert_eq!((mean("throughput"), mean("latency.p50")), (Some(1.5), None));
         assert!(!s.enough(2));
         assert!(s.enough(3));
         assert_eq!(s.confident(), None);

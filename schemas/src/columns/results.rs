@@ -437,6 +437,7 @@ columns! {
         margin_ratio: Number = "Half-width of the confidence interval over the mean, as reached (the worst of the plan's metrics).";
         margin_goal_ratio: Number = "The margin that was asked for.";
         confident: Boolean = "Whether every metric reached its margin.";
+        mean: Number = "Mean of the headline metric over the iterations, in its own unit: the middle of the interval, where the row's percentiles are of all latencies together. Empty where the plan names another metric first.";
         stddev: Number = "Sample standard deviation of the headline metric over the iterations, in its own unit.";
         drift_ratio: Number = "Change of the headline metric from the first to the last iteration along the fitted line, over its mean.";
     }

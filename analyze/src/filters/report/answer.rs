@@ -130,7 +130,7 @@ fn result(case: &Case, metric: &'static Metric) -> String {
         }
         "sent" => format!("{} sent {value}", case.label),
         "transaction_rate" => {
-            let median = metrics::find("latency.p50").and_then(|m| case.centre(m));
+            let median = metrics::find("latency.p50").and_then(|m| case.of_all(m));
             let median = median.map(|v| format!(", median {}", units::human(units::Unit::Microseconds, v)));
             format!("{} made {value}{}", case.label, median.unwrap_or_default())
         }
@@ -173,7 +173,7 @@ fn loaded(cases: &[Case]) -> Option<String> {
     for idle in cases.iter().filter(|c| c.is_timed() && !c.member().is_empty() && !streams(c.name())) {
         let probe = |c: &&Case| c.member() == idle.member() && c.workload() == idle.workload() && c.is_timed();
         for busy in cases.iter().filter(probe).filter(|c| streams(c.name())) {
-            let human = |case: &Case, m: &Metric| Some(units::human(m.unit, case.centre(m)?));
+            let human = |case: &Case, m: &Metric| Some(units::human(m.unit, case.of_all(m)?));
             let pair = |m| Some((human(idle, m)?, human(busy, m)?));
             let (Some(median), Some(tail)) = (pair(p50), pair(p99)) else { continue };
             let (member, idle, busy) = (idle.member(), idle.name(), busy.name());

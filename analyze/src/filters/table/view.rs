@@ -17,9 +17,9 @@ use schemas::{
     },
     metrics::{self, Family, Kind},
     text::short_names,
-    units,
+    units::{self, Unit},
     vocabulary::Meaning,
-    words::{Phase, Status},
+    words::{DemandUnit, Phase, Status},
 };
 
 /// Margin from which on the ends of an interval say more: it reaches to zero.
@@ -120,6 +120,8 @@ pub struct View {
     names: Vec<String>,
     /// Row by row.
     cells: Vec<Vec<String>>,
+    /// The work that a service demand is for, row by row; `None`: unknown.
+    demands: Vec<Option<DemandUnit>>,
     /// A sentence for the user.
     pub note: Option<String>,
     /// Whether columns keep their names and are never left out as uninformative.
@@ -272,6 +274,10 @@ impl View {
             wanted.push(table.header().find(name).filter(|_| is_selective)?);
             Some(wanted.len() - 1)
         });
+        let demand = table.header().find(column::service_demand_unit).map(|column| {
+            wanted.push(column);
+            wanted.len() - 1
+        });
         if choice.record.is_some() {
             table.require(column::record)?;
         }
@@ -293,6 +299,7 @@ impl View {
         if is_selective {
             without_incidental(&names, telling, &mut cells);
         }
+        let demands = cells.iter().map(|row| row[demand?].parse().ok()).collect();
         for row in &mut cells {
             row.truncate(shown);
         }
@@ -302,7 +309,8 @@ impl View {
             (cells.is_empty() && selected).then(|| "no row of the table is chosen by these conditions".to_owned());
         let plain = chosen || choice.all || contents != Contents::Verdicts;
         let verdicts = if plain { None } else { as_verdicts(&names, &cells) };
-        let mut view = Self { names, cells, note: none.or(note), verbatim: choice.all || chosen, chosen, verdicts };
+        let note = none.or(note);
+        let mut view = Self { names, cells, demands, note, verbatim: choice.all || chosen, chosen, verdicts };
         if !chosen && !choice.all && contents.first_sight().is_some() {
             view.drop_constant_words();
         }
@@ -353,9 +361,13 @@ impl View {
                 }
                 let title = if raw { name.clone() } else { title(&about, name, level.as_deref(), self) };
                 let unit = about.unit.filter(|_| !raw && numeric);
-                let text = |cell: &str| match (unit, parse_number(cell)) {
+                let text = |cell: &str, demand: Option<DemandUnit>| match (unit, parse_number(cell)) {
                     (Some(_), Ok(Some(value))) if name.ends_with(column::margin_ratio) => {
                         format!("± {}", units::margin(value))
+                    }
+                    (Some(unit @ Unit::ServiceDemand), Ok(Some(value))) => {
+                        let per = demand.map_or_else(String::new, |of| format!("/{}", of.per()));
+                        units::human(unit, value) + &per
                     }
                     (Some(unit), Ok(Some(value))) => units::human(unit, value),
                     (None, Ok(Some(value))) if !raw && numeric && is_long(cell, value) => format!("{value:.4}"),
@@ -363,8 +375,10 @@ impl View {
                     _ if !raw && name == column::workload => metrics::shown_workload(cell, None),
                     _ => cell.replace(['\n', '\r', '\t'], " "),
                 };
-                let of_row = |row: &Vec<String>| self.wide(row, i).filter(|_| !raw).unwrap_or_else(|| text(&row[i]));
-                Column { title, right: numeric, cells: self.cells.iter().map(of_row).collect() }
+                let of_row = |(row, demand): (&Vec<String>, &Option<DemandUnit>)| {
+                    self.wide(row, i).filter(|_| !raw).unwrap_or_else(|| text(&row[i], *demand))
+                };
+                Column { title, right: numeric, cells: self.cells.iter().zip(&self.demands).map(of_row).collect() }
             })
             .collect()
     }

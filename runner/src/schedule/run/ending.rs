@@ -14,6 +14,7 @@ use netcore::{
 };
 use schemas::{
     columns::Row,
+    metrics::Family,
     text::counted,
     units::{self, Unit, human},
     words::{Record, Status},
@@ -212,6 +213,8 @@ fn confidence_cells(row: &mut Row, samples: &Samples) {
     row.margin_ratio = samples.worst_margin();
     row.margin_goal_ratio = policy.margin;
     row.confident = samples.confident();
+    let headline = Family::from(&*row).headline(|m| row.number(m.column).is_some());
+    row.mean = headline.and_then(|metric| samples.mean_of(metric));
     row.stddev = samples.stddev();
     row.drift_ratio = samples.drift_ratio();
 }
