@@ -82,7 +82,7 @@ pub struct Args {
     /// Only IPv6.
     #[arg(short = '6')]
     v6: bool,
-    /// Then change the setting that each limit names, and say whether that was it: up to half a minute for a limit.
+    /// Then change the setting that each limit names, and say whether that was it: about a minute for a limit.
     #[arg(long, conflicts_with = "json")]
     why: bool,
     /// Also probe the hops of the path before and under load, and say at which link the queue stands. Each direction is one iteration.
