@@ -191,6 +191,27 @@ fn bad_input_gets_a_sentence_and_the_next_command() {
 }
 
 #[test]
+fn a_load_too_short_for_probes_of_the_hops_says_so_and_its_file_is_replaced_aloud() {
+    let folder = Folder::new();
+    let far = Serve::start(&[]);
+    let (table, picture) = (folder.name("r.csv"), folder.name("hops.svg"));
+    let ran = measure(&[&far.address, "--hops", "-R", "-o", &table]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let answer = ran.stdout.lines().find(|line| line.contains("unknown where a queue stands")).expect("an answer");
+    assert!(answer.contains("of probes under load: -t 20 has more"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("replaces it"), "{}", ran.stderr);
+    let ran = plumb(&["plot", "hops", "-o", &picture, &folder.name("r.hops.csv")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let svg = fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("medians of the probes") && !svg.contains("95 % interval"), "{svg}");
+    assert!(!svg.contains("at hop 1: "), "{svg}");
+
+    let ran = measure(&["tcp_rr", "-o", &table]);
+    assert!(ran.stderr.contains("r.csv is there already, and this run replaces it"), "{}", ran.stderr);
+    assert!(ran.stdout.ends_with("keep it: plumb measure tcp_rr -t 2 --save nightly.yaml\n"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_key_of_another_run_is_told_from_none() {
     let far = Serve::on("0.0.0.0", &[]);
     let old = Serve::on("0.0.0.0", &[]);
