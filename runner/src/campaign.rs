@@ -95,7 +95,8 @@ pub fn run(
         }
         lock.find_stale(&files, plans);
         if let Some(table) = files.earlier() {
-            progress.say(&format!("{} is there already, and this run replaces it", table.display()));
+            let show = if progress.is_brief() { Progress::print } else { Progress::say };
+            show(progress, &format!("{} is there already, and this run replaces it", table.display()));
         }
         new
     };

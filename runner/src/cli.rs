@@ -183,11 +183,37 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
+/// Options of iperf3 that `plumb measure` lacks, and what does the same.
+const OF_IPERF3: [(&[&str], &str); 8] = [
+    (&["-c", "--client"], "the host needs no option: plumb measure HOST"),
+    (&["-p", "--port"], "the port stands behind the host: plumb measure HOST:PORT"),
+    (&["-d", "--bidir"], "a plan has both ways at once (--save FILE writes one): direction: bidirectional"),
+    (&["-n", "--bytes", "-k", "--blockcount"], "a plan stops at a count (--save FILE writes one): bytes: 1GiB"),
+    (
+        &["-w", "--window"],
+        "a plan sets buffers (--save FILE writes one): socket: {send_buffer: 1MiB, receive_buffer: 1MiB}",
+    ),
+    (&["-O", "--omit"], "a warm-up is left out already; a plan sets its length (--save FILE writes one): warmup: 2s"),
+    (&["-f", "--format"], "each number has the unit that suits it; -J has bits per second"),
+    (&["-Z", "--zerocopy"], "sendfile is a workload: plumb measure HOST tcp_sendfile"),
+];
+
 /// Tells the command that somebody means who names a host, or types as other programs want it: `plumb 10.0.0.2`, `plumb -c
-/// b.lab`.
+/// b.lab`, `plumb measure b.lab --bidir`.
 fn suggest_measure(error: &mut clap::Error, args: &[OsString]) {
     let word = |at: usize| args.get(at).and_then(|arg| arg.to_str());
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if error.kind() == ErrorKind::UnknownArgument => option.as_str(),
+        _ => "",
+    };
     let tip = match (word(1), word(2)) {
+        (Some("measure"), _) => match OF_IPERF3.iter().find(|(names, _)| names.contains(&unknown)) {
+            Some((_, tip)) => (*tip).to_owned(),
+            None => return,
+        },
+        (Some("serve"), _) if ["-p", "--port"].contains(&unknown) => {
+            format!("the port stands behind an address: --listen 0.0.0.0:{}", value(unknown, args).unwrap_or("PORT"))
+        }
         (Some("-s" | "--server"), _) => "to be the far end: plumb serve".to_owned(),
         (Some("-c" | "--client" | "-H"), Some(host)) => format!("to measure to that host: plumb measure {host}"),
         (Some("-c" | "--client" | "-H"), None) => "to measure to a host: plumb measure HOST".to_owned(),
@@ -195,7 +221,17 @@ fn suggest_measure(error: &mut clap::Error, args: &[OsString]) {
         _ => return,
     };
     error.remove(ContextKind::SuggestedSubcommand);
+    error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+}
+
+/// The value that an option has in these arguments.
+fn value<'a>(option: &str, args: &'a [OsString]) -> Option<&'a str> {
+    let at = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(option)))?;
+    match args[at].to_str()?.split_once('=') {
+        Some((_, value)) => Some(value),
+        None => args.get(at + 1)?.to_str().filter(|next| !next.starts_with('-')),
+    }
 }
 
 /// Lists the topics to somebody who asks for help about something that is none.
@@ -256,12 +292,7 @@ fn suggest_key(error: &mut clap::Error, args: &[OsString]) {
             None => return,
         },
     };
-    let written = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.split('=').next() == Some(option)));
-    let value = written.and_then(|at| match args[at].to_str()?.split_once('=') {
-        Some((_, value)) => Some(value),
-        None => args.get(at + 1)?.to_str().filter(|next| !next.starts_with('-')),
-    });
-    let whole = if path.contains('=') { path } else { format!("{path}={}", value.unwrap_or("VALUE")) };
+    let whole = if path.contains('=') { path } else { format!("{path}={}", value(option, args).unwrap_or("VALUE")) };
     let tip = format!("{words}: --set {whole}");
     error.remove(ContextKind::SuggestedArg);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));

@@ -177,10 +177,26 @@ fn bad_input_gets_a_sentence_and_the_next_command() {
         (&["-P", "0"], 2, "0 is not in"),
         (&["--copy"], 2, "ssh://user@b.lab"),
         (&["127.0.0.1", "tcp_rrr"], 2, "did you mean `tcp_rr`?"),
+        (&["-R", "tcp_stream", "tcp_rr"], 2, "-R is for streams, and tcp_rr is none: leave it out"),
+        (
+            &["b.lab", "--bidir"],
+            2,
+            "tip: a plan has both ways at once (--save FILE writes one): direction: bidirectional",
+        ),
+        (&["-c", "b.lab"], 2, "tip: the host needs no option: plumb measure HOST"),
+        (&["b.lab", "-p", "9000"], 2, "tip: the port stands behind the host: plumb measure HOST:PORT"),
+        (&["b.lab", "-p9000"], 2, "tip: the port stands behind the host"),
+        (&["b.lab", "--bytes=1G"], 2, "tip: a plan stops at a count (--save FILE writes one): bytes: 1GiB"),
+        (&["b.lab", "-w", "4M"], 2, "socket: {send_buffer: 1MiB, receive_buffer: 1MiB}"),
+        (&["b.lab", "-Z"], 2, "plumb measure HOST tcp_sendfile"),
     ] {
         let ran = measure(args);
         assert_eq!(ran.code, Some(code), "{args:?}: {}{}", ran.stdout, ran.stderr);
-        assert!(ran.stderr.contains(sentence), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(sentence) && !ran.stderr.contains("use '-- "), "{args:?}: {}", ran.stderr);
+    }
+    for args in [&["serve", "-p", "9000"], &["serve", "--port", "9000"]] {
+        let ran = plumb(args);
+        assert!(ran.code == Some(2) && ran.stderr.contains("--listen 0.0.0.0:9000"), "{args:?}: {}", ran.stderr);
     }
     for short in ["0", "1.9"] {
         let ran = plumb(&["measure", "-t", short]);
@@ -188,6 +204,26 @@ fn bad_input_gets_a_sentence_and_the_next_command() {
     }
     let ran = plumb(&["run", "10.0.0.2"]);
     assert!(ran.code == Some(2) && ran.stderr.contains("plumb measure 10.0.0.2"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_load_too_short_for_probes_of_the_hops_says_so_and_its_file_is_replaced_aloud() {
+    let folder = Folder::new();
+    let far = Serve::start(&[]);
+    let (table, picture) = (folder.name("r.csv"), folder.name("hops.svg"));
+    let ran = measure(&[&far.address, "--hops", "-R", "-o", &table]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let answer = ran.stdout.lines().find(|line| line.contains("unknown where a queue stands")).expect("an answer");
+    assert!(answer.contains("of probes under load: -t 20 has more"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("replaces it"), "{}", ran.stderr);
+    let ran = plumb(&["plot", "hops", "-o", &picture, &folder.name("r.hops.csv")]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let svg = fs::read_to_string(picture).unwrap();
+    assert!(svg.contains("medians of the probes") && !svg.contains("95 % interval"), "{svg}");
+
+    let ran = measure(&["tcp_rr", "-o", &table]);
+    assert!(ran.stderr.contains("r.csv is there already, and this run replaces it"), "{}", ran.stderr);
+    assert!(ran.stdout.ends_with("keep it: plumb measure tcp_rr -t 2 --save nightly.yaml\n"), "{}", ran.stdout);
 }
 
 #[test]

@@ -97,6 +97,16 @@ fn a_netserver_is_the_far_end_of_every_test_that_it_has() {
 }
 
 #[test]
+fn a_netserver_alone_is_measured_to_without_a_plan() {
+    let Some(server) = Netserver::new() else { return };
+    let mut command = server.namespace.command(env!("CARGO_BIN_EXE_plumb"));
+    let ran: Ran = command.args(["measure", "127.0.0.1", "-t", "3"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains(" · speaks to netserver on port 12865 · "), "{}", ran.stdout);
+    assert!(["idle", "download", "upload"].iter().all(|test| ran.stdout.contains(test)), "{}", ran.stdout);
+}
+
+#[test]
 fn tests_that_netperf_lacks_are_refused_at_their_lines() {
     let folder = Folder::new();
     for (body, word, advice) in [

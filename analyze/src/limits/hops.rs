@@ -5,7 +5,10 @@
 //! link met the same queue: in each round they add what the last hop adds, however much that changes from round to round. A
 //! router may answer slowly by itself; then it adds something else, and is left out, and never blamed.
 
-use schemas::units::{Unit, human};
+use schemas::{
+    text::counted,
+    units::{Unit, human},
+};
 
 use crate::stats::{
     compare::shift,
@@ -67,6 +70,12 @@ pub struct Verdict {
 /// Of the interval of what a hop adds. It has bounds from three answers before the load and five under it on, or two and eight.
 const LEVEL: f64 = 0.95;
 
+/// Rounds of probes under load that suffice.
+const ENOUGH_ROUNDS: usize = 5;
+
+/// Advice where the load ended before that.
+pub const LONGER: &str = "give the test a `duration` of 5 s or more";
+
 /// Least round trip that a queue adds, microseconds: the scheduling of two hosts under load takes as much.
 const LEAST_US: f64 = 2000.0;
 
@@ -102,8 +111,15 @@ pub fn judge(path: &[Trips], reached: bool) -> (Vec<Judged>, Verdict) {
     let unknown = |because: &str| Verdict { place: None, because: format!("unknown where a queue stands: {because}") };
     let Some((last, total)) = judged.iter().enumerate().rev().find_map(|(at, hop)| Some((at, hop.added?))) else {
         let any = path.iter().any(|hop| hop.address.is_some());
-        let because = if any { "the hops answered too few probes" } else { "no hop answered the probes" };
-        return (judged, unknown(because));
+        let rounds = path.iter().map(|hop| hop.loaded_us.len()).max().unwrap_or(0);
+        let because = match any {
+            false => "no hop answered the probes".to_owned(),
+            true if rounds < ENOUGH_ROUNDS => {
+                format!("there was time for {} of probes under load: {LONGER}", counted(rounds, "round"))
+            }
+            true => "the hops answered too few probes".to_owned(),
+        };
+        return (judged, unknown(&because));
     };
     if total.centre < LEAST_US.max(LEAST_DEVIATIONS * deviation(&path[last].idle_us)) {
         let grew = format!("the round trip to hop {} changed by {} under load", last + 1, signed(total.centre));
@@ -357,6 +373,12 @@ mod tests {
             hop.idle_us.truncate(1);
         }
         assert!(because(&few, true).ends_with("the hops answered too few probes"));
+        let mut short = path(2, Some(1), 80_000.0, 5);
+        for (hop, rounds) in short.iter_mut().zip([0, 1]) {
+            hop.loaded_us.truncate(rounds);
+        }
+        let time = because(&short, true);
+        assert!(time.contains("time for 1 round of probes under load: ") && time.ends_with(LONGER), "{time}");
         // The far end drops the probes: what is behind the last router cannot be seen.
         let cut = because(&path(3, None, 0.0, 5), false);
         assert!(cut.contains("to hop 3 changed by") && cut.ends_with("nothing behind it answers"), "{cut}");

@@ -143,8 +143,10 @@ fn figure(options: &Options, records: &Records, series: &[Series], scale: &[Seri
         layers.push(Layer::Marks { points, sign: look.sign, colour: look.colour, weight: 1.0 });
         legend.push(Entry { label: line.name.clone(), key: look.key() });
     }
+    let has_intervals = series.iter().flat_map(|line| &line.points).any(|point| point.low.is_some());
     let mut notes = vec![if is_alone(records) {
-        "medians of the probes; under load with the 95 % interval of what it adds".to_owned()
+        let interval = if has_intervals { "; under load with the 95 % interval of what it adds" } else { "" };
+        format!("medians of the probes{interval}")
     } else {
         let points = series.iter().flat_map(|line| &line.points);
         series::explain(&points, &Condense::of(options, hop::loaded_us), records)
@@ -159,7 +161,9 @@ fn figure(options: &Options, records: &Records, series: &[Series], scale: &[Seri
             Some(format!("{} {sign}{}", line.name, human(Unit::Microseconds, added.abs())))
         };
         let added: Vec<String> = loads.iter().filter_map(added).collect();
-        notes.push(format!("at hop {last}: {}", added.join(", ")));
+        if !added.is_empty() {
+            notes.push(format!("at hop {last}: {}", added.join(", ")));
+        }
     }
     if records.list.iter().any(|record| !records.text(record, hop::note).is_empty()) {
         notes.push("* answers slowly by itself, or from several addresses".to_owned());

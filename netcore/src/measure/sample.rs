@@ -222,8 +222,10 @@ impl EvidenceReader {
     /// Drops that the transport can have and this host does not show.
     fn unknown_drops(&self, drops: &Drops) -> impl Iterator<Item = String> {
         let has_interface = self.transport.has_interface();
-        let no_route = has_interface && !self.has_link;
         let has_sockets = self.drops.has_sockets();
+        // Of a ping's far end the kernel alone takes part, and nobody tells the end where the near one is.
+        let is_kernels = self.transport == Transport::Icmp && !has_sockets;
+        let no_route = has_interface && !self.has_link && !is_kernels;
         [
             (no_route, "drops of the interface (no interface with a route to the other end was found)"),
             (

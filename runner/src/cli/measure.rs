@@ -82,7 +82,7 @@ pub struct Args {
     /// Only IPv6.
     #[arg(short = '6')]
     v6: bool,
-    /// Then change the setting that each limit names, and say whether that was it: up to half a minute for a limit.
+    /// Then change the setting that each limit names, and say whether that was it: about a minute for a limit.
     #[arg(long, conflicts_with = "json")]
     why: bool,
     /// Also probe the hops of the path before and under load, and say at which link the queue stands. Each direction is one iteration.
@@ -149,14 +149,16 @@ fn asked(args: &Args) -> Result<Asked, Error> {
         ));
     }
     let workloads: Vec<String> = first.into_iter().chain(args.workloads.iter().cloned()).collect();
-    let floods = |name: &String| {
-        let kind = name.parse::<Workload>().map(|workload| workload.kind);
-        matches!(kind, Ok(Kind::Traffic { pattern: Pattern::Stream, transport, .. }) if transport.is_datagram())
-    };
+    let kind = |name: &String| name.parse::<Workload>().map(|workload| workload.kind);
+    let is_stream = |name: &&String| matches!(kind(name), Ok(Kind::Traffic { pattern: Pattern::Stream, .. }) | Err(_));
+    if let Some(other) = workloads.iter().find(|name| args.load.reverse && !is_stream(name)) {
+        return Err(Error::Usage(format!("-R is for streams, and {other} is none: leave it out")));
+    }
+    let floods = |name: &String| matches!(kind(name), Ok(Kind::Traffic { pattern: Pattern::Stream, transport, .. }) if transport.is_datagram());
     if args.load.rate.is_none() && (args.load.udp || workloads.iter().any(floods)) {
         return Err(Error::Usage(format!(
             "datagrams need a rate, so that they do not flood the path: plumb measure{} -b 10M",
-            words()
+            words(false)
         )));
     }
     let host = host.map(|host| of_version(host, args)).transpose()?;
@@ -291,14 +293,19 @@ fn show(args: &Args, asked: &Asked, report: &Report, took: Duration) -> Result<(
     } else {
         measure::write(asked, report, took, &Sheet::stdout(), &mut out).and_then(|()| match &args.save {
             Some(path) => writeln!(out, "plan: {0}; plumb run {0} measures the same again", path.display()),
-            None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words()),
+            None => writeln!(out, "keep it: plumb measure{} --save nightly.yaml", words(args.output.is_some())),
         })
     };
     super::shown(written.and_then(|()| out.flush()))
 }
 
-/// The words of this command line behind `plumb measure`, for a shell.
-fn words() -> String {
-    let words = std::env::args().skip(2).filter(|word| word != "--why");
+/// The words of this command line behind `plumb measure`, for a shell. Without `-o FILE` where that is written: it would be replaced.
+fn words(is_written: bool) -> String {
+    let mut is_file = false;
+    let words = std::env::args().skip(2).filter(|word| {
+        let is_output = is_written && (word.starts_with("-o") || word.starts_with("--output"));
+        let is_left_out = std::mem::replace(&mut is_file, is_output && (word == "-o" || word == "--output"));
+        word != "--why" && !is_left_out && !is_output
+    });
     words.flat_map(|word| [" ".to_owned(), shell_word(&plain(&word), "")]).collect()
 }

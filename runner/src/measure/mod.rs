@@ -43,7 +43,7 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
     aligned(&columns(&rows, &report.summaries), &sheet.indented(2), out)?;
     // Round trips one after the other are limited by the path's length, which their own line says.
     let loads = rows.iter().filter(|row| row.case.as_deref() != Some(IDLE));
-    let limits = limits::lines(loads.map(|row| (name(row), *row)));
+    let limits = in_options(limits::lines(loads.map(|row| (name(row), *row))));
     if !limits.is_empty() {
         writeln!(out)?;
         table::write_sentences(&limits, sheet, out)?;
@@ -53,6 +53,11 @@ pub fn write(asked: &Asked, report: &Report, took: Duration, sheet: &Sheet, out:
         writeln!(out)?;
     }
     notes.iter().try_for_each(|note| writeln!(out, "{}", style::remark(sheet, style::NOTE, "note", note)))
+}
+
+/// With the option in the place of a plan's key, for a plan that is not the user's.
+fn in_options(limits: Vec<String>) -> Vec<String> {
+    limits.into_iter().map(|limit| limit.replace(limits::hops::LONGER, "-t 20 has more")).collect()
 }
 
 /// The run's notes, and what to type next where the options were not right for the path.
@@ -191,7 +196,7 @@ pub fn json(asked: &Asked, report: &Report, took: Duration) -> Value {
         "speaks": asked.speaks.map_or("plumb", |program| program.as_str()),
         "took_s": took.as_secs_f64(),
         "rows": rows,
-        "limits": table::limits(&report.summaries),
+        "limits": in_options(table::limits(&report.summaries)),
         "notes": notes(asked, report),
         "failed": report.failures().map(|(case, why)| json!({"case": case, "why": why})).collect::<Vec<_>>(),
     })

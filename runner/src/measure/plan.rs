@@ -237,6 +237,12 @@ fn window(time: Duration, fixed: Duration, interval: Option<Duration>) -> (u32, 
     (least, measure.max(shortest))
 }
 
+/// The nearest length in whole seconds that holds an interval, if there are any: a netserver that sends counts no others.
+fn whole_seconds(length: Duration, interval: Option<Duration>) -> Duration {
+    let least = interval.map_or(1, |interval| interval.as_secs() + u64::from(interval.subsec_nanos() > 0));
+    Duration::from_secs((length + Duration::from_millis(500)).as_secs().max(least))
+}
+
 /// `{min: 3, max: 5, margin: 5%}`: iterations that fit into a time, until the answer is good enough.
 fn policy(least: u32, time: Duration, one: Duration, metrics: &str) -> String {
     let fit = u32::try_from(time.as_millis() / one.as_millis().max(1)).unwrap_or(u32::MAX);
@@ -258,7 +264,7 @@ impl Asked {
         if !self.workloads.is_empty() {
             return self.plan();
         }
-        let lengths = self.lengths(self.share(), None);
+        let lengths = self.lengths(self.share(), self.load.interval);
         let to = if self.host.is_some() { format!("to: {SERVER}, ") } else { String::new() };
         let (warmup, measure) = (ms(lengths.warmup), ms(lengths.measure));
         let mut text = format!("version: 1\nname: measure\n{}", self.inventory());
@@ -336,7 +342,13 @@ impl Asked {
     /// Lengths of an iteration of a direction, or of a workload, that has this time in all.
     fn lengths(&self, share: Duration, interval: Option<Duration>) -> Lengths {
         let settles = !self.load.udp && (self.load.streams > 1 || share >= SETTLES_FROM);
-        Lengths::of(self.round_trip, share, interval, if settles { SETTLING } else { Duration::ZERO })
+        let lengths = Lengths::of(self.round_trip, share, interval, if settles { SETTLING } else { Duration::ZERO });
+        if self.speaks.is_none() {
+            return lengths;
+        }
+        // Other programs count from the first byte on.
+        let measure = whole_seconds(lengths.warmup + lengths.measure, interval);
+        Lengths { warmup: Duration::ZERO, measure, ..lengths }
     }
 
     fn idle_length(&self) -> Duration {
@@ -368,7 +380,7 @@ impl Asked {
             let mut load = self.load();
             load.push(format!("direction: {direction}"));
             if !is_ours {
-                load.push(format!("duration: {}", ms(lengths.warmup + lengths.measure)));
+                load.push(format!("duration: {}", ms(lengths.measure)));
                 for key in load {
                     let _ = writeln!(text, "    {key}");
                 }
@@ -399,9 +411,11 @@ impl Asked {
         let warmup = self.lengths(share, None).warmup;
         let idle = if self.hops { IDLE_PATH } else { Duration::ZERO };
         let fixed = warmup + SETTING_UP + 4 * self.round_trip + idle;
-        let (least, measure) = window(share, fixed, self.load.interval);
+        let interval = self.load.interval.or(self.speaks.map(|_| Duration::from_secs(1)));
+        let (least, measure) = window(share, fixed, interval);
         let (least, measure) =
             if self.hops { (1, share.saturating_sub(fixed).max(SHORTEST)) } else { (least, measure) };
+        let measure = if self.speaks.is_some() { whole_seconds(measure, interval) } else { measure };
         let _ = writeln!(text, "  warmup: {}\n  duration: {}", ms(warmup), ms(measure));
         let _ = writeln!(text, "  iterations: {}", policy(least, share, measure + fixed, ""));
         for key in self.load().into_iter().skip(1) {
@@ -501,6 +515,29 @@ mod tests {
         assert_eq!((least, measure), (1, 3 * second));
         let (least, measure) = window(10 * second, second, Some(second));
         assert_eq!((least, measure), (3, 2 * second));
+    }
+
+    #[test]
+    fn every_time_is_right_for_the_other_programs() {
+        let streams = ["tcp_stream".to_owned(), "tcp_rr".to_owned()];
+        for (seconds, ms) in (2..=30).flat_map(|seconds| [0, 100, 1000, 1300].map(|ms| (f64::from(seconds), ms))) {
+            for (program, known) in [(Program::Netperf, 2), (Program::Iperf3, 1)] {
+                let interval = (ms > 0).then(|| Duration::from_millis(ms));
+                let load = Load { interval, ..asked(seconds).load };
+                let asked = Asked { speaks: Some(program), load, ..asked(seconds) };
+                let named = Asked { workloads: streams[..known].to_vec(), ..asked.clone() };
+                let back = Asked { load: Load { reverse: true, ..asked.load.clone() }, ..named.clone() };
+                let back = Asked { workloads: streams[..1].to_vec(), ..back };
+                for text in [asked.plan(), asked.loads(), named.plan(), back.plan()] {
+                    if let Err(wrong) = load_str("measure", &text, &LoadOptions::default()) {
+                        panic!("-t {seconds} -i {ms} ms: {}\n{text}", wrong.render(crate::plan::Format::Human));
+                    }
+                }
+                let lengths = asked.lengths(asked.share(), interval);
+                let all = 2 * lengths.least * lengths.iteration(asked.round_trip) + asked.idle_length();
+                assert!(ms > 0 || all.as_secs_f64() <= seconds + 2.0, "-t {seconds}: {all:?}");
+            }
+        }
     }
 
     #[test]

@@ -194,10 +194,11 @@ pub struct Estimate {
 /// `about 18 s`, or `18 s to 3 min` where confidence decides.
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.least == self.most {
-            write!(f, "about {}", span(self.least))?;
+        let [least, most] = [self.least, self.most].map(span);
+        if least == most {
+            write!(f, "about {least}")?;
         } else {
-            write!(f, "{} to {}", span(self.least), span(self.most))?;
+            write!(f, "{least} to {most}")?;
         }
         if self.open { f.write_str(" (with an assumed length for what stops by a count)") } else { Ok(()) }
     }
@@ -304,5 +305,8 @@ mod tests {
         assert_eq!(span(Duration::from_mins(10)), "10 min");
         assert_eq!(span(Duration::from_mins(125)), "2 h 5 min");
         assert_eq!(span(Duration::from_hours(1)), "1 h");
+        let range =
+            |ms: u64| Estimate { least: Duration::from_millis(2100), most: Duration::from_millis(ms), open: false };
+        assert_eq!([2900, 3100].map(|ms| range(ms).to_string()), ["about 3 s", "3 s to 4 s"]);
     }
 }

@@ -94,8 +94,12 @@ fn a_transport_without_an_interface_lacks_none() {
     let evidence = reader.between(&before, &after, None);
     assert_eq!((evidence.drops, evidence.ce_packets, evidence.thread), (Drops::default(), None, None));
     assert_eq!(evidence.missing, ["soft interrupts (/proc/stat names no CPU)"]);
-    let mut reader = EvidenceReader::open(Transport::Tcp, None, Vec::new());
-    let (before, after) = (reader.read(), reader.read());
-    let missing = reader.between(&before, &after, None).missing;
-    assert_eq!(missing[1..], ["drops of the interface (no interface with a route to the other end was found)"]);
+    let missing = |transport| {
+        let mut reader = EvidenceReader::open(transport, None, Vec::new());
+        let (before, after) = (reader.read(), reader.read());
+        reader.between(&before, &after, None).missing
+    };
+    let no_route = "drops of the interface (no interface with a route to the other end was found)";
+    assert_eq!(missing(Transport::Tcp)[1..], [no_route]);
+    assert_eq!(missing(Transport::Icmp)[1..], [""; 0], "a ping's far end has no socket");
 }
