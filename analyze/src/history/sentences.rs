@@ -173,7 +173,7 @@ impl Words {
         let (was, is) = (value(finding.was), value(finding.is));
         // To a level of 0 there is no ratio.
         let ratio = Some(margin(finding.ratio.abs())).filter(|ratio| !ratio.is_empty());
-        let by = |interval: &str| ratio.iter().map(|by| format!("{by}{interval} ")).collect::<String>() + way;
+        let by = |interval: &str| ratio.as_ref().map_or_else(String::new, |by| format!("{by}{interval} ")) + way;
         let size = by("");
         Self {
             levels: if finding.is_drift {

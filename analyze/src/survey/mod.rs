@@ -186,9 +186,12 @@ pub struct Doubtful {
     pub at_best: Vec<(usize, usize)>,
 }
 
+/// Pairs, the words for them, and what may be behind them.
+type Doubt<'s> = (&'s [(usize, usize)], &'static str, &'static str);
+
 impl Doubtful {
-    /// Each kind of pairs with its words, and what may be behind it.
-    pub fn kinds(&self) -> [(&[(usize, usize)], &'static str, &'static str); 2] {
+    /// Each kind of pairs.
+    pub fn kinds(&self) -> [Doubt<'_>; 2] {
         [
             (
                 &self.of_round,

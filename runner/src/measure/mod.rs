@@ -160,7 +160,8 @@ fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
     let us = |value: f64| human(Unit::Microseconds, value);
     vec![
         column(false, &name),
-        column(true, &|row| match row.latency_p50_us.filter(|_| is_idle(row)) {
+        // The interval beside it is that of the mean.
+        column(true, &|row| match row.mean.or(row.latency_p50_us).filter(|_| is_idle(row)) {
             Some(p50) => us(p50),
             None if row.member.is_some() || !is_idle(row) => table::result(row),
             None => row.status.map_or_else(String::new, |status| status.to_string()),

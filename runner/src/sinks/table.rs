@@ -96,7 +96,7 @@ pub fn write_sentences(sentences: &[String], sheet: &Sheet, out: &mut dyn Write)
     Ok(())
 }
 
-/// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or `median 52 µs  p50 49 µs  p99 71 µs` (the
+/// The headline of a row: `41.8 Gbit/s`, or `19.7 k/s  p50 49 µs  p99 71 µs`, or `mean p50 52 µs  p50 49 µs  p99 71 µs` (the
 /// mean of the iterations, and percentiles of all), or why there is none.
 pub fn result(row: &Row) -> String {
     if row.status.is_some_and(|s| s != Status::Ok) && row.iterations.unwrap_or(0) == 0 {
@@ -125,7 +125,7 @@ pub fn result(row: &Row) -> String {
     // The interval is that of the mean of the iterations.
     let is_median = headline.is_some_and(|metric| metric.column == column::latency_p50_us);
     if let Some(mean) = row.mean.filter(|_| is_median && row.iterations > Some(1)) {
-        parts.insert(0, format!("median {}", human(Unit::Microseconds, mean)));
+        parts.insert(0, format!("mean p50 {}", human(Unit::Microseconds, mean)));
     }
     if let Some(loss) = row.loss_ratio.filter(|_| matches!(family, Family::Stream | Family::Ping)) {
         parts.push(format!("loss {}", human(Unit::Ratio, loss)));
@@ -286,7 +286,7 @@ mod tests {
         let ping = Row { latency_p50_us: Some(49.0), latency_p99_us: Some(71.0), ..of("ping") };
         assert_eq!(result(&ping), "p50 49.0 µs  p99 71.0 µs");
         let several = Row { mean: Some(21_900.0), iterations: Some(10), loss_ratio: Some(0.5), ..ping };
-        assert_eq!(result(&several), "median 21.9 ms  p50 49.0 µs  p99 71.0 µs  loss 50.0 %");
+        assert_eq!(result(&several), "mean p50 21.9 ms  p50 49.0 µs  p99 71.0 µs  loss 50.0 %");
         let asked = Row { errors: Some(4), transactions: Some(16), ..of("udp_rr") };
         assert_eq!(result(&Row { latency_p50_us: Some(49.0), ..asked }), "p50 49.0 µs  20.0 % unanswered");
         let program = Row { elapsed_s: Some(6.0), iterations: Some(3), ..of("command") };
