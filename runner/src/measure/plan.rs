@@ -237,10 +237,10 @@ fn window(time: Duration, fixed: Duration, interval: Option<Duration>) -> (u32, 
     (least, measure.max(shortest))
 }
 
-/// The nearest length in whole seconds that holds an interval, if there are any: a netserver that sends counts no others.
+/// Whole seconds of a length, one at least, that hold an interval, if there are any: a netserver that sends counts no others.
 fn whole_seconds(length: Duration, interval: Option<Duration>) -> Duration {
     let least = interval.map_or(1, |interval| interval.as_secs() + u64::from(interval.subsec_nanos() > 0));
-    Duration::from_secs((length + Duration::from_millis(500)).as_secs().max(least))
+    Duration::from_secs(length.as_secs().max(least))
 }
 
 /// `{min: 3, max: 5, margin: 5%}`: iterations that fit into a time, until the answer is good enough.
