@@ -280,7 +280,7 @@ proptest::proptest! {
         let mut c = if in_turns { Comparison::in_turns(&rounds, rule, comparisons) } else { Comparison::of(&base, &new, rule) };
         c.decide_among(comparisons);
         let (p, (low, high)) = (c.p.unwrap_or(1.0), c.interval.unwrap_or((f64::NEG_INFINITY, f64::INFINITY)));
-        let (bound, excluded) = (rule.min_ratio, excludes_no_change((low, high)));
+        let (bound, excluded) = (rule.min_ratio * (1.0 - ROUNDING), excludes_no_change((low, high)));
         match c.verdict {
             Verdict::Regression | Verdict::Improvement => {
                 proptest::prop_assert!(p <= rule.alpha && excluded && c.change.unwrap().abs() >= bound, "{c:?}");
