@@ -36,8 +36,8 @@ fn of_end(row: &Row, end: &str) -> Option<f64> {
         let shared = row.same_machine != Some(false);
         // Both ends may be in one process: then each of them has its whole share, with the other's thread in it.
         let is_one_process = |other: f64| {
-            (other - cpus).abs() <= ONE_PROCESS * cpus
-                && others_of_process >= (1.0 - ONE_PROCESS) * cell(other_end, "thread_busy_ratio").unwrap_or(0.0)
+            let has_thread = |busy: f64| others_of_process >= (1.0 - ONE_PROCESS) * busy;
+            (other - cpus).abs() <= ONE_PROCESS * cpus && cell(other_end, "thread_busy_ratio").is_some_and(has_thread)
         };
         let of_other_end = cell(other_end, "process_cpus").filter(|cpus| shared && !is_one_process(*cpus));
         let of_other_end = of_other_end.unwrap_or(0.0);
@@ -140,6 +140,7 @@ mod tests {
             ..waiting.clone()
         };
         is_left(one.clone(), 0.29);
+        is_left(Row { remote_thread_busy_ratio: None, ..one.clone() }, 0.01);
         // Two processes whose threads are as busy as each other.
         is_left(Row { local_process_cpus: Some(0.2), remote_process_cpus: Some(0.2), ..one }, 0.3);
         is_left(Row { local_process_cpus: Some(0.5), ..waiting.clone() }, 0.2);

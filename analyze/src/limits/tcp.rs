@@ -477,8 +477,8 @@ pub fn quic_rule(evidence: &Evidence<'_>) -> Result<Limit, String> {
     match (row.quic_blocked.unwrap_or(0), stands) {
         (blocked, None) if blocked as f64 >= FEW_PACKETS => {
             let because = format!(
-                "the sender said {} times that the receiver's window was full, and no queue stood on the path; `quic.window` sets it",
-                human(Unit::Count, blocked as f64)
+                "the sender said {} that the receiver's window was full, and no queue stood on the path; `quic.window` sets it",
+                evidence.count(blocked as f64, "times")
             );
             Ok(Limit::named(LimitedBy::ReceiverWindow, 1.0, because))
         }

@@ -200,7 +200,7 @@ impl Doubtful {
             ),
             (
                 &self.at_best,
-                "slow, which the best iterations neither show nor refute",
+                "slow, which the best iterations neither prove nor refute",
                 "more iterations of each pair decide it",
             ),
         ]

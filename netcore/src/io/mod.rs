@@ -116,14 +116,14 @@ fn retry<T>(mut call: impl FnMut() -> nix::Result<T>) -> io::Result<T> {
 }
 
 /// `send` and `recv` on a socket. `wait` says whether they block, and what comes after one that did not.
-pub struct Calls<W> {
+pub struct SocketCalls<W> {
     pub link: Arc<Link>,
     pub wait: W,
     /// Flags of every receive call besides those of `wait` ([`receive_flags`]).
     pub receive_flags: MsgFlags,
 }
 
-impl<W: Wait> Channel for Calls<W> {
+impl<W: Wait> Channel for SocketCalls<W> {
     type Wait = W;
 
     #[inline]

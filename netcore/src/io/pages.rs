@@ -20,7 +20,7 @@ use nix::{
 use super::{Channel, buffers::Buffers, receive, receive_by, retry, wait::Block};
 use crate::{report::Granted, sys::Pages, transport::Link};
 
-/// Sends the next bytes of a constant payload. It receives as [`super::Calls`] with [`Block`] does: only the end of the stream.
+/// Sends the next bytes of a constant payload. It receives as [`super::SocketCalls`] with [`Block`] does: only the end of the stream.
 pub trait SendPages {
     fn link(&self) -> &Link;
 

@@ -24,7 +24,7 @@ use nix::sys::socket::MsgFlags;
 
 use crate::{
     io::{
-        Calls, Channel, Pipe,
+        Channel, Pipe, SocketCalls,
         buffers::{Buffers, Expected},
         fill::FillFiles,
         message::{Messages, Window},
@@ -289,13 +289,13 @@ pub fn run(worker: &mut Worker) -> Result<(), WorkerError> {
     }
     let receive_flags = worker.receive_flags();
     match (worker.spec.resolved_io(), worker.role) {
-        (Io::Nonblocking, _) => over(worker, Calls { link, wait: Poll, receive_flags }),
+        (Io::Nonblocking, _) => over(worker, SocketCalls { link, wait: Poll, receive_flags }),
         (Io::Spin, _) => {
             let wait = spin(worker);
-            over(worker, Calls { link, wait, receive_flags })
+            over(worker, SocketCalls { link, wait, receive_flags })
         }
         (Io::Sendfile | Io::Splice | Io::Vmsplice | Io::Zerocopy, Role::Sender) => send_pages(worker),
-        _ => over(worker, Calls { link, wait: Block, receive_flags }),
+        _ => over(worker, SocketCalls { link, wait: Block, receive_flags }),
     }
 }
 
@@ -345,7 +345,7 @@ fn run_multiplexed(worker: &mut Worker, turns: multiplex::Turns<'_>) -> Result<(
     }
     let link = worker.link.clone();
     let receive_flags = worker.receive_flags();
-    over(worker, Calls { link, wait: turns, receive_flags })
+    over(worker, SocketCalls { link, wait: turns, receive_flags })
 }
 
 /// Runs a worker's loop over TLS. Two workers of one connection have a half each.

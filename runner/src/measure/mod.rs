@@ -127,7 +127,7 @@ fn headline(asked: &Asked, report: &Report, took: Duration) -> String {
     let there = hosts.get(SERVER).or_else(|| hosts.get("local").filter(|_| asked.host.is_none()));
     let mut parts = vec![plain(place)];
     let idle = report.summaries.iter().find(|row| row.case.as_deref() == Some(IDLE));
-    let away = idle.and_then(|row| row.latency_p50_us).filter(|_| asked.host.is_some());
+    let away = idle.and_then(round_trip_us).filter(|_| asked.host.is_some());
     parts.extend(away.map(|us| format!("{} away", human(Unit::Microseconds, us))));
     match (asked.speaks, there) {
         (Some(program), _) => parts.push(format!("speaks to {} on port {}", program.server(), program.port())),
@@ -154,15 +154,19 @@ fn name(row: &Row) -> String {
     row.case.clone().unwrap_or_default()
 }
 
+/// Round trip of the idle path, microseconds: the mean of the medians, whose interval stands beside it.
+fn round_trip_us(row: &Row) -> Option<f64> {
+    row.mean.or(row.latency_p50_us)
+}
+
 fn columns(rows: &[&Row], all: &[Row]) -> Vec<Column> {
     let column = |right, cell: &dyn Fn(&Row) -> String| Column::of("", right, rows, |row| cell(row));
     let is_idle = |row: &Row| row.case.as_deref() == Some(IDLE);
     let us = |value: f64| human(Unit::Microseconds, value);
     vec![
         column(false, &name),
-        // The interval beside it is that of the mean.
-        column(true, &|row| match row.mean.or(row.latency_p50_us).filter(|_| is_idle(row)) {
-            Some(p50) => us(p50),
+        column(true, &|row| match round_trip_us(row).filter(|_| is_idle(row)) {
+            Some(round_trip) => us(round_trip),
             None if row.member.is_some() || !is_idle(row) => table::result(row),
             None => row.status.map_or_else(String::new, |status| status.to_string()),
         }),

@@ -270,7 +270,7 @@ columns! {
         outage_max_us: Number = "The longest one, from when its first request was due until a request was answered as usual again, microseconds; 0 without one. Of one that lasts to the end of the test, at least so much."
             => ("outage.max", Microseconds, Lower, Gauge, "outage, longest");
         outage_total_us: Number = "All of them together, microseconds; in a summary those of all iterations."
-            => ("outage.total", Microseconds, Lower, Gauge, "outages, together");
+            => ("outage.total", Microseconds, Lower, Count, "outages, together");
         outage_begin_s: Number = "Begin of the longest one, seconds after the measure phase's start.";
         outage_bound_us: Number = "Bound of the error of begin and length: the time between two requests, microseconds. A request beside an outage that was lost by chance adds as much.";
         silence_us: Number = "Longest time in the measure phase for which nothing of a stream arrived, at least, microseconds: by the receiver's intervals, a run of lost datagrams, or TCP's waits after its retransmission timeout, as a mean (Linux 6.7). Empty below half a second, and where such pauses are usual. In a summary the longest.";

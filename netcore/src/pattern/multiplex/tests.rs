@@ -9,7 +9,7 @@ use std::{
 use nix::sys::socket::{recv, send};
 
 use super::*;
-use crate::io::{Calls, Channel as _};
+use crate::io::{Channel as _, SocketCalls};
 
 /// A flow's link over one end of a pair of sockets, and the other end.
 fn pair(flow: u32) -> (Arc<Link>, UnixStream) {
@@ -29,7 +29,7 @@ fn whoever_would_block_lets_the_others_go_on() {
     let (link, ours) = (first.clone(), log.clone());
     multiplexer
         .add(&first.receive, move |turns| {
-            let mut channel = Calls { link, wait: turns, receive_flags: MsgFlags::empty() };
+            let mut channel = SocketCalls { link, wait: turns, receive_flags: MsgFlags::empty() };
             let n = channel.receive(&mut [0; 8]).unwrap();
             ours.borrow_mut().push(format!("first received {n}"));
         })
@@ -37,7 +37,7 @@ fn whoever_would_block_lets_the_others_go_on() {
     let (link, ours) = (second.clone(), log.clone());
     multiplexer
         .add(&second.receive, move |turns| {
-            let mut channel = Calls { link, wait: turns, receive_flags: MsgFlags::empty() };
+            let mut channel = SocketCalls { link, wait: turns, receive_flags: MsgFlags::empty() };
             let n = channel.receive(&mut [0; 8]).unwrap();
             ours.borrow_mut().push(format!("second received {n}"));
             first.free();
@@ -59,7 +59,7 @@ fn a_loop_that_never_blocks_gives_way_after_some_calls() {
         let (socket, log) = (link.receive.clone(), log.clone());
         multiplexer
             .add(&socket, move |turns| {
-                let mut channel = Calls { link, wait: turns, receive_flags: MsgFlags::empty() };
+                let mut channel = SocketCalls { link, wait: turns, receive_flags: MsgFlags::empty() };
                 for _ in 0..2 * CALLS_PER_TURN {
                     channel.send(b"x").unwrap();
                     log.borrow_mut().push(flow);
@@ -85,7 +85,7 @@ fn both_ways_of_one_socket_wait_on_it_side_by_side() {
     let (sender, receiver) = (link.clone(), link);
     multiplexer
         .add(&socket, move |turns| {
-            let mut channel = Calls { link: sender.clone(), wait: turns, receive_flags: MsgFlags::empty() };
+            let mut channel = SocketCalls { link: sender.clone(), wait: turns, receive_flags: MsgFlags::empty() };
             channel.send_all(&vec![7; BYTES]).unwrap();
             sender.end_of_stream();
         })
@@ -94,7 +94,7 @@ fn both_ways_of_one_socket_wait_on_it_side_by_side() {
     let sum = got.clone();
     multiplexer
         .add(&socket, move |turns| {
-            let mut channel = Calls { link: receiver, wait: turns, receive_flags: MsgFlags::empty() };
+            let mut channel = SocketCalls { link: receiver, wait: turns, receive_flags: MsgFlags::empty() };
             let mut buffer = vec![0; 65_536];
             while let Ok(n @ 1..) = channel.receive(&mut buffer) {
                 sum.set(sum.get() + n);

@@ -35,11 +35,11 @@ const CONDENSED: [&str; 15] = [
     "ecn",
 ];
 
-/// Numbers of the case or of its end, which are none of an iteration's counts: those of the last iteration stay.
+/// Numbers of the case, or of the state at its end: those of the last iteration stay.
 const KEPT: [&str; 2] = [column::ranks, column::quic_mtu_bytes];
 
-/// Numbers that no filter judges, and that add up as counts do.
-const ADDED: [&str; 3] = [column::elapsed_s, column::outage_total_us, column::quic_udp_bytes];
+/// Numbers that add up, though they are no metric of that kind.
+const ADDED: [&str; 2] = [column::elapsed_s, column::quic_udp_bytes];
 
 /// Grows by one measured iteration at a time, so that its memory does not.
 #[derive(Clone, Debug, Default)]
